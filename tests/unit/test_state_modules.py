@@ -1,0 +1,104 @@
+"""State machines are asserted, and what waits is declared: two house rules that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "magnetar"
+LIMITS = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
+
+ASSERTS_PER_100_FUNCTIONS = 30
+
+SUBJECTS = {
+    "a log and its ledgers": [
+        *("managedlog/log.py", "managedlog/log_life.py", "managedlog/lifecycle.py", "managedlog/rollover.py"),
+        *("managedlog/appender.py", "managedlog/ledger_list.py"),
+    ],
+    "cursors": [
+        *("managedlog/cursors/cursor_store.py", "managedlog/cursors/cursor_writes.py"),
+        *("managedlog/cursors/cursor_state.py", "managedlog/cursors/entry_set.py"),
+    ],
+    "a session": ["broker/session/session.py", "broker/session/invariants.py"],
+    "a topic": ["broker/topic/topic.py", "broker/topic/unanswered.py"],
+    "who may publish": ["broker/access/state.py"],
+    "recovery of a ledger": ["ledger/quorum/recovery.py"],
+    "offloading": ["tiered/attempt.py", "tiered/pieces.py"],
+    "group commit": ["bookie/commit.py", "bookie/index.py"],
+    "the tail cache": ["managedlog/tail_cache.py"],
+}
+"""Modules that hold the states of one subject, what is asked of them together."""
+
+
+def of(kinds: type[ast.AST] | tuple[type[ast.AST], ...], files: list[str]) -> int:
+    trees = [ast.parse((PACKAGE / file).read_text(encoding="utf-8")) for file in files]
+    return sum(isinstance(node, kinds) for tree in trees for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_state_modules_assert_what_they_rely_on(subject: str) -> None:
+    functions = of((ast.FunctionDef, ast.AsyncFunctionDef), SUBJECTS[subject])
+    asserts = of(ast.Assert, SUBJECTS[subject])
+    assert 100 * asserts >= ASSERTS_PER_100_FUNCTIONS * functions, f"{asserts} of {functions} functions"
+
+
+QUEUE = re.compile(r"\bdeque\(|\bQueue\(")
+WAITERS = re.compile(r"list\[(asyncio\.Future|Callable|tuple\[int, asyncio\.Future|bytes)")
+
+
+def queues(room: str, tree: ast.Module) -> Iterator[str]:
+    """Attributes that hold a queue, waiters or pieces of output: `room:Class.attribute`."""
+    for kind in ast.walk(tree):
+        if not isinstance(kind, ast.ClassDef):
+            continue
+        for node in ast.walk(kind):
+            if isinstance(node, ast.AnnAssign):
+                target, text = (
+                    node.target,
+                    f"{ast.unparse(node.annotation)} {ast.unparse(node.value or node.target)}",
+                )
+                grows = WAITERS.match(text)
+            elif isinstance(node, ast.Assign):
+                target, text, grows = node.targets[0], ast.unparse(node.value), None
+            else:
+                continue
+            attribute = ast.unparse(target)
+            if attribute.startswith("self.") and (QUEUE.search(text) or grows):
+                yield f"{room}:{kind.name}.{attribute[len('self.') :].lstrip('_')}"
+
+
+def found() -> set[str]:
+    return {
+        queue
+        for path in PACKAGE.rglob("*.py")
+        for queue in queues(path.relative_to(PACKAGE).parts[0], ast.parse(path.read_text(encoding="utf-8")))
+    }
+
+
+def declared() -> set[str]:
+    section = LIMITS.split("\n## What waits, and how much of it\n")[1].split("\n## ")[0]
+    return set(re.findall(r"^\| `([\w:.]+)` \| [^|]+ \| [^|]+ \|$", section, re.MULTILINE))
+
+
+def test_each_queue_has_a_declared_bound() -> None:
+    assert sorted(found() - declared()) == [], "say in docs/limits.md what bounds it, and who pays"
+    assert sorted(declared() - found()) == [], "these queues are gone: take them out of docs/limits.md"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["self._a = deque()", "self._a: deque[int] = deque()", "self.a = asyncio.Queue(5)",
+     "self._a: list[asyncio.Future[None]] = []", "self._a: list[bytes] = []"],
+)  # fmt: skip
+def test_the_rule_of_queues_sees(line: str) -> None:
+    tree = ast.parse(f"class K:\n    def __init__(self):\n        {line}")
+    assert list(queues("room", tree)) == ["room:K.a"]
+
+
+def test_the_rule_of_queues_sees_no_values() -> None:
+    tree = ast.parse("class K:\n    def __init__(self):\n        self._a: list[int] = []")
+    assert list(queues("room", tree)) == []
