@@ -84,7 +84,9 @@ def what_always_holds() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     """A durable standalone that all tests of a run share; use topic names of your own."""
-    with StandaloneProcess(tmp_path_factory.mktemp("standalone")) as process:
+    with StandaloneProcess(
+        tmp_path_factory.mktemp("standalone"), environment={"MAGNETAR_TRANSACTIONS": "true"}
+    ) as process:
         yield process
 
 

@@ -24,6 +24,7 @@ from support.transaction_worker import IN, OUTS, History, LostError, Worker, che
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ROUNDS = int(os.environ.get("MAGNETAR_TXN_ROUNDS", "4"))
+ON = {"MAGNETAR_TRANSACTIONS": "true"}
 AT_ONCE = int(os.environ.get("MAGNETAR_TXN_AT_ONCE", "50"))
 INPUTS = int(os.environ.get("MAGNETAR_TXN_INPUTS", "1500"))
 
@@ -59,7 +60,7 @@ def test_each_input_has_its_output_once(tmp_path: Path) -> None:
     print(f"MAGNETAR_KILL_SEED={seed}")
     chance = random.Random(seed)
     history = History()
-    with StandaloneProcess(tmp_path, ephemeral=False) as process:
+    with StandaloneProcess(tmp_path, ephemeral=False, environment=ON) as process:
         fill(process.broker_url, INPUTS)
         for _ in range(ROUNDS):
             work_until_killed(process, history, chance)

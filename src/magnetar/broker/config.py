@@ -54,7 +54,7 @@ class BrokerConfig:
     """What clients may bring into being where policies say nothing."""
     inactive: InactivePolicy = field(default_factory=InactivePolicy)
     """When a topic that nobody uses is deleted, where policies say nothing."""
-    transactions: bool = True
+    transactions: bool = False
     """Whether clients may begin transactions."""
     transactions_open_max: int = 100_000
     """Open transactions of one coordinator; more are refused."""

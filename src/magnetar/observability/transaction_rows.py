@@ -38,12 +38,14 @@ TRANSACTIONS: Final = Section(
             "seconds",
             _K,
             "Age of the transaction that has been open for longest; it holds back the readers of its topics.",
+            only="where transactions are on",
         ),
         _g(
             "magnetar_transactions_unresolved",
             "",
             _K,
             "Transactions that are decided and not yet durable on all of their topics.",
+            only="where transactions are on",
         ),
     ),
 )

@@ -40,7 +40,7 @@ def test_a_transaction_is_described_and_aborted() -> None:
         assert (await api.call("POST", f"{R}/abortTransaction/{most}/{least}")).status == 204
         assert (await api.refused("POST", f"{R}/abortTransaction/2/999"))[0] == 404
 
-    with_api(story)
+    with_api(story, config=BrokerConfig(transactions=True))
 
 
 def test_coordinators_are_told_of_and_become_more() -> None:
@@ -60,7 +60,7 @@ def test_coordinators_are_told_of_and_become_more() -> None:
         path = "/admin/v2/persistent/pulsar/system/transaction_coordinator_assign/partitions"
         assert (await api.call("GET", path)).json["partitions"] == 20
 
-    with_api(story)
+    with_api(story, config=BrokerConfig(transactions=True))
 
 
 def test_topics_and_subscriptions_are_told_of() -> None:
@@ -83,13 +83,12 @@ def test_topics_and_subscriptions_are_told_of() -> None:
             api.broker.transactions.coordinators[most].transactions[least].id, TxnState.COMMITTED, Who("")
         )
 
-    with_api(story)
+    with_api(story, config=BrokerConfig(transactions=True))
 
 
-def test_where_they_are_off_the_answer_is_503() -> None:
+def test_where_they_are_off_they_are_not_offered() -> None:
     async def story(api: AdminApi) -> None:
-        status, reason = await api.refused("GET", f"{R}/coordinatorStats")
-        assert status == 503
-        assert "transactionCoordinatorEnabled" in reason
+        for path in ("coordinatorStats", "coordinatorInternalStats/0", "slowTransactions/0"):
+            assert (await api.refused("GET", f"{R}/{path}"))[0] == 501
 
-    with_api(story, config=BrokerConfig(transactions=False))
+    with_api(story)

@@ -6,13 +6,12 @@ from typing import Any, Final
 
 from magnetar.admin.brokers.brokers import broker_port
 from magnetar.admin.calls.call import Call, Route, natural
-from magnetar.admin.calls.errors import BadRequestError
+from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.subscriptions.subscriptions import find
 from magnetar.admin.topics.topics import loaded
 from magnetar.admin.transactions import documents
 from magnetar.base.ids import Position
 from magnetar.broker.errors import (
-    CoordinatorNotFoundError,
     NotAllowedError,
     TransactionNotFoundError,
 )
@@ -32,10 +31,7 @@ _COORDINATORS_MAX: Final = 1_000
 def _transactions(call: Call) -> Transactions:
     transactions = call.broker.transactions
     if not transactions.enabled:
-        # 503, as Pulsar.
-        raise CoordinatorNotFoundError(
-            "This Broker is not configured with transactionCoordinatorEnabled=true."
-        )
+        raise NotImplementedHereError("this broker does not offer transactions: they are off")
     return transactions
 
 
@@ -153,6 +149,7 @@ async def position(call: Call) -> object:
 
 async def no_log(call: Call) -> object:
     """Transactions are values of the metadata store: there are no logs whose ledgers could be told of."""
+    _transactions(call)
     raise NotAllowedError(
         "this broker keeps transactions in its metadata store, without logs", remedy="see coordinatorStats"
     )

@@ -125,7 +125,7 @@ class StandaloneConfig(LedgerSettings):
     """Time, in seconds, for which a topic must be unused before it is deleted. At least 1."""
     inactive_partitioned_topic_deletion: bool = False
     """True: a partitioned topic is deleted with the last of its partitions."""
-    transactions: bool = True
+    transactions: bool = False
     """True: clients may begin transactions."""
     transactions_open_max: int = 100_000
     """Number of open transactions of one coordinator; further ones are refused. At least 1."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from magnetar.broker.config import BrokerConfig
 from magnetar.broker.limits.enforcement import enforce
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.transactions.ids import TxnId
@@ -15,6 +16,8 @@ from magnetar.wire.payload import build_batch, build_entry, checksum_matches, sp
 from support.seen import Type
 from support.sessions import Peer, World, encode_payload, in_world, send
 from support.transactions import TxnPeer
+
+ON = BrokerConfig(transactions=True)
 
 
 def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
@@ -60,7 +63,7 @@ def test_an_open_transaction_does_not_expire_and_is_not_trimmed() -> None:
         await client.peer.consumer(2, request_id=9, subscription="s2", permits=10)
         await world.until(lambda: b"in it" in bodies(client.peer, 2), "the message")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_delayed_messages_are_due_after_the_commit_and_never_after_an_abort() -> None:
@@ -81,7 +84,7 @@ def test_delayed_messages_are_due_after_the_commit_and_never_after_an_abort() ->
         world.broker.alarms.ring()
         await world.until(lambda: bodies(client.peer) == [b"kept"], "the message")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_the_compacted_view_has_the_last_committed_value() -> None:
@@ -107,7 +110,7 @@ def test_the_compacted_view_has_the_last_committed_value() -> None:
         await client.commit(still)
         await world.until(lambda: bodies(peer, 5) == [b"kept", b"open"], "what came after")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_ledgers_with_messages_that_readers_do_not_get_are_not_copied() -> None:
@@ -132,7 +135,7 @@ def test_ledgers_with_messages_that_readers_do_not_get_are_not_copied() -> None:
         topic = await world.topic()
         assert [ledger.held for ledger in topic.log.offloading.sealed()] == [False, True]
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_duplicates_are_dropped_in_transactions_too() -> None:
@@ -153,7 +156,7 @@ def test_duplicates_are_dropped_in_transactions_too() -> None:
         await world.settle()
         assert bodies(client.peer) == [b"a"]
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_naming_the_transaction_leaves_the_payload_alone() -> None:
@@ -203,7 +206,7 @@ def test_a_batch_comes_back_with_the_messages_of_the_aborted_transaction() -> No
         await client.commit(again)
         assert (await world.topic()).subscriptions["s"].backlog_entries == 0
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_an_ack_that_names_no_transaction_of_the_subscription_is_refused() -> None:
@@ -218,4 +221,4 @@ def test_an_ack_that_names_no_transaction_of_the_subscription_is_refused() -> No
         client.peer.send(encode_command(pb.BaseCommand(type=Type.ACK, ack=ack)))
         assert (await client.peer.answer(88)).error == pb.ConsumerNotFound
 
-    in_world(story)
+    in_world(story, ON)

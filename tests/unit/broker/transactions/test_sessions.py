@@ -12,6 +12,8 @@ from support.seen import Type
 from support.sessions import TOPIC, Peer, World, in_world, send
 from support.transactions import TxnPeer
 
+ON = BrokerConfig(transactions=True)
+
 
 def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
     messages = [each for each in peer.messages if each.consumer_id == consumer_id]
@@ -38,7 +40,7 @@ def test_messages_come_when_their_transaction_commits() -> None:
         await world.until(lambda: bodies(client.peer) == [b"a", b"b"], "messages")
         world.broker.transactions.check()
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_messages_of_an_aborted_transaction_never_come_and_are_no_backlog() -> None:
@@ -59,7 +61,7 @@ def test_messages_of_an_aborted_transaction_never_come_and_are_no_backlog() -> N
         await client.peer.consumer(2, request_id=9, subscription="later", permits=10)
         await world.until(lambda: bodies(client.peer, 2) == [b"plain"], "messages")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_an_entry_names_its_transaction_whatever_the_client_wrote() -> None:
@@ -72,7 +74,7 @@ def test_an_entry_names_its_transaction_whatever_the_client_wrote() -> None:
         (run,) = await topic.log.reading.read(position, 1 << 20, 1)
         assert transaction_of(run.entries[0]) == txn
 
-    in_world(story)
+    in_world(story, ON)
 
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Shared", "Key_Shared", "Failover"])
@@ -104,7 +106,7 @@ def test_acknowledgements_count_with_their_transaction(kind: str, commit: bool) 
                 assert [message.redelivery_count for message in peer.messages[3:]] == [1, 1]
         world.broker.transactions.check()
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_what_is_acknowledged_in_a_transaction_is_in_no_other() -> None:
@@ -128,7 +130,7 @@ def test_what_is_acknowledged_in_a_transaction_is_in_no_other() -> None:
         await client.commit(two)
         assert (await world.topic()).subscriptions["s"].backlog_entries == 0
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_the_end_is_told_again_and_never_changes() -> None:
@@ -147,7 +149,7 @@ def test_the_end_is_told_again_and_never_changes() -> None:
             assert (await client.add_partitions(txn)).error == pb.InvalidTxnStatus
         assert not world.broker.transactions.coordinators[0].transactions
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_what_is_not_known_is_told() -> None:
@@ -163,7 +165,7 @@ def test_what_is_not_known_is_told() -> None:
         answer = await client.peer.ask(Type.TC_CLIENT_CONNECT_REQUEST, request_id=6, tc_id=15)
         assert not answer.HasField("error")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_a_late_message_is_refused_and_holds_nobody_back() -> None:
@@ -181,7 +183,7 @@ def test_a_late_message_is_refused_and_holds_nobody_back() -> None:
         client.send(other, 2, b"not added")
         await world.until(lambda: len(client.peer.commands(Type.SEND_ERROR)) == 2, "refusal")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_a_transaction_is_aborted_when_its_time_is_over() -> None:
@@ -201,7 +203,7 @@ def test_a_transaction_is_aborted_when_its_time_is_over() -> None:
         assert (await client.end(txn, commit=True)).error == pb.InvalidTxnStatus
         assert not (await client.end(txn, commit=False)).HasField("error")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 @pytest.mark.parametrize("end", ["commit", "abort", "none"])
@@ -238,7 +240,7 @@ def test_an_unload_changes_nothing(end: str) -> None:
             await world.until(lambda: bodies(peer)[1:] == [b"a", b"plain", b"b"], "messages")
         world.broker.transactions.check()
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_a_seek_has_the_last_word() -> None:
@@ -256,7 +258,7 @@ def test_a_seek_has_the_last_word() -> None:
         peer.send(encode_flow(1, 10))
         await world.until(lambda: bodies(peer) == [b"a", b"a"], "again")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_cumulative_acknowledgements() -> None:
@@ -280,7 +282,7 @@ def test_cumulative_acknowledgements() -> None:
         await client.abort(two)
         await world.until(lambda: len(peer.messages) == 5, "again")
 
-    in_world(story)
+    in_world(story, ON)
 
 
 def test_a_full_coordinator_answers() -> None:
@@ -291,7 +293,7 @@ def test_a_full_coordinator_answers() -> None:
         answer = await client.peer.ask(Type.NEW_TXN, request_id=77, txn_ttl_seconds=1_000)
         assert answer.error == pb.TooManyRequests
 
-    in_world(story, BrokerConfig(transactions_open_max=2))
+    in_world(story, BrokerConfig(transactions=True, transactions_open_max=2))
 
 
 def test_where_they_are_off_clients_hear_it() -> None:
@@ -314,4 +316,4 @@ def test_clients_find_coordinators_as_partitions() -> None:
         assert answer.response == pb.CommandLookupTopicResponse.Connect
         assert TOPIC not in world.broker.topics
 
-    in_world(story)
+    in_world(story, ON)
