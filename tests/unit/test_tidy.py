@@ -403,7 +403,7 @@ def test_locks_hold_versions_and_hashes_only(file: str) -> None:
 
 def test_no_modules_import_each_other() -> None:
     """A circle of imports, also one of types alone, is two concepts that cannot be read apart."""
-    edges = import_edges()
+    edges = dict(import_edges())
     while leaves := [name for name, wanted in edges.items() if not wanted & edges.keys()]:
         for name in leaves:
             del edges[name]
