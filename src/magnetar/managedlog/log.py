@@ -163,14 +163,6 @@ class ManagedLog:
         return self._ledgers.last_position
 
     @property
-    def last_entry_position(self) -> Position | None:
-        """The last durable entry, in whichever ledger; None when the log holds none."""
-        last = self._ledgers.last_position
-        if last.entry_id < 0:
-            last = self._ledgers.previous_position(last)
-        return last if last.entry_id >= 0 and len(self._ledgers) else None
-
-    @property
     def first_position(self) -> Position:
         """The first readable entry, or where the next one will be."""
         if not len(self._ledgers):
