@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar.admin.serving import app, loop_server
 from magnetar.admin.serving.server import AdminServer
@@ -49,6 +50,35 @@ def test_calls_wait_until_the_stack_is_loaded_and_none_is_taken_after_stop() -> 
         with pytest.raises(ConnectionRefusedError):
             await ask(port, get("/"))
 
+    with_api(story)
+
+
+def test_a_body_in_tiny_chunks_is_parsed_a_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read of 256 KiB in chunks of one byte held the loop for 240 ms."""
+    taken: list[int] = []
+    parse = H11Protocol.data_received
+
+    def noted(self: H11Protocol, data: bytes) -> None:
+        taken.append(len(data))
+        parse(self, data)
+
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        head = (
+            b"POST /admin/v2/namespaces/public/default/messageTTL HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        )
+        spaces = b"1\r\n \r\n" * 20_000
+        answer = await ask(port, head + spaces + b"2\r\n77\r\n0\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 204")
+        assert await api.get("/admin/v2/namespaces/public/default/messageTTL") == 77
+        assert sum(taken) == len(head) + len(spaces) + 12
+        assert max(taken) <= loop_server.SLICE_BYTES
+        await server.stop()
+
+    monkeypatch.setattr(H11Protocol, "data_received", noted)
     with_api(story)
 
 

@@ -14,7 +14,7 @@ from uvicorn.server import Server
 from magnetar.admin.calls.call_places import CallPlaces
 from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.entrance import Entrance
-from magnetar.runtime.tasks import happens_within, race
+from magnetar.runtime.tasks import happens_within, race, soon
 
 _KEEP_ALIVE_S: Final = 60
 """Idle connections are kept so long; scrapers ask every 15 to 60 seconds."""
@@ -24,6 +24,8 @@ HEAD_S: Final = 10.0
 """A request's head may take so long, from the opening of the connection or from its first byte on."""
 HEAD_LINES_MAX: Final = 256
 """Of a request's head, which may have 64 KiB: 12,000 short lines take 240 ms to be read."""
+SLICE_BYTES: Final = 8 << 10
+"""Bytes of a read that are parsed in one turn of the loop: a body in chunks of one byte takes 1 µs a byte."""
 STUCK_S: Final = 60.0
 """A client that takes nothing of its answer for so long is dropped."""
 LOOK_S: Final = 1.0
@@ -65,6 +67,7 @@ class CallProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self._rest = bytearray()  # Of a read, not parsed yet.
         self.order[self] = None
         self._head_since_s = self.loop.time()
         # Private to h11, which is pinned, and has no other place for it: it matches line after line.
@@ -80,8 +83,36 @@ class CallProtocol(H11Protocol):
         received.maybe_extract_lines = lines_of_head
 
     def data_received(self, data: bytes) -> None:
+        """Takes what was read; a large read is parsed in slices, a turn of the loop each, and nothing more is
+        read before its last one."""
         if self.order.pop(self, self) is None:
             self.order[self] = None
+        if self._rest or len(data) > SLICE_BYTES:
+            if not self._rest:
+                soon(self._take_slice)
+            self._rest += data
+            self.transport.pause_reading()
+        else:
+            self._take(data)
+
+    def _take_slice(self) -> None:
+        if self.transport.is_closing():
+            self._rest.clear()
+            return
+        data = bytes(self._rest[:SLICE_BYTES])
+        del self._rest[:SLICE_BYTES]
+        protocol = self.transport.get_protocol()
+        if protocol is self:
+            self._take(data)
+        else:
+            # The connection became a WebSocket's with what came before.
+            cast(asyncio.Protocol, protocol).data_received(data)
+        if self._rest:
+            soon(self._take_slice)
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
+
+    def _take(self, data: bytes) -> None:
         super().data_received(data)
         if not self.is_idle:
             self._head_since_s = None
@@ -89,6 +120,7 @@ class CallProtocol(H11Protocol):
             self._head_since_s = self.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._rest.clear()
         self.order.pop(self, None)
         super().connection_lost(exc)
 
