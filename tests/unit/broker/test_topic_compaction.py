@@ -109,6 +109,27 @@ def test_a_threshold_begins_a_compaction() -> None:
     asyncio.run(story())
 
 
+def test_two_who_find_a_compaction_due_at_the_same_time_begin_one() -> None:
+    """The round and a change of policies both waited for the cursor; the second was refused as in progress,
+    and so the change of policies failed."""
+
+    async def story() -> None:
+        process, log, room = await world()
+        room.threshold_bytes = 50
+        log.append([keyed("k", b"x" * 100)])
+        await process.settle()
+        await log.delete_cursor(COMPACTION_CURSOR)
+        process.ledgers.auto_sync = False
+        await asyncio.gather(room.start_if_due(), room.start_if_due())
+        process.ledgers.auto_sync = True
+        process.ledgers.sync()
+        await ended(process, room)
+        assert room.status is Status.SUCCESS
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
 def test_the_last_message_of_the_view_is_one_that_is_left() -> None:
     async def story() -> None:
         process, log, room = await world()

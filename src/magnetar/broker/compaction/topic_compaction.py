@@ -254,14 +254,20 @@ class TopicCompaction:
 
     async def start_if_due(self) -> None:
         """Begins one when enough was published since the last. Raises MetadataError, LogError."""
-        if not self.threshold_bytes or self.status is Status.RUNNING or self._closed():
+        if not self.threshold_bytes or not self._may_start():
             return
         # From now on what is not compacted is not trimmed.
         await self._open_cursor()
+        # Meanwhile an admin call, changed policies or the round may have begun one, or the topic be unloaded.
+        if not self._may_start():
+            return
         log = self._topic_log
         new = log.entries_between(self._horizon, log.last_position)
         if new and log.size_bytes * new >= self.threshold_bytes * max(log.entry_count, 1):
             self.start()
+
+    def _may_start(self) -> bool:
+        return self.status is not Status.RUNNING and not self._closed()
 
     async def _open_cursor(self) -> Cursor:
         return await self._topic_log.open_cursor(COMPACTION_CURSOR, initial="earliest")
