@@ -106,6 +106,11 @@ def _run(handle: asyncio.Handle) -> None:
             _STEPS.failures += wrong
 
 
+def forget() -> None:
+    """Drops what a story that was broken off has touched: the next one begins without it."""
+    _STEPS.touched.clear()
+
+
 def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function):
 

@@ -358,11 +358,14 @@ class LedgerRecovery:
         if entry is not None:
             assert entry.entry_id == self._pending.confirmed, "another entry is measured than the last one"
             self._pending.confirmed_bytes = entry.length_bytes
+        assert self._is_settled(), "entries behind the end are under way"
         self._phase.go(Phase.SEALING, "the end is certain")
         return self._seal()
 
     def _seal(self) -> list[Effect]:
-        assert self._is_settled(), "entries behind the end are under way"
+        # Also once more, when the metadata had changed: a member may have failed meanwhile, whose entries are
+        # held by Qa others.
+        assert not self._pending, "entries behind the end are not confirmed"
         assert self._end == self._pending.confirmed + 1, "the ledger would end elsewhere than it was found to"
         end = LedgerEnd(self._pending.confirmed, self._pending.confirmed_bytes)
         return self._write(self._merged().closed(end))
