@@ -61,7 +61,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "schemas": Command("magnetar.cli.topics.schemas:schemas", "Schemas of topics, by version."),
     "transactions": Command(
         "magnetar.cli.topics.transactions:transactions",
-        "Transactions: which are open, and how to end them (docs/transactions.md).",
+        "Transactions: which are open, and how to end them.",
     ),
     "lake": Command(
         "magnetar.cli.storage.lake:lake",
