@@ -15,7 +15,7 @@ import pytest
 from magnetar.wire import pulsar_pb2 as pb
 from support.loop_images import make_image, mounted, why_impossible
 from support.raw_client import RawClient
-from support.sessions import Type, send
+from support.sessions import Type, command, send
 from support.standalone import StandaloneProcess, wait_until
 from support.storage import flip, segments
 
@@ -303,8 +303,11 @@ def test_the_loss_of_the_sync_helper_ends_the_process(standalone_folder: Standal
     with RawClient(process.broker_url) as client:
         publish_each(client, TOPIC, 1, bodies)
         (helper,) = children(process.pid)
+        # It stands still until the broker has taken the message, which the answer to PING tells.
+        os.kill(helper, signal.SIGSTOP)
+        client.send(send(1, 20, b"never acknowledged"), command(Type.PING))
+        client.wait(lambda: client.commands(Type.PONG), "PONG")
         os.kill(helper, signal.SIGKILL)
-        client.send(send(1, 20, b"never acknowledged"))
         client.wait(lambda: client.commands(Type.SEND_ERROR), "SEND_ERROR")
         assert client.commands(Type.SEND_ERROR)[0].error == pb.PersistenceError
         assert len(client.receipts) == 20
