@@ -244,6 +244,17 @@ class Worker:
 def fill(url: str, count: int, first: int = 0) -> None:
     """Publishes the numbers that are the work."""
     with RawClient(url) as client:
+        for number, name in enumerate(OUTS):
+            # Else nobody wants the outputs, and they are deleted after a minute.
+            client.ask(
+                Type.SUBSCRIBE,
+                topic=name,
+                subscription="wanted",
+                subType=pb.CommandSubscribe.Exclusive,
+                consumer_id=number,
+                request_id=10 + number,
+                initialPosition=pb.CommandSubscribe.Earliest,
+            )
         client.ask(Type.PRODUCER, topic=IN, producer_id=1, request_id=1)
         for start in range(first, first + count, 1_000):
             stop = min(first + count, start + 1_000)

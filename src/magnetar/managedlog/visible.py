@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.managedlog.cursors.entry_set import EntrySet
+from magnetar.managedlog.cursors.entry_set import SHIFT, EntrySet
 
 
 class Visible:
@@ -46,6 +46,14 @@ class Visible:
     def is_hidden(self, position: Position) -> bool:
         entries = self.hidden.get(position.ledger_id)
         return entries is not None and position.entry_id in entries
+
+    def hidden_from(self, position: Position) -> Position | None:
+        """Where the hidden entries begin that this one stands among; None: it is not hidden."""
+        entries = self.hidden.get(position.ledger_id)
+        if entries is None or position.entry_id not in entries:
+            return None
+        found = (first for first, last in entries.ranges() if first <= position.entry_id <= last)
+        return Position(position.ledger_id, next(found))
 
     def behind(self, position: Position) -> Position:
         """`position`, or the first of its ledger behind it that is not hidden."""
@@ -97,8 +105,10 @@ class Visible:
 
 def _without(run: EntryRun, entries: EntrySet) -> list[EntryRun]:
     """The run without these entries of its ledger."""
-    found: list[EntryRun] = []
     first, stop = run.first_entry, run.last_entry + 1
+    if not any(number in entries.chunks for number in range(first >> SHIFT, (stop - 1 >> SHIFT) + 1)):
+        return [run]
+    found: list[EntryRun] = []
     at = start = first
     while at < stop:
         if at not in entries:

@@ -60,29 +60,32 @@ async def read(reading: LogReading, position: Position, bytes_max: int, entries_
 
 
 def last_visible(log: Ordered) -> Position:
-    """The last durable entry that readers get; as the log's last position where none is held back."""
+    """The last durable entry that readers get, with entry -1 when they get none; as the log's last position
+    where nothing is held back."""
     last, visible = log.last_position, log.reading.visible
     if visible is None:
         return last
     if visible.end is not None and last >= visible.end:
         last = log.previous_position(visible.end)
-    while last.entry_id >= 0 and visible.is_hidden(last):
-        last = log.previous_position(last)
-    return last
+    while True:
+        if last.entry_id < 0:
+            # An empty ledger: the entries are in those before it.
+            before = log.previous_position(last)
+            if before.entry_id < 0:
+                return last
+            last = before
+        hidden_from = visible.hidden_from(last)
+        if hidden_from is None:
+            return last
+        last = log.previous_position(hidden_from)
 
 
 def last_visible_entry(log: Ordered) -> Position | None:
     """The last entry that readers get, in whichever ledger; None when they get none."""
     last = last_visible(log)
-    while last.entry_id < 0:
-        before = log.previous_position(last)
-        if before.entry_id < 0:
-            return None
-        last = before
-        visible = log.reading.visible
-        while visible is not None and last.entry_id >= 0 and visible.is_hidden(last):
-            last = log.previous_position(last)
-    return last
+    if last.entry_id < 0:
+        last = log.previous_position(last)
+    return last if last.entry_id >= 0 else None
 
 
 def kept_from(cursors: Iterable[Standing], reading: LogReading, ledgers: LedgerList) -> list[Position]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from weakref import ref
@@ -65,6 +65,8 @@ class AnyTopic(ABC):
         self.last_publish_ms = 0
         self.messages_in = 0
         self.bytes_in = 0
+        self.screen: Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None = None
+        """Which entries outside of transactions are refused, by row; None: nothing is looked at."""
         self.closed = False
 
     # -- producers ---------------------------------------------------------------------------------
@@ -105,7 +107,12 @@ class AnyTopic(ABC):
             producer.connection.published(run.size_bytes)
         elif not producer.ready:
             self._refuse_waiting(producer, run)
-        elif run.bad is None and self.limits.gate is None and (run.plain or not claims.doubtful(run)):
+        elif (
+            run.bad is None
+            and self.limits.gate is None
+            and self.screen is None
+            and (run.plain or not claims.doubtful(run))
+        ):
             self._take(producer, run)
         else:
             self._take_checked(producer, run)
@@ -114,6 +121,8 @@ class AnyTopic(ABC):
         """Publishes the rows that arrived whole, are what they say and keep the topic's limits."""
         gate = self.limits.gate
         refused = {} if run.plain else claims.refusals(run)
+        if self.screen is not None and run.txn is None:
+            refused.update(self.screen(run.entries))
         if gate is not None:
             refused.update(gate.refusals(run))
             gate.passed(producer.connection, run)

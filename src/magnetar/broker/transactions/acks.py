@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from magnetar.base.ids import Position
-from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
+from magnetar.managedlog.cursors.ack_words import WORD_BITS, bits_of_words, words_of_bits
 
 Part = tuple[int, int]
 """Messages of a batch that are acknowledged, one bit each, and how many messages the batch has."""
@@ -73,8 +73,9 @@ class TxnAcks:
 
 
 def acked_bits(words: Sequence[int], size: int) -> int:
-    """Messages that an ack set of the protocol acknowledges: there a set bit is one that is not."""
-    return ~bits_of_words(words) & ((1 << size) - 1)
+    """Messages that an ack set of the protocol acknowledges: there a set bit is one that is not. `size`: as
+    the log has it, never as a client says: it becomes so many bits."""
+    return ~bits_of_words(words[: -(-size // WORD_BITS)]) & ((1 << size) - 1)
 
 
 def _runs(positions: Iterable[Position]) -> Iterator[list[int]]:

@@ -23,7 +23,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.transactions.counts import Counts
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.outcomes import Outcomes
-from magnetar.broker.transactions.transaction import Transaction
+from magnetar.broker.transactions.transaction import POSITION_BYTES, Transaction, text_bytes
 
 RESERVED: Final = 4_096
 """Numbers that are set aside with one write."""
@@ -139,8 +139,13 @@ class Coordinator:
 
     @staticmethod
     def add_partitions(txn: Transaction, topics: Iterable[tuple[str, str, Position | None]]) -> None:
-        """Topics that may get its messages: full name, as named, last entry now (None: not known)."""
-        for name, named, last in topics:
+        """Topics that may get its messages: full name, as named, last entry now (None: not known).
+
+        All or none. Raises NotAllowedError when the header would be too large.
+        """
+        new = [(name, named, last) for name, named, last in topics if name not in txn.partitions]
+        txn.grow(sum(text_bytes(name) + 2 * text_bytes(named) + POSITION_BYTES for name, named, _ in new))
+        for name, named, last in new:
             if name not in txn.partitions:
                 txn.partitions[name] = last
                 if named != name:
@@ -173,6 +178,12 @@ class Coordinator:
         if txn.verdict is None:
             txn.verdict = txn.ending
             txn.changed()
+
+    def take_back_end(self, txn: Transaction) -> None:
+        """It could not end so: it is open as before."""
+        if txn.state is TxnState.OPEN:
+            txn.ending, txn.verdict, txn.reason = None, None, ""
+            heapq.heappush(self._deadlines, (txn.deadline_ms, txn.id.sequence))
 
     def decided(self, txn: Transaction, state: TxnState, now_ms: float) -> None:
         """The header says so, durably."""

@@ -13,7 +13,7 @@ from magnetar.base.ids import Position
 from magnetar.broker.errors import TransactionConflictError
 from magnetar.broker.transactions.acks import Part, TxnAcks, acked_bits
 from magnetar.broker.transactions.ids import TxnId
-from magnetar.managedlog.cursors.ack_words import WORD_BITS, bits_of_words, words_of_bits
+from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
 
 
 class Cursor(Protocol):
@@ -72,7 +72,8 @@ class PendingAcks:
         cursor: Cursor,
     ) -> list[Position]:
         """Individual acknowledgements of a transaction: entries, and batches with the protocol's words and
-        their size. All or none; entries that are acknowledged as a whole with this.
+        how many messages they hold, which the log says. All or none; the entries that are acknowledged as a
+        whole with this.
 
         What the same transaction acknowledged before is taken again. Raises TransactionConflictError.
         """
@@ -80,7 +81,6 @@ class PendingAcks:
         for position in whole:
             self._admit_whole(txn_id, position, cursor)
         for position, words, size in parts:
-            size = size if size > 0 else max(1, WORD_BITS * len(words))
             bits = acked_bits(words, size)
             before = found.get(position) or acks.parts.get(position)
             self._admit_part(txn_id, position, bits, cursor)
@@ -105,7 +105,7 @@ class PendingAcks:
         if holder == txn_id:
             return
         others = self._parts.get(position, {}).keys() - {txn_id}
-        if holder is not None or others or self._is_before_upto(position):
+        if holder is not None or others or self._is_before_upto(position, txn_id):
             raise TransactionConflictError(
                 f"{position} is acknowledged in transaction {holder or next(iter(others), self._upto)}"
             )
@@ -113,7 +113,8 @@ class PendingAcks:
             raise TransactionConflictError(f"{position} is acknowledged already")
 
     def _admit_part(self, txn_id: TxnId, position: Position, bits: int, cursor: Cursor) -> None:
-        if (holder := self._whole.get(position)) is not None or self._is_before_upto(position):
+        holder = self._whole.get(position)
+        if (holder is not None and holder != txn_id) or self._is_before_upto(position, txn_id):
             raise TransactionConflictError(
                 f"{position} is acknowledged in transaction {holder or self._upto}"
             )
@@ -126,9 +127,10 @@ class PendingAcks:
         if cursor.is_acked(position) or (left is not None and bits & ~bits_of_words(left)):
             raise TransactionConflictError(f"messages of the batch {position} are acknowledged already")
 
-    def _is_before_upto(self, position: Position) -> bool:
+    def _is_before_upto(self, position: Position, txn_id: TxnId) -> bool:
+        """Whether another transaction acknowledges it with all before."""
         upto = self.upto
-        return upto is not None and position <= upto
+        return upto is not None and self._upto != txn_id and position <= upto
 
     def add_upto(
         self,
@@ -146,13 +148,16 @@ class PendingAcks:
             )
         if position <= cursor.mark_delete:
             raise TransactionConflictError(f"{position} is acknowledged already")
+        for other, held in self.of.items():
+            if other != txn_id and any(at <= position for at in (*held.whole, *held.parts)):
+                raise TransactionConflictError(f"transaction {other} acknowledges what is before {position}")
         if acks.upto is not None and position < acks.upto:
             raise TransactionConflictError(
                 f"{position} is before {acks.upto}, which the transaction acknowledges"
             )
         self.of[txn_id] = acks
         acks.upto, self._upto = position, txn_id
-        acks.upto_part = None if part is None else (acked_bits(part[0], max(part[1], 1)), max(part[1], 1))
+        acks.upto_part = None if part is None else (acked_bits(*part), part[1])
 
     # -- what dispatchers see ----------------------------------------------------------------------
 

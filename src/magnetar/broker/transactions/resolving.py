@@ -88,41 +88,33 @@ class Resolving:
                 self._tell(txn, name, self.part_of(topic))
 
     def _tell(self, txn: Transaction, name: str, part: TopicTransactions) -> None:
-        ledgers = part.decided(txn)
-        self.any_hidden = self.any_hidden or bool(ledgers)
-        if ledgers or (txn.state is TxnState.COMMITTED and txn.acks.get(name)):
-            self._begin(txn, name, part, ledgers)
+        part.decided(txn)
+        self.any_hidden = self.any_hidden or part.hides(txn)
+        if part.hides(txn) or (txn.state is TxnState.COMMITTED and txn.acks.get(name)):
+            self._begin(txn, name, part)
         else:
             self._resolve(txn, name)
 
-    def _begin(
-        self,
-        txn: Transaction,
-        name: str,
-        part: TopicTransactions | None = None,
-        ledgers: Collection[int] = (),
-    ) -> None:
+    def _begin(self, txn: Transaction, name: str, part: TopicTransactions | None = None) -> None:
         """Makes durable what the decision means for a topic; `part` is None where it is not loaded."""
-        work = self._running.run((txn.id, name), lambda: self._keep(txn, name, part, ledgers))
+        work = self._running.run((txn.id, name), lambda: self._keep(txn, name, part))
         self._broker.tasks.spawn(work)
 
-    async def _keep(
-        self, txn: Transaction, name: str, part: TopicTransactions | None, ledgers: Collection[int]
-    ) -> None:
+    async def _keep(self, txn: Transaction, name: str, part: TopicTransactions | None) -> None:
         try:
             if part is None:
-                # Loading it does what the decision means, but for what is decided meanwhile.
+                # Loading it does what the decision means; what is decided meanwhile comes here alone.
                 topic = await self._broker.topic(TopicName.parse(name), create=False)
                 part = self.part_of(topic)
-                ledgers = {*ledgers, *part.decided(txn)}
-                self.any_hidden = self.any_hidden or bool(ledgers)
-            await part.keep(txn, ledgers)
+                part.decided(txn)
+                self.any_hidden = self.any_hidden or part.hides(txn)
+            await part.keep(txn)
         except TopicNotFoundError:
-            pass  # Deleted: nothing of it is left to be decided.
+            pass  # It was deleted with all that it held: nothing is left to be done for it.
         except MagnetarError as error:
             _log.warning("transaction %s on %s: %s; it is tried again", txn.id, name, error)
             key = ("transaction", txn.id, name)
-            self._broker.alarms.after(key, AGAIN_MS, lambda: self._begin(txn, name, None, ledgers))
+            self._broker.alarms.after(key, AGAIN_MS, lambda: self._begin(txn, name))
             return
         self._resolve(txn, name)
 
@@ -186,5 +178,7 @@ class Resolving:
         # In this turn, so that nothing comes in between: what was decided while the log was read, too.
         part.recover_acks(concerned)
         for txn in {txn.id: txn for txn in (*known, *concerned)}.values():
-            if txn.state is not TxnState.OPEN and name in txn.unresolved:
+            # Also those that nothing more was to be done for here, when they were decided: the log was
+            # being read then, and they were taken for open.
+            if txn.state is not TxnState.OPEN:
                 self._tell(txn, name, part)

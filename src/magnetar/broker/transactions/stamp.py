@@ -10,8 +10,10 @@ Pure: no input or output, no time.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
+from magnetar.broker.errors import NotAllowedError, RefusedError
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.frames import MAGIC_CHECKSUM, varint
@@ -45,6 +47,16 @@ def transaction_of(entry: bytes) -> TxnId | None:
     if not metadata.HasField("txnid_least_bits"):
         return None
     return TxnId(metadata.txnid_most_bits, metadata.txnid_least_bits)
+
+
+def strangers(entries: Sequence[bytes]) -> dict[int, RefusedError]:
+    """Rows of a producer's entries outside of transactions that name one all the same: after a restart they
+    would be taken for messages of it."""
+    return {
+        row: NotAllowedError("the message names a transaction that its SEND does not")
+        for row, entry in enumerate(entries)
+        if may_name_transaction(entry) and transaction_of(entry) is not None
+    }
 
 
 def stamped(entry: bytes, txn_id: TxnId) -> bytes:

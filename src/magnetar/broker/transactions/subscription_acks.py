@@ -12,7 +12,7 @@ from magnetar.broker.subscription.any_subscription import SubscriptionType
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.ids import TxnState
 from magnetar.broker.transactions.pending import PendingAcks, PendingView
-from magnetar.broker.transactions.transaction import Transaction
+from magnetar.broker.transactions.transaction import POSITION_BYTES, Transaction
 from magnetar.managedlog.cursors.ack_words import words_of_bits
 from magnetar.wire.events import AckEvent
 
@@ -89,6 +89,9 @@ class SubscriptionAcks:
         named = sum(len(acks) for each in txn.acks.values() for acks in each.values())
         if named + len(event.positions) + len(event.batch_acks or ()) > ACKS_MAX:
             raise NotAllowedError(f"a transaction acknowledges {ACKS_MAX} entries at most")
+        # Words of 64 bits, as decimal numbers.
+        words = sum(20 * (-(-size // 64)) for _, _, size in event.batch_acks or ())
+        txn.grow(POSITION_BYTES * (len(event.positions) + len(event.batch_acks or ())) + words)
         if event.cumulative:
             self._acknowledge_upto(txn, known, event)
         else:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
+from magnetar.broker.errors import RefusedError
 from magnetar.broker.transactions.hidden import pass_all_hidden, pass_hidden
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
 from magnetar.broker.transactions.kept import KeptTransactions
 from magnetar.broker.transactions.scan import entries_of
 from magnetar.broker.transactions.spans import Spans
-from magnetar.broker.transactions.stamp import stamped
+from magnetar.broker.transactions.stamp import stamped, strangers
 from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.cursors.cursor import Cursor
@@ -36,6 +37,8 @@ _log = logging.getLogger("magnetar.broker.transactions")
 
 class TransactionsTopic(Protocol):
     """The topic whose part this is: `topic/topic.py` `Topic`."""
+
+    screen: Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None
 
     @property
     def name(self) -> TopicName: ...
@@ -64,8 +67,11 @@ class TopicTransactions:
         self._abort_of = abort_of
         self._moved = asyncio.Event()
         self._to_keep: set[int] = set()
+        self._unkept: dict[TxnId, set[int]] = {}
+        """Ledgers that got hidden entries by transactions for which that is not durable."""
         self._writes: SingleFlight[None] = SingleFlight()
         topic.log.reading.visible = self.spans.visible
+        topic.screen = strangers
 
     @property
     def _subscriptions(self) -> Mapping[str, AckedSubscription]:
@@ -103,9 +109,9 @@ class TopicTransactions:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def decided(self, txn: Transaction) -> set[int]:
+    def decided(self, txn: Transaction) -> None:
         """What the decision means here, at once: messages appear or never do, acknowledgements count or are
-        taken back. The ledgers that got hidden entries."""
+        taken back. It may be told again."""
         hidden: list[tuple[int, int, int]] = []
         if txn.state is TxnState.COMMITTED:
             self.spans.committed(txn.id)
@@ -121,12 +127,18 @@ class TopicTransactions:
             pass_hidden(subscription.cursor, hidden)
             subscription.pump()
         self._moved.set()
-        return {ledger_id for ledger_id, _, _ in hidden}
+        if hidden:
+            self._unkept.setdefault(txn.id, set()).update(ledger_id for ledger_id, _, _ in hidden)
 
-    async def keep(self, txn: Transaction, ledgers: Collection[int]) -> None:
+    def hides(self, txn: Transaction) -> bool:
+        """Whether entries of the transaction are hidden here, and that is not durable."""
+        return txn.id in self._unkept
+
+    async def keep(self, txn: Transaction) -> None:
         """Makes durable what the decision means here. Raises MetadataError, LedgerError, LogError."""
-        if ledgers:
+        if ledgers := self._unkept.get(txn.id):
             await self._keep_hidden(ledgers)
+            self._unkept.pop(txn.id, None)
         if txn.state is TxnState.COMMITTED:
             subscriptions = map(self._subscriptions.get, txn.acks.get(self._name, ()))
             await gathered(each.cursor.flush() for each in subscriptions if each is not None)

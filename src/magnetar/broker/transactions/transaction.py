@@ -17,11 +17,21 @@ from typing import Any, Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
+from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.ids import TxnId, TxnState
 
 HEADER_BYTES_MAX: Final = 512 * 1024
 """Largest header: half of what ZooKeeper takes for a value."""
+
+
+POSITION_BYTES: Final = 64
+"""Of a position in it, at most, or of a run of entries."""
+
+
+def text_bytes(text: str) -> int:
+    """Of a text in a header, at most."""
+    return len(json.dumps(text)) + 4
 
 
 class InvalidHeaderError(MetadataError):
@@ -45,6 +55,7 @@ class Transaction:
         "registered",
         "revision",
         "saved",
+        "size_bytes",
         "started_ms",
         "state",
         "ttl_ms",
@@ -83,6 +94,8 @@ class Transaction:
     """One more at each change."""
     saved: int
     """The revision that is durable."""
+    size_bytes: int
+    """Of the header, at most."""
     version: int | None
     """Of the header in the store; None: it is not there."""
     doubtful: bool
@@ -106,6 +119,7 @@ class Transaction:
         self.messages = 0
         self.revision = 1
         self.saved = 0
+        self.size_bytes = 200 + text_bytes(owner)
         self.version = None
         self.doubtful = False
         self.unresolved = set()
@@ -122,6 +136,14 @@ class Transaction:
     def age_ms(self, now_ms: float) -> float:
         """How long it is open, on the clock that only runs; as far as this process knows."""
         return now_ms - (self.deadline_ms - self.ttl_ms)
+
+    def grow(self, size_bytes: int) -> None:
+        """The header is to hold so much more. Raises NotAllowedError, with nothing changed."""
+        if self.size_bytes + size_bytes > HEADER_BYTES_MAX:
+            raise NotAllowedError(
+                f"transaction {self.id} concerns too much: {HEADER_BYTES_MAX} bytes of names"
+            )
+        self.size_bytes += size_bytes
 
     def changed(self) -> int:
         """Notes a change; the revision that is to become durable."""
@@ -140,6 +162,9 @@ class Transaction:
             document["r"] = self.reason
         if self.partitions:
             document["p"] = {name: list(last or ()) for name, last in self.partitions.items()}
+        if self.verdict is TxnState.ABORTED:
+            # Nothing else is needed to take it back.
+            return _ENCODER(document).encode()
         if self.names:
             document["n"] = self.names
         if self.acks:
@@ -168,6 +193,7 @@ class Transaction:
         self.ending = self.verdict = None
         self.registered = frozenset(self.partitions)
         self.saved, self.version, self.doubtful = self.revision, version, False
+        self.size_bytes = len(header) + 200
 
     def check(self) -> None:
         """Asserts what must always hold."""

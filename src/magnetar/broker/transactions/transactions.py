@@ -13,6 +13,7 @@ Order of writes, each durable before the next step:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -25,17 +26,21 @@ from magnetar.broker.errors import (
     NotAllowedError,
     RefusedError,
     ServiceNotReadyError,
+    TopicNotFoundError,
     TransactionStateError,
 )
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.transactions.acks import TxnAcks
+from magnetar.broker.transactions.batch_sizes import measure_batches
 from magnetar.broker.transactions.coordinator import RESERVED, Coordinator, Who
+from magnetar.broker.transactions.deadlines import Deadlines
 from magnetar.broker.transactions.discovery import Discovery
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
 from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.recovery import left_by
 from magnetar.broker.transactions.resolving import AGAIN_MS, Resolving
 from magnetar.broker.transactions.subscription_acks import acks_of
-from magnetar.broker.transactions.transaction import HEADER_BYTES_MAX, Transaction
+from magnetar.broker.transactions.transaction import Transaction, text_bytes
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.wire.events import AckEvent, SendRun, TxnBits
 
@@ -57,10 +62,7 @@ class Transactions:
         self.enabled = broker.config.transactions
         self.discovery = Discovery(broker.policies)
         self._broker = broker
-        self._open_max = broker.config.transactions_open_max
         self._kept = KeptTransactions(broker.store)
-        self._versions: dict[int, int] = {}
-        """Of the coordinators' values in the store."""
         self._resolving = Resolving(broker, self._kept, self.abort_of)
         self.coordinators = self._resolving.coordinators
         """Those that have begun a transaction."""
@@ -69,42 +71,28 @@ class Transactions:
         self._saves: SingleFlight[None] = SingleFlight()
         self._ends: SingleFlight[None] = SingleFlight()
         self._reserves: SingleFlight[None] = SingleFlight()
-        self._rings_at_ms: float | None = None
+        self._deadlines = Deadlines(broker.alarms, broker.clock, self.coordinators, self._time_over)
 
     # -- start -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Takes over what earlier processes left. Raises MetadataError, InvalidHeaderError."""
-        if not self.enabled:
-            return
-        began_ms = self._broker.clock.monotonic_ms()
+        """Takes over what earlier processes left, also where transactions are off now: what is hidden stays
+        hidden. Raises MetadataError."""
+        clock = self._broker.clock
+        began_ms = clock.monotonic_ms()
         self._resolving.any_hidden = await self._kept.any_hidden()
         for number in await self._kept.coordinators():
-            await self._recover(number)
+            open_max = self._broker.config.transactions_open_max
+            self.coordinators[number] = await left_by(self._kept, number, open_max=open_max, clock=clock)
         for coordinator in self.coordinators.values():
             for txn in coordinator.transactions.values():
                 self._resolving.concerns(txn, txn.topics)
                 if txn.state is not TxnState.OPEN:
                     self._resolving.follow(txn)
-        self._set_alarm()
+        self._deadlines.set()
         if self.coordinators:
             count = sum(len(each.transactions) for each in self.coordinators.values())
-            took_ms = self._broker.clock.monotonic_ms() - began_ms
-            _log.info("%d transactions were taken over in %.0f ms", count, took_ms)
-
-    async def _recover(self, number: int) -> None:
-        clock = self._broker.clock
-        coordinator = Coordinator(number, open_max=self._open_max)
-        coordinator.reserved, self._versions[number] = await self._kept.reserved(number)
-        coordinator.next_sequence = coordinator.reserved
-        async for page, data in self._kept.outcomes(number):
-            coordinator.outcomes.read(page, data)
-        wall_ms, now_ms = clock.now_ms(), clock.monotonic_ms()
-        async for sequence, header, version in self._kept.headers(number):
-            txn = Transaction(TxnId(number, sequence), owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
-            txn.read(header, version)
-            coordinator.recovered(txn, wall_ms=wall_ms, now_ms=now_ms)
-        self.coordinators[number] = coordinator
+            _log.info("%d transactions were taken over in %.0f ms", count, clock.monotonic_ms() - began_ms)
 
     # -- coordinators ------------------------------------------------------------------------------
 
@@ -120,12 +108,13 @@ class Transactions:
             raise NotAllowedError("Transactions are not enabled", remedy="set transactionCoordinatorEnabled")
 
     def _coordinator(self, number: int) -> Coordinator:
-        self._check_enabled()
         coordinator = self.coordinators.get(number)
         if coordinator is None:
+            self._check_enabled()
             if number >= self.discovery.known:
                 raise CoordinatorNotFoundError(f"there is no transaction coordinator {number}")
-            coordinator = self.coordinators[number] = Coordinator(number, open_max=self._open_max)
+            open_max = self._broker.config.transactions_open_max
+            coordinator = self.coordinators[number] = Coordinator(number, open_max=open_max)
         return coordinator
 
     async def begin(self, number: int, owner: str, ttl_ms: int) -> TxnId:
@@ -133,20 +122,21 @@ class Transactions:
 
         Raises CoordinatorNotFoundError, TooManyTransactionsError, NotAllowedError, MetadataError.
         """
+        self._check_enabled()
         coordinator = self._coordinator(number)
         while coordinator.must_reserve:
             await self._reserves.run(number, lambda: self._reserve(coordinator))
         clock = self._broker.clock
         txn = coordinator.begin(owner, ttl_ms, started_ms=clock.now_ms(), now_ms=clock.monotonic_ms())
         await self._save(txn)
-        self._set_alarm()
+        self._deadlines.set()
         return txn.id
 
     async def _reserve(self, coordinator: Coordinator) -> None:
         number = coordinator.number
         known, version = await self._kept.reserved(number)
         start = max(known, coordinator.next_sequence)
-        self._versions[number] = await self._kept.reserve(number, start + RESERVED, version)
+        await self._kept.reserve(number, start + RESERVED, version)
         coordinator.next_sequence, coordinator.reserved = start, start + RESERVED
 
     # -- what a transaction concerns -----------------------------------------------------------------
@@ -158,13 +148,23 @@ class Transactions:
         """
         coordinator = self._coordinator(bits[0])
         txn = coordinator.find_open(txn_id(bits), who)
+        for _, name in names:
+            with contextlib.suppress(TopicNotFoundError):
+                # Loaded, so that its end is known: what lies before it is not searched.
+                await self._broker.topic(name, create=False)
+        txn = coordinator.find_open(txn_id(bits), who)
+        coordinator.add_partitions(txn, [(str(name), named, self._end_of(name)) for named, name in names])
         self._resolving.concerns(txn, [str(name) for _, name in names])
-        coordinator.add_partitions(txn, [(str(name), named, self._last_of(name)) for named, name in names])
         await self._save(txn)
 
-    def _last_of(self, name: TopicName) -> Position | None:
+    def _end_of(self, name: TopicName) -> Position | None:
+        """The last entry now, from which on the topic takes nothing that only pretends to be of a
+        transaction; None: there is no such topic."""
         topic = self._resolving.loaded(str(name))
-        return None if topic is None else topic.log.last_position
+        if topic is None:
+            return None
+        self._resolving.part_of(topic)
+        return topic.log.last_position
 
     async def add_subscriptions(
         self, bits: TxnBits, subscriptions: Sequence[tuple[str, TopicName, str]], who: Who
@@ -172,11 +172,12 @@ class Transactions:
         """Subscriptions, by their topics as named and parsed, may get acknowledgements of the transaction.
         Raises what `add_partitions` does."""
         txn = self._coordinator(bits[0]).find_open(txn_id(bits), who)
-        self._resolving.concerns(txn, [str(topic) for _, topic, _ in subscriptions])
         for named, topic, subscription in subscriptions:
-            known = txn.acks.setdefault(str(topic), {})
+            known = txn.acks.get(str(topic), {})
             if subscription not in known:
-                known[subscription] = TxnAcks()
+                txn.grow(text_bytes(str(topic)) + 2 * text_bytes(named) + text_bytes(subscription) + 100)
+                txn.acks.setdefault(str(topic), known)[subscription] = TxnAcks()
+                self._resolving.concerns(txn, (str(topic),))
                 if named != str(topic):
                     txn.names[str(topic)] = named
                 txn.changed()
@@ -219,8 +220,35 @@ class Transactions:
             )
         if subscription.name not in txn.acks.get(str(subscription.topic), ()):
             raise NotAllowedError(f"subscription {subscription.name} was not added to transaction {txn.id}")
+        if event.batch_acks:
+            self._broker.tasks.spawn(self._acknowledge_parts(txn, consumer, event, who, answer))
+        else:
+            self._acknowledge(txn, consumer, event)
+            self._broker.tasks.spawn(self._answer(txn, answer))
+
+    def _acknowledge(self, txn: Transaction, consumer: AttachedConsumer, event: AckEvent) -> None:
+        subscription = consumer.subscription
+        assert isinstance(subscription, Subscription)
         acks_of(subscription, self.abort_of).acknowledge(txn, consumer, event, self._broker.clock.now_ms())
-        self._broker.tasks.spawn(self._answer(txn, answer))
+
+    async def _acknowledge_parts(
+        self,
+        txn: Transaction,
+        consumer: AttachedConsumer,
+        event: AckEvent,
+        who: Who,
+        answer: Callable[[BaseException | None], None],
+    ) -> None:
+        try:
+            topic = await self._broker.topic(consumer.subscription.topic, create=False)
+            await measure_batches(topic.log, event)
+            # It may have ended while the log was read.
+            self._coordinator(txn.id.coordinator).find_open(txn.id, who)
+            self._acknowledge(txn, consumer, event)
+        except MagnetarError as error:
+            answer(error)
+        else:
+            await self._answer(txn, answer)
 
     async def _answer(self, txn: Transaction, answer: Callable[[BaseException | None], None]) -> None:
         try:
@@ -247,6 +275,10 @@ class Transactions:
             await self._ends.run(id_, lambda: self._end(coordinator, txn))
         except MetadataError:
             self._end_again(coordinator, txn)
+            raise
+        except MagnetarError:
+            coordinator.take_back_end(txn)
+            self._deadlines.set()
             raise
         if txn.state is not wanted:
             raise TransactionStateError(f"transaction {id_} is {txn.state.value}: {txn.reason}")
@@ -277,9 +309,8 @@ class Transactions:
                 _log.warning("transaction %s cannot be ended: %s", txn.id, error)
                 self._end_again(coordinator, txn)
 
-        self._broker.alarms.after(
-            ("transaction", txn.id), AGAIN_MS, lambda: self._broker.tasks.spawn(again())
-        )
+        key, spawn = ("transaction", txn.id), self._broker.tasks.spawn
+        self._broker.alarms.after(key, AGAIN_MS, lambda: spawn(again()))
 
     async def _abort(self, txn: Transaction, reason: str) -> None:
         """Aborts it if nobody ends it already."""
@@ -287,6 +318,9 @@ class Transactions:
             await self.end(txn.id, TxnState.ABORTED, ANYBODY, reason=reason)
         except (RefusedError, MetadataError) as error:  # somebody ended it, or its timeout asks again
             _log.info("transaction %s: %s", txn.id, error)
+
+    def _time_over(self, txn: Transaction) -> None:
+        self._broker.tasks.spawn(self._abort(txn, f"its time of {txn.ttl_ms} ms was over"))
 
     async def abort_of(self, topic: str, subscription: str, reason: str) -> None:
         """Ends what is open and acknowledged in this subscription, and returns when everything decided is
@@ -319,8 +353,6 @@ class Transactions:
                 return
         revision, verdict = txn.revision, txn.verdict
         registered, header = frozenset(txn.partitions), txn.header()
-        if len(header) > HEADER_BYTES_MAX:
-            raise NotAllowedError(f"transaction {txn.id} concerns too much: {len(header)} bytes")
         try:
             stat = await self._kept.write(txn, header)
         except MetadataError:
@@ -353,43 +385,16 @@ class Transactions:
 
     async def recover(self, topic: Topic) -> None:
         """See `Resolving.recover`."""
-        if self.enabled:
-            await self._resolving.recover(topic)
+        await self._resolving.recover(topic)
 
     async def forget_topic(self, log_name: str) -> None:
         """The topic is deleted. Raises MetadataError."""
         if self._resolving.any_hidden:
             await self._kept.forget_topic(log_name)
 
-    # -- time --------------------------------------------------------------------------------------
-
-    def _set_alarm(self) -> None:
-        """Rings when the next transaction's time is over."""
-        nexts = [each.next_deadline_ms for each in self.coordinators.values()]
-        next_ms = min((each for each in nexts if each is not None), default=None)
-        if next_ms is None or (self._rings_at_ms is not None and self._rings_at_ms <= next_ms):
-            return
-        self._rings_at_ms = next_ms
-        delay_ms = max(0.0, next_ms - self._broker.clock.monotonic_ms())
-        self._broker.alarms.after(self, delay_ms, self._ring)
-
-    def _ring(self) -> None:
-        self._rings_at_ms = None
-        now_ms = self._broker.clock.monotonic_ms()
-        for coordinator in self.coordinators.values():
-            for txn in coordinator.due(now_ms):
-                coordinator.counts.timed_out += 1
-                reason = f"its time of {txn.ttl_ms} ms was over"
-                self._broker.tasks.spawn(self._abort(txn, reason))
-        self._set_alarm()
-
     def check(self) -> None:
         """Asserts what must always hold."""
         for coordinator in self.coordinators.values():
             coordinator.check()
-            for txn in coordinator.transactions.values():
-                if txn.state is TxnState.OPEN:
-                    assert all(txn.id in self._resolving.of_topic.get(name, ()) for name in txn.topics)
-        for topic in self._broker.topics.values():
-            if topic.transactions is not None:
-                topic.transactions.spans.check()
+        for part in filter(None, [topic.transactions for topic in self.topics.values()]):
+            part.spans.check()

@@ -1,0 +1,21 @@
+"""How large acknowledged batches are, which the log says: a client may say nothing, or anything."""
+
+from __future__ import annotations
+
+from magnetar.broker.errors import TransactionConflictError
+from magnetar.managedlog.log import ManagedLog
+from magnetar.wire.events import AckEvent
+
+
+async def measure_batches(log: ManagedLog, event: AckEvent) -> None:
+    """Puts the number of messages of each batch into the acknowledgement.
+
+    Raises TransactionConflictError for a batch that is not there any more; what `ManagedLog.read` raises.
+    """
+    known = []
+    for position, words, _ in event.batch_acks or ():
+        runs = await log.read(position, 1, 1)
+        if not runs or (runs[0].ledger_id, runs[0].first_entry) != position:
+            raise TransactionConflictError(f"{position} is not there, or is acknowledged already")
+        known.append((position, words, runs[0].count_of(0)))
+    event.batch_acks = known

@@ -1,0 +1,46 @@
+"""When transactions end by themselves: one alarm for those of all coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from magnetar.base.clock import Clock
+from magnetar.broker.transactions.coordinator import Coordinator
+from magnetar.broker.transactions.transaction import Transaction
+from magnetar.runtime.alarms import Alarms
+
+
+class Deadlines:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        alarms: Alarms,
+        clock: Clock,
+        coordinators: Mapping[int, Coordinator],
+        over: Callable[[Transaction], None],
+    ) -> None:
+        """`over` is told of each transaction whose time is over."""
+        self._alarms = alarms
+        self._clock = clock
+        self._coordinators = coordinators
+        self._over = over
+        self._rings_at_ms: float | None = None
+
+    def set(self) -> None:
+        """Rings when the next transaction's time is over; to be called when there may be an earlier one."""
+        nexts = [each.next_deadline_ms for each in self._coordinators.values()]
+        next_ms = min((each for each in nexts if each is not None), default=None)
+        if next_ms is None or (self._rings_at_ms is not None and self._rings_at_ms <= next_ms):
+            return
+        self._rings_at_ms = next_ms
+        self._alarms.after(self, max(0.0, next_ms - self._clock.monotonic_ms()), self._ring)
+
+    def _ring(self) -> None:
+        self._rings_at_ms = None
+        now_ms = self._clock.monotonic_ms()
+        for coordinator in self._coordinators.values():
+            for txn in coordinator.due(now_ms):
+                coordinator.counts.timed_out += 1
+                self._over(txn)
+        self.set()
