@@ -42,7 +42,7 @@ ALLOWED = {
         "REFUSE": "a value of Pulsar's that policies name",
     },
     "src/magnetar/broker/transactions": dict.fromkeys(
-        ("never_began", "may_name_transaction"),
+        ("never_began",),
         "transactions are being built: each is to be used or taken out before they are offered",
     ),
     "src/magnetar/cli": dict.fromkeys(
