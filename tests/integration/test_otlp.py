@@ -134,9 +134,9 @@ def test_a_collector_that_is_away_costs_a_line(tmp_path: Path) -> None:
     with http_receiver() as (endpoint, received):
         received.refuse = True
         with broker(tmp_path, endpoint) as process:
-            wait_until(lambda: "metrics are not taken" in process.log_text(), 30, "said")
+            wait_until(lambda: "metrics are not accepted" in process.log_text(), 30, "said")
             received.refuse = False
-            wait_until(lambda: "metrics are taken again" in process.log_text(), 30, "said")
+            wait_until(lambda: "metrics are accepted again" in process.log_text(), 30, "said")
             text = process.log_text()
-    assert text.count("metrics are not taken") == 1
+    assert text.count("metrics are not accepted") == 1
     assert "Traceback" not in text

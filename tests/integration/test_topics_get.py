@@ -142,5 +142,5 @@ def test_the_partition_is_the_one_that_the_key_chooses(
     for number in range(4):
         ended = command.get(topic, "--key", f"k{number}")
         assert ended.stdout == f"{8 + number}\n"
-        assert int(ended.stderr.split("looked at: ")[1].split(" × partition")[0]) <= partitions_max
+        assert int(ended.stderr.split("read: ")[1].split(" × partition")[0]) <= partitions_max
     assert command.get(topic, "--key", "k3", "--all", "--everywhere").stdout == "11\n7\n3\n"
