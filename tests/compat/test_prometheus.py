@@ -20,6 +20,8 @@ from magnetar.observability.metrics import Kind
 from support import prometheus
 from support.official import TIMEOUT_MS, connect
 from support.prometheus import Prometheus
+from support.raw_client import RawClient
+from support.sessions import Type
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
@@ -54,8 +56,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("watched")
     settings = {"MAGNETAR_CANARY_NAMESPACES": "public/*", "MAGNETAR_CANARY_INTERVAL_SECONDS": "1"}
     settings["MAGNETAR_LOG_JSON"] = "true"
+    settings["MAGNETAR_TRANSACTIONS"] = "true"
     with StandaloneProcess(folder / "broker", environment=settings) as broker:
         client = connect(broker)
+        with RawClient(broker.broker_url) as raw:
+            # The Python client has none. It stays open: its time is a minute.
+            raw.ask(Type.NEW_TXN, request_id=1, txn_ttl_seconds=60_000, tc_id=0)
         target = broker.http_url.removeprefix("http://")
         with prometheus.running(folder / "prometheus", target, RULES / "rules.yml") as server:
             _work(client)

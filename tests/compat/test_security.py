@@ -163,7 +163,7 @@ def test_the_admin_api(secured: Secured) -> None:
 
 def test_no_start_for_everybody_without_intent(tmp_path: Path) -> None:
     process = StandaloneProcess(tmp_path, ephemeral=True, options=("--host", "0.0.0.0"))
-    with pytest.raises(AssertionError, match="everybody could do everything"):
+    with pytest.raises(AssertionError, match="every client could do everything"):
         process.start()
     process.kill()
     with StandaloneProcess(tmp_path, ephemeral=True, options=("--host", "0.0.0.0", "--insecure")) as running:
