@@ -121,7 +121,7 @@ def publish(session: SessionPort, topic: AnyTopic, producer: Producer, run: Send
     if not topic.closed and producer.ready:
         refusal: RefusedError | None = NotAllowedError("transactions are for persistent topics only")
         if isinstance(topic, Topic):
-            refusal = session.broker.transactions.admit(topic, run, _who(session))
+            refusal = session.broker.transactions.admit(topic, producer.name, run, _who(session))
         if refusal is not None:
             topic.refuse(producer, run, refusal)
             return

@@ -25,7 +25,7 @@ from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log_state import LogState
 from magnetar.runtime.tasks import SingleFlight, gathered
-from magnetar.wire.events import TxnBits
+from magnetar.wire.events import SendRun, TxnBits
 
 if TYPE_CHECKING:
     from magnetar.base.names import TopicName
@@ -65,6 +65,10 @@ class TopicTransactions:
         self._kept = kept
         self._clock = clock
         self._abort_of = abort_of
+        self._lowest: dict[TxnId, dict[str, int]] = {}
+        """First sequence numbers of producers in open transactions, where topics drop duplicates."""
+        self._found: set[TxnId] = set()
+        """Transactions whose entries were found in the log: which numbers they have is not known."""
         self._moved = asyncio.Event()
         self._to_keep: set[int] = set()
         self._unkept: dict[TxnId, set[int]] = {}
@@ -87,6 +91,21 @@ class TopicTransactions:
         position = self._log.append([stamped(entry, id_) for entry in entries], counts)
         self.spans.appended(id_, position, count)
         return position
+
+    def used_before(self, id_: TxnId, producer: str, run: SendRun, last: int) -> bool:
+        """Whether a producer's number was used before this transaction; `last`: the highest that its topic
+        knows. Deduplication would drop the message, and its transaction commit without it. Sent again within
+        one transaction it is the same message."""
+        first = min(run.sequence_ids)
+        lowest = self._lowest.setdefault(id_, {}).setdefault(producer, first)
+        if first < lowest:
+            return True
+        if first > lowest or first > last or id_ in self._found:
+            return False
+        used = id_ not in self.spans
+        if used:
+            del self._lowest[id_][producer]
+        return used
 
     def moved(self) -> None:
         """Entries became durable, or the log failed."""
@@ -113,6 +132,8 @@ class TopicTransactions:
         """What the decision means here, at once: messages appear or never do, acknowledgements count or are
         taken back. It may be told again."""
         hidden: list[tuple[int, int, int]] = []
+        self._lowest.pop(txn.id, None)
+        self._found.discard(txn.id)
         if txn.state is TxnState.COMMITTED:
             self.spans.committed(txn.id)
         else:
@@ -182,6 +203,7 @@ class TopicTransactions:
             async for id_, position in entries_of(log.reading, searched, start):
                 if not self.spans.visible.is_hidden(position):
                     self.spans.appended(id_, position, 1)
+                    self._found.add(id_)
         for subscription in self._subscriptions.values():
             pass_all_hidden(subscription.cursor, self.spans.visible)
 

@@ -148,9 +148,8 @@ class Transactions:
         """
         coordinator = self._coordinator(bits[0])
         txn = coordinator.find_open(txn_id(bits), who)
-        for _, name in names:
+        for _, name in names:  # Loaded, so that its end is known: what lies before it is not searched.
             with contextlib.suppress(TopicNotFoundError):
-                # Loaded, so that its end is known: what lies before it is not searched.
                 await self._broker.topic(name, create=False)
         txn = coordinator.find_open(txn_id(bits), who)
         coordinator.add_partitions(txn, [(str(name), named, self._end_of(name)) for named, name in names])
@@ -169,8 +168,7 @@ class Transactions:
     async def add_subscriptions(
         self, bits: TxnBits, subscriptions: Sequence[tuple[str, TopicName, str]], who: Who
     ) -> None:
-        """Subscriptions, by their topics as named and parsed, may get acknowledgements of the transaction.
-        Raises what `add_partitions` does."""
+        """The same for acknowledgements in subscriptions, by their topics as named and parsed."""
         txn = self._coordinator(bits[0]).find_open(txn_id(bits), who)
         for named, topic, subscription in subscriptions:
             known = txn.acks.get(str(topic), {})
@@ -185,7 +183,7 @@ class Transactions:
 
     # -- publishing and acknowledging ----------------------------------------------------------------
 
-    def admit(self, topic: Topic, run: SendRun, who: Who) -> RefusedError | None:
+    def admit(self, topic: Topic, producer: str, run: SendRun, who: Who) -> RefusedError | None:
         """Prepares SENDs of a transaction for the topic; why they are refused, None: they are not."""
         assert run.txn is not None
         name = str(topic.name)
@@ -196,7 +194,9 @@ class Transactions:
             return NotAllowedError(str(error))
         if name not in txn.registered:
             return NotAllowedError(f"{name} was not added to transaction {txn.id}")
-        self._resolving.part_of(topic)
+        part = self._resolving.part_of(topic)
+        if topic.dedup is not None and part.used_before(txn.id, producer, run, topic.last_sequence(producer)):
+            return NotAllowedError(f"a number of producer {producer} was used before transaction {txn.id}")
         txn.messages += len(run.entries)
         return None
 

@@ -159,6 +159,31 @@ def test_duplicates_are_dropped_in_transactions_too() -> None:
     in_world(story, ON)
 
 
+def test_a_number_of_an_aborted_message_is_refused_in_another_transaction() -> None:
+    # It was dropped as a duplicate, and its transaction committed without it.
+    async def story(world: World) -> None:
+        await world.broker.policies.update_namespace(
+            (await world.topic()).name.namespace_name,
+            lambda document: document.__setitem__("deduplicationEnabled", True),
+        )
+        await world.broker.apply_policies()
+        client = await opened(world)
+        lost, kept = await client.begin(), await client.begin()
+        for txn in (lost, kept):
+            await client.add_partitions(txn)
+        await client.publish(lost, 5, b"a")
+        await client.abort(lost)
+        client.send(kept, 5, b"a")
+        await world.until(lambda: client.peer.commands(Type.SEND_ERROR), "refusal")
+        await client.publish(kept, 6, b"b")
+        client.send(kept, 6, b"b")
+        await world.until(lambda: len(client.peer.receipts) == 3, "the duplicate's receipt")
+        await client.commit(kept)
+        await world.until(lambda: bodies(client.peer) == [b"b"], "the message")
+
+    in_world(story, ON)
+
+
 def test_naming_the_transaction_leaves_the_payload_alone() -> None:
     # Encrypted, compressed and chunked payloads pass through: only fields are added to the metadata.
     metadata = pb.MessageMetadata(

@@ -201,8 +201,9 @@ def test_somebody_elses_transaction_is_not_known() -> None:
         await transactions.add_partitions(txn, names, alice)
         run = SendRun(1)
         run.txn = txn
-        assert transactions.admit(topic, run, bob) is not None
-        assert transactions.admit(topic, run, alice) is None
+        run.add(1, 1, None, b"", good=True)
+        assert transactions.admit(topic, "p", run, bob) is not None
+        assert transactions.admit(topic, "p", run, alice) is None
         await transactions.end(txn, TxnState.ABORTED, root)
 
     in_world(story, ON)
