@@ -26,7 +26,7 @@ from support.seen import FIELD_OF_TYPE, Seen, Type
 TOPIC = "persistent://public/default/t"
 FRAME_BYTES_MAX = frame_bytes_max(5 << 20)
 _TURNS: Final = 2000
-_PATIENCE_S: Final = 8.0
+_PATIENCE_S: Final = 60.0
 
 
 def command(kind: int, **fields: Any) -> bytes:
