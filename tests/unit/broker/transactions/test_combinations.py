@@ -247,3 +247,20 @@ def test_an_ack_that_names_no_transaction_of_the_subscription_is_refused() -> No
         assert (await client.peer.answer(88)).error == pb.ConsumerNotFound
 
     in_world(story, ON)
+
+
+def test_topics_that_store_nothing_and_readers_take_no_part() -> None:
+    async def story(world: World) -> None:
+        client = TxnPeer(world.peer())
+        passing = "non-persistent://public/default/n"
+        await client.peer.producer(topic=passing)
+        txn = await client.begin()
+        assert (await client.add_partitions(txn, passing)).HasField("error")
+        client.send(txn, 0, b"a")
+        await world.until(lambda: client.peer.commands(Type.SEND_ERROR), "refusal")
+        await client.peer.consumer(subscription="reader", durable=False, request_id=90)
+        await client.add_subscription(txn, subscription="reader")
+        answer = await client.ack(txn, (await world.topic()).log.last_position)
+        assert answer.error == pb.NotAllowedError
+
+    in_world(story, ON)
