@@ -21,8 +21,8 @@ Standalone.begin_rest = begin_rest
 main(["standalone", "--port", "0", "--http-port", "0", "--data", sys.argv[2]])
 """
 
-_OWN_MAX = 365
-"""360 when this was written. A room that only some need belongs behind an import in a function."""
+_OWN_MAX = 370
+"""368 when this was written, 21 of them transactions. A room that only some need belongs behind an import in a function."""
 _ALL_MAX = 620
 """Of the standard library and dependencies too: 613."""
 _LATER = {
