@@ -22,9 +22,10 @@ main(["standalone", "--port", "0", "--http-port", "0", "--data", sys.argv[2]])
 """
 
 _OWN_MAX = 370
-"""368 when this was written, 21 of them transactions. A room that only some need belongs behind an import in a function."""
-_ALL_MAX = 620
-"""Of the standard library and dependencies too: 613."""
+"""368 when this was written, 21 of them transactions. A room that only some need belongs behind an import in
+a function."""
+_ALL_MAX = 625
+"""Of the standard library and dependencies too: 621."""
 _LATER = {
     "starlette": "the admin service's, loaded when clients are served",
     "uvicorn": "the admin service's",
