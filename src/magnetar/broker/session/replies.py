@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from magnetar.base.ids import Position
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.broker.topic.producer import Producer
@@ -10,12 +12,12 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts, encode_unstored_receipts
 
 
-class Replies:
+class Replies(ABC):
     """Of a session, which says where frames go."""
 
+    @abstractmethod
     def reply(self, frame: bytes) -> None:
         """Sends a frame, unless the client is gone."""
-        raise NotImplementedError
 
     def receipts(
         self,
