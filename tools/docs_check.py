@@ -20,11 +20,11 @@ DOCUMENT_TESTS: Final = (
     "tests/unit/test_plain_english.py",
     "tests/unit/test_tidy.py",
     "tests/unit/admin/test_docs.py",
-    "tests/unit/admin/test_policies_listed.py",
+    "tests/unit/admin/policies/test_policies_listed.py",
     "tests/unit/cli/test_reference.py",
     "tests/unit/observability/test_catalogue.py",
-    "tests/unit/server/test_config.py",
-    "tests/unit/server/test_settings_table.py",
+    "tests/unit/server/settings/test_config.py",
+    "tests/unit/server/settings/test_settings_table.py",
     "tests/unit/tools/test_monitoring.py",
 )
 

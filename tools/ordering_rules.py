@@ -25,15 +25,15 @@ LEDGERS: Final = "unit/ledger/test_embedded.py"
 GUARD: Final = "unit/ledger/test_guard.py"
 BROKER_TIMES: Final = "unit/managedlog/test_broker_times.py"
 LIFECYCLE: Final = "unit/managedlog/test_lifecycle.py"
-CURSORS: Final = "unit/managedlog/test_cursor_store.py"
+CURSORS: Final = "unit/managedlog/cursors/test_cursor_store.py"
 LOGS: Final = "property/test_managedlog_machine.py"
 OFFLOADING: Final = "unit/tiered/test_offloading.py"
-DEDUP: Final = "unit/broker/test_deduplication.py"
-REQUESTS: Final = "unit/server/test_bookie_requests.py"
+DEDUP: Final = "unit/broker/dedup/test_deduplication.py"
+REQUESTS: Final = "unit/server/bookies/test_bookie_requests.py"
 REGISTRY: Final = "unit/metadata/bookkeeper/test_registry.py"
-CLAIM: Final = "unit/server/test_broker_claim.py"
+CLAIM: Final = "unit/server/bookies/test_broker_claim.py"
 POOL: Final = "unit/ledger/client/test_pool.py"
-COMPACTION: Final = "unit/broker/test_topic_compaction.py"
+COMPACTION: Final = "unit/broker/compaction/test_topic_compaction.py"
 TXN_ORDER: Final = "unit/broker/transactions/test_order.py"
 TXN_REPAIRED: Final = "unit/broker/transactions/test_repaired.py"
 TXN_COMBINED: Final = "unit/broker/transactions/test_combinations.py"
@@ -491,7 +491,7 @@ RULES: Final = (
         "broker/limits/enforcement.py",
         "enforce(topic, topic.limits.limits, clock.settled_ms())",
         "enforce(topic, topic.limits.limits, clock.now_ms())",
-        ("unit/broker/test_limits.py",),
+        ("unit/broker/limits/test_limits.py",),
     ),
     Rule(
         "subscriptions expire by the settled time",
@@ -499,7 +499,7 @@ RULES: Final = (
         "broker/inactive/expiry.py",
         "now_ms = broker.clock.settled_ms()",
         "now_ms = broker.clock.now_ms()",
-        ("unit/broker/test_inactive_topics.py",),
+        ("unit/broker/inactive/test_inactive_topics.py",),
     ),
     Rule(
         "objects that no log names are deleted by the settled time",

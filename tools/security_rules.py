@@ -12,28 +12,28 @@ PROOFS: Final = "unit/auth/test_proofs.py"
 REMEMBERED: Final = "unit/auth/test_remembered.py"
 GUARD: Final = "unit/broker/test_guard.py"
 PLACES: Final = "unit/runtime/test_fair_places.py"
-CALLS: Final = "unit/admin/test_call_places.py"
+CALLS: Final = "unit/admin/calls/test_call_places.py"
 ENTRANCE: Final = "unit/runtime/test_entrance.py"
 STRANGERS: Final = "integration/test_strangers.py"
-GREETINGS: Final = "unit/broker/test_greetings.py"
-TURNS: Final = "unit/broker/test_command_turns.py"
-QUOTAS: Final = "unit/broker/test_role_quotas.py"
-CALL_QUOTAS: Final = "unit/admin/test_role_quotas.py"
+GREETINGS: Final = "unit/broker/session/test_greetings.py"
+TURNS: Final = "unit/broker/session/test_command_turns.py"
+QUOTAS: Final = "unit/broker/limits/test_role_quotas.py"
+CALL_QUOTAS: Final = "unit/admin/access/test_role_quotas.py"
 ALARMS: Final = "unit/runtime/test_alarms.py"
 COMPRESSION: Final = "unit/client/test_compression.py"
-FILTERS: Final = "unit/broker/test_filter_rules.py"
-STORED: Final = "unit/broker/test_stored_bytes.py"
-TENANTS: Final = "unit/broker/test_tenant_limits.py"
-UNACKED: Final = "unit/broker/test_unacked_of_broker.py"
+FILTERS: Final = "unit/broker/filters/test_filter_rules.py"
+STORED: Final = "unit/broker/limits/test_stored_bytes.py"
+TENANTS: Final = "unit/broker/limits/test_tenant_limits.py"
+UNACKED: Final = "unit/broker/limits/test_unacked_of_broker.py"
 LOGS: Final = "unit/observability/test_logs.py"
-HTTP_SERVER: Final = "unit/admin/test_server.py"
-HTTP_APP: Final = "unit/admin/test_app.py"
+HTTP_SERVER: Final = "unit/admin/serving/test_server.py"
+HTTP_APP: Final = "unit/admin/serving/test_app.py"
 HTTP_CALLS: Final = "unit/admin/test_limits.py"
 MEMORY: Final = "unit/websocket/test_memory.py"
 DELIVERIES: Final = "unit/websocket/test_deliveries.py"
 SOCKETS: Final = "unit/websocket/test_sockets.py"
-CREDENTIALS: Final = "unit/server/test_credential_files.py"
-CALL_NAMES: Final = "unit/admin/test_subscriptions.py"
+CREDENTIALS: Final = "unit/server/security/test_credential_files.py"
+CALL_NAMES: Final = "unit/admin/subscriptions/test_subscriptions.py"
 EVENTS: Final = "unit/observability/test_events.py"
 
 SECURITY_RULES: Final = (
@@ -319,7 +319,7 @@ SECURITY_RULES: Final = (
         "broker/guard.py",
         "        if not self.is_superuser(identity):\n            raise",
         "        if False:\n            raise",
-        (GUARD, "unit/admin/test_authorization.py"),
+        (GUARD, "unit/admin/access/test_authorization.py"),
     ),
     Rule(
         "what is logged of a stranger is cut",
@@ -534,7 +534,7 @@ SECURITY_RULES: Final = (
         "broker/session/slices.py",
         "if len(event.positions) > ACKS_MAX or",
         "if",
-        ("unit/broker/test_slices.py",),
+        ("unit/broker/session/test_slices.py",),
     ),
     Rule(
         "a text of a WebSocket has few parts",
@@ -550,7 +550,7 @@ SECURITY_RULES: Final = (
         "admin/calls/call_places.py",
         "await self._turns.sharing(address, self._app(scope, receive, send))",
         "await self._app(scope, receive, send)",
-        ("unit/admin/test_call_turns.py",),
+        ("unit/admin/calls/test_call_turns.py",),
     ),
     Rule(
         "addresses take turns with their calls",
@@ -558,7 +558,7 @@ SECURITY_RULES: Final = (
         "admin/calls/call_turns.py",
         "        self._line.setdefault(address, {})[number] = place\n",
         '        self._line.setdefault("", {})[number] = place\n',
-        ("unit/admin/test_call_turns.py",),
+        ("unit/admin/calls/test_call_turns.py",),
     ),
     Rule(
         "frames of a WebSocket come a few at a time",
@@ -809,7 +809,7 @@ SECURITY_RULES: Final = (
         "broker/filters/expression.py",
         "        if candidate.metadata.ByteSize() > _METADATA_BYTES_MAX:\n",
         "        if False:\n",
-        (FILTERS, "unit/broker/test_entry_filters.py"),
+        (FILTERS, "unit/broker/filters/test_entry_filters.py"),
     ),
     Rule(
         "work on a batch is bounded",
@@ -817,7 +817,7 @@ SECURITY_RULES: Final = (
         "broker/filters/expression.py",
         "        return said_bytes > self._said_bytes_max or any(\n",
         "        return any(\n",
-        (FILTERS, "unit/broker/test_entry_filters.py"),
+        (FILTERS, "unit/broker/filters/test_entry_filters.py"),
     ),
     Rule(
         "a turn judges some entries",
@@ -825,7 +825,7 @@ SECURITY_RULES: Final = (
         "broker/filters/judge.py",
         "            if left_bytes < 0 and place:\n",
         "            if False:\n",
-        (FILTERS, "unit/broker/test_entry_filters.py"),
+        (FILTERS, "unit/broker/filters/test_entry_filters.py"),
     ),
     # -- what a tenant stores and holds
     Rule(

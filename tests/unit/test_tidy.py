@@ -46,6 +46,15 @@ OUTSIDE = {
 }
 """What decisions must not touch: time, chance, tasks, and everything outside the process."""
 
+OUTSIDE_THE_PACKAGE = {"bench", "tools"}
+"""Folders of unit tests whose subject is a folder of the repository."""
+
+TESTS_ELSEWHERE = {
+    "test_pulsar_cves": {"admin/access"},  # what a role may call; policies are only what it tries to set
+    "test_wildcards": {"broker/wildcards"},  # the room; a handler of sessions has the same name
+}
+"""Tests that lie in another room than their name or their imports say, and that room."""
+
 DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", "spark"}
 """Rooms that are drivers as a whole."""
 
@@ -119,6 +128,42 @@ def test_readmes_name_files_that_are_there() -> None:
         if not any((place / file).exists() for place in (room, PACKAGE, REPOSITORY, *room.parents))
     ]
     assert gone == []
+
+
+def _inner_rooms(test: Path, floor: str) -> set[str]:
+    """Folders below a floor whose modules a test imports."""
+    rooms: set[str] = set()
+    for node in ast.walk(parsed(test)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"magnetar.{floor}"):
+            for alias in node.names:
+                path = PACKAGE.parent.joinpath(*f"{node.module}.{alias.name}".split("."))
+                while not (path / "__init__.py").exists():
+                    path = path.parent
+                rooms.add(path.relative_to(PACKAGE).as_posix())
+    return rooms
+
+
+def test_unit_tests_mirror_the_package() -> None:
+    """The test of a module lies in the folder of its name, and the test of one inner room in that room."""
+    here = Path(__file__).parent
+    homes: dict[tuple[str, str], set[str]] = {}
+    for module in modules():
+        folder = module.relative_to(PACKAGE).parent
+        if folder.parts:
+            homes.setdefault((folder.parts[0], module.stem), set()).add(folder.as_posix())
+    misplaced: list[str] = []
+    for test in sorted(here.rglob("test_*.py")):
+        folder = test.relative_to(here).parent
+        if not folder.parts or folder.parts[0] in OUTSIDE_THE_PACKAGE:
+            continue
+        if not (PACKAGE / folder / "__init__.py").exists():
+            misplaced.append(f"{test.relative_to(here)}: the package has no such room")
+            continue
+        floor = folder.parts[0]
+        expected = homes.get((floor, test.stem.removeprefix("test_"))) or _inner_rooms(test, floor)
+        if len(expected) == 1 and folder.as_posix() not in expected | TESTS_ELSEWHERE.get(test.stem, set()):
+            misplaced.append(f"{test.relative_to(here)} belongs to {', '.join(expected)}")
+    assert misplaced == [], "\n".join(misplaced)
 
 
 def test_modules_have_docstrings_and_one_concept() -> None:

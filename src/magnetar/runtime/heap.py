@@ -1,7 +1,7 @@
 """When the garbage collector runs, and what it costs.
 
 Counting references frees everything that is known: connections, readers and topics that end leave no cycles
-(`tests/unit/broker/test_freed.py`). The collector is there for what nobody knew of. So
+(`tests/unit/broker/topic/test_freed.py`). The collector is there for what nobody knew of. So
 
 - what lives after start is frozen: nothing ever walks it again;
 - the youngest generation is collected as usual, in small steps (a millisecond or so);

@@ -1,6 +1,6 @@
 """What went wrong where Pulsar's parts connect to each other, tried here: tests that name the CVE.
 
-The ones of the admin API are in `tests/unit/admin/test_pulsar_cves.py`.
+The ones of the admin API are in `tests/unit/admin/access/test_pulsar_cves.py`.
 """
 
 from __future__ import annotations

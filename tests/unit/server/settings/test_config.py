@@ -12,7 +12,7 @@ from magnetar.base.errors import StartupError
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir
 from magnetar.server.settings.loading import load
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 
 
 def test_defaults() -> None:

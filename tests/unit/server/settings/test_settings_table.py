@@ -14,7 +14,7 @@ from magnetar.server.settings.checks import check, largest
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.pulsar_names import SAME, SCALED, SECRETS, TLS
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "configuration.md"
 DEFAULTS = StandaloneConfig()
 NUMBERS = [field.name for field in fields(StandaloneConfig) if field.type == "int"]
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}

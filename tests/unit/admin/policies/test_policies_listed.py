@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.admin.policies.table import ALL
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 PAGE = REPOSITORY / "docs" / "compatibility" / "policies.md"
 EFFECTS = "tests/compat/test_policy_effects.py"
 KEPT = "kept"
