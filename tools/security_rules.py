@@ -350,7 +350,8 @@ SECURITY_RULES: Final = (
         "a place comes back from who leaves",
         "clients that go away take the places with them",
         "runtime/fair_places.py",
-        "                # The place was given just before.\n                self._give_back()\n",
+        "                # The place was assigned just before the cancellation.\n"
+        "                self._give_back()\n",
         "                pass\n",
         (PLACES,),
     ),

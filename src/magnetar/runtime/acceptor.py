@@ -1,9 +1,8 @@
 """Accepts connections of a listening socket, within the bounds of an `Entrance`.
 
-The event loop's own servers accept whatever comes, TLS handshakes and all, until no descriptor is left. Here
-a socket is counted before anything is made for it and until it is closed, whoever closes it, whatever
-protocols it had; who is one too many is closed unheard. When all places are taken, `make_room` may give one
-back.
+The event loop's own servers accept all connections and TLS handshakes until the process has no descriptor
+left. This one counts a socket before it makes any object for it, until the socket is closed, and closes
+surplus sockets unread. When all places are taken, `make_room` may close an older connection.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from magnetar.runtime.entrance import ADDRESS, FILES, TLS, Entrance
 _log = logging.getLogger("magnetar.runtime")
 
 _PER_TURN_MAX: Final = 32
-"""Connections accepted in a turn of the loop: a few milliseconds of work."""
+"""Connections accepted per turn of the loop: a few milliseconds of work."""
 _HANDSHAKES_MAX: Final = 512
-"""TLS handshakes under way; one more ends the oldest."""
+"""TLS handshakes under way; a further one ends the oldest."""
 _NO_FILES_S: Final = 1.0
-"""After so long it is tried again when the process may open no more files."""
+"""Seconds until the next attempt when the process may open no more files."""
 _NO_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 class _Counted(socket.socket):
-    """Leaves its entrance when it is closed, or given up for its descriptor to be closed."""
+    """A transport that leaves its entrance when it is closed, or when its descriptor is handed over."""
 
     entrance: Entrance | None = None
     address = ""
@@ -50,7 +49,7 @@ class _Counted(socket.socket):
 
 
 class Acceptor:
-    """Accepts from one listening socket, which stays its owner's."""
+    """Accepts from one listening socket, which the caller still owns and closes."""
 
     def __init__(
         self,
@@ -62,8 +61,9 @@ class Acceptor:
         handshake_s: float = 10.0,
         make_room: Callable[[str], bool] | None = None,
     ) -> None:
-        """`listener` does not block; `handshake_s`: a TLS handshake may take so long; `make_room` closes a
-        connection of an address, "": of any, that others may have the place of; whether there was one."""
+        """`listener` must not block. `handshake_s` bounds a TLS handshake, in seconds. `make_room` closes a
+        connection of the given address ("" for any address) to free its place, and returns whether there was
+        one."""
         self._listener = listener
         self._entrance = entrance
         self._protocol = protocol
@@ -72,13 +72,13 @@ class Acceptor:
         self._make_room = make_room
         self._loop = asyncio.get_running_loop()
         self._opening: dict[asyncio.Task[None], None] = {}
-        """What is being made of accepted sockets, the oldest first."""
+        """Accepted sockets whose connections are being set up, the oldest first."""
         self._pause: asyncio.TimerHandle | None = None
         self._closed = False
         self._loop.add_reader(listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accepts no more; what is being opened is dropped."""
+        """Stops accepting; drops connections that are being set up."""
         if self._closed:
             return
         self._closed = True
@@ -90,7 +90,7 @@ class Acceptor:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when nothing is being opened any more."""
+        """Returns when no connection is being set up any more."""
         if self._opening:
             await asyncio.wait(list(self._opening))
 
@@ -109,7 +109,8 @@ class Acceptor:
             self._enter(accepted, peer[0])
 
     def _enter(self, accepted: socket.socket, address: str) -> None:
-        # Who makes room is closed in the next turn of the loop: until then there is one more than places.
+        # A connection that is closed to free its place goes in the next turn of the loop: until then there is
+        # one more than places.
         obstacle = self._entrance.obstacle(address)
         makes_room = False
         if obstacle and self._make_room is not None:

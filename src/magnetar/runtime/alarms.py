@@ -1,4 +1,4 @@
-"""Calls at wall-clock times and after lengths of time, all of a process behind one timer of the loop."""
+"""Calls at wall-clock times and after delays: all of a process share one timer of the loop."""
 
 from __future__ import annotations
 
@@ -13,55 +13,56 @@ from magnetar.base.clock import Clock
 _log = logging.getLogger("magnetar.runtime")
 
 _SLEEP_S_MIN: Final = 0.001
-"""uvloop counts whole milliseconds: a shorter wait is none, and would ring too early again and again."""
+"""uvloop counts whole milliseconds: a shorter delay would be 0 and fire too early again and again."""
 _SLEEP_S_MAX: Final = 1.0
-"""The loop's timers do not notice when the wall clock is set: it is looked at this often."""
+"""The loop's timers do not notice when the wall clock is set, so it is read at least this often, in seconds.
+"""
 
 
 class Alarms:
-    """One alarm per key. Nothing runs while no alarm is set."""
+    """At most one alarm per key. Without alarms no timer runs."""
 
     __slots__ = ("_after", "_at", "_clock", "_timer", "_timer_s")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._at = _Line()
-        """Of the wall clock."""
+        """Alarms at wall-clock times."""
         self._after = _Line()
-        """Of the clock that only runs."""
+        """Alarms on the monotonic clock."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
-        """When it rings, on the loop's clock. uvloop's handles do not all know."""
+        """When the timer fires, on the loop's clock; kept here because not all of uvloop's handles tell."""
 
     def __len__(self) -> int:
         return len(self._at) + len(self._after)
 
     def set(self, key: Hashable, due_ms: int, call: Callable[[], None]) -> None:
-        """Runs `call` once, at `due_ms` (Unix ms) or soon after. Replaces the alarm of the same key.
+        """Calls `call` once, at `due_ms` (Unix ms) or soon after. Replaces the alarm of the same key.
 
-        Where the clock is set back, the call comes later. So this is for times that people wrote down, and
-        `after` is for waits.
+        When the clock is set back, the call is delayed. Use it for times that people wrote down, and `after`
+        for delays.
         """
         self._after.discard(key)
         self._at.set(key, due_ms, call)
         self._start_timer(due_ms - self._clock.now_ms())
 
     def after(self, key: Hashable, ms: float, call: Callable[[], None]) -> None:
-        """Runs `call` once, `ms` milliseconds from now or soon after, whoever sets the clock meanwhile.
-        Replaces the alarm of the same key."""
+        """Calls `call` once, `ms` milliseconds from now or soon after, also when the wall clock is set
+        meanwhile. Replaces the alarm of the same key."""
         self._at.discard(key)
         self._after.set(key, self._clock.monotonic_ms() + ms, call)
         self._start_timer(ms)
 
     def discard(self, key: Hashable) -> None:
-        """Takes the alarm of this key back, if there is one."""
+        """Cancels the alarm of this key, if there is one."""
         self._at.discard(key)
         self._after.discard(key)
 
     def ring(self) -> None:
-        """Runs what is due by the clocks. The timer does this; tests with a clock of their own may."""
-        # Alarms that are set meanwhile wait for the next round: a call that sets itself anew must not
-        # keep the loop from its other work.
+        """Calls what is due. The timer calls it; tests with their own clock may."""
+        # Alarms that are set meanwhile wait for the next round: a call that sets its own alarm again must not
+        # block the loop.
         for call in self._at.take(self._clock.now_ms()) + self._after.take(self._clock.monotonic_ms()):
             try:
                 call()
@@ -74,7 +75,7 @@ class Alarms:
             self._start_timer(self._after.next_ms - self._clock.monotonic_ms())
 
     def _start_timer(self, delay_ms: float) -> None:
-        """The timer rings in `delay_ms`, unless it does so before."""
+        """Makes the timer fire in `delay_ms`, unless it fires earlier anyway."""
         loop = asyncio.get_running_loop()
         delay_s = min(max(_SLEEP_S_MIN, delay_ms / 1000), _SLEEP_S_MAX)
         due_s = loop.time() + delay_s
@@ -90,7 +91,7 @@ class Alarms:
             self._timer = None
 
     def close(self) -> None:
-        """Takes all alarms back."""
+        """Cancels all alarms."""
         self._cancel_timer()
         self._at, self._after = _Line(), _Line()
 
@@ -103,8 +104,8 @@ class _Line:
     def __init__(self) -> None:
         self._calls: dict[Hashable, tuple[float, Callable[[], None]]] = {}
         self._order: list[tuple[float, int, Hashable]] = []
-        """(due, number of the call of `set`, key), a heap; replaced and discarded alarms stay in it until
-        they come up."""
+        """Heap of (due, number of the call of `set`, key); replaced and discarded alarms stay in it until
+        they are due."""
         self._set_count = 0
 
     def __len__(self) -> int:
@@ -112,7 +113,8 @@ class _Line:
 
     @property
     def next_ms(self) -> float:
-        """When the next comes up, at the latest: it may have been replaced. There is one."""
+        """Lower bound of the next due time, since that alarm may have been replaced. There must be an
+        alarm."""
         return self._order[0][0]
 
     def set(self, key: Hashable, due_ms: float, call: Callable[[], None]) -> None:
@@ -127,7 +129,7 @@ class _Line:
         self._calls.pop(key, None)
 
     def take(self, now_ms: float) -> list[Callable[[], None]]:
-        """What is due, which is then gone."""
+        """Removes and returns the calls that are due."""
         due: list[Callable[[], None]] = []
         while self._order and self._order[0][0] <= now_ms:
             due_ms, _, key = heapq.heappop(self._order)

@@ -26,8 +26,8 @@ class SystemClock:
 
 
 def _running_ms() -> float:
-    """Milliseconds of a clock that nobody sets. Where the system has one, it goes on while the machine
-    sleeps: a laptop that wakes up has no clock that was set."""
+    """Milliseconds of a clock that is never set. Where the system has one that counts while the machine
+    sleeps, that one is used: a laptop that wakes up must not look like a clock that was set."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME) * 1000.0
     return time.monotonic() * 1000.0

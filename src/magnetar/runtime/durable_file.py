@@ -1,4 +1,4 @@
-"""Small files that a crash leaves whole or not at all. Blocking."""
+"""Small files that a crash leaves either whole or unchanged. Blocking."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 def write_durably(file: Path, data: bytes, *, part: Path | None = None) -> None:
     """Replaces `file`; durable on return. Raises OSError.
 
-    `part`: what is written first and then renamed, on the same file system; None: beside the file.
+    `part`: the temporary file that is written first and then renamed, on the same file system; None puts it
+    beside `file`.
     """
     part = part or file.with_name(f"{file.name}.new")
     with part.open("wb") as out:
@@ -21,10 +22,10 @@ def write_durably(file: Path, data: bytes, *, part: Path | None = None) -> None:
 
 
 def settle_folder(folder: Path) -> None:
-    """Makes the name of a folder durable, and those of the folders above it. Raises OSError.
+    """Makes the name of a folder durable, and the names of the folders above it. Raises OSError.
 
-    For a folder that was made now, or by a process that was killed before it could do this: which of those
-    above were made with it is not known then.
+    For a folder that was just created, perhaps by a process that was killed before it could call this: which
+    parents were created with it is not known then.
     """
     parent, *above = folder.absolute().parents
     sync_folder(parent)
@@ -32,12 +33,12 @@ def settle_folder(folder: Path) -> None:
         try:
             sync_folder(each)
         except OSError:
-            # Not ours to sync, so not ours to make either.
+            # This process may not open it, so it did not create it either.
             return
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in the folder durable. Raises OSError."""
+    """Makes the names in a folder durable. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

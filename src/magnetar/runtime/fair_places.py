@@ -1,4 +1,4 @@
-"""Places for dear work: a few at a time, and those who wait go on owner after owner."""
+"""A bounded number of places for expensive work; owners that wait are served in turn."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from magnetar.base.errors import MagnetarError
 
 
 class CrowdedError(MagnetarError):
-    """An owner has as many waiting as it may."""
+    """An owner already has its maximum of waiting calls."""
 
 
 class FairPlaces:
-    """Work of one owner, however much of it there is, lets that of others through in turn."""
+    """Serves owners in turn, so that the work of one owner does not delay that of the others, however much it
+    is."""
 
     def __init__(self, places: int, *, waiting_max: int) -> None:
-        """`waiting_max`: of one owner; who pays for more is the owner, by CrowdedError."""
+        """`waiting_max`: waiting calls per owner; a further one raises CrowdedError."""
         self._free = places
         self._waiting_max = waiting_max
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
-        """Who was served longest ago comes first."""
+        """Waiting calls by owner, the owner that was served longest ago first."""
 
     @asynccontextmanager
     async def take(self, owner: Hashable) -> AsyncIterator[None]:
-        """Waits for a place and has it for the block. Raises CrowdedError at once."""
+        """Waits for a place and holds it for the block. Raises CrowdedError at once when the owner has too
+        many calls waiting."""
         if self._free:
             self._free -= 1
         else:
@@ -46,7 +48,7 @@ class FairPlaces:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # The place was given just before.
+                # The place was assigned just before the cancellation.
                 self._give_back()
             elif turn in line:
                 line.remove(turn)
@@ -55,7 +57,7 @@ class FairPlaces:
             raise
 
     def _give_back(self) -> None:
-        """Hands a place to whoever is next; only while nobody waits there are free ones."""
+        """Hands the place to the next waiting call; places are free only while no call waits."""
         while self._waiting:
             owner = next(iter(self._waiting))
             line = self._waiting.pop(owner)

@@ -1,4 +1,4 @@
-"""One process per folder: a lock that goes with its process, however that ends."""
+"""One process per folder: a lock that the system releases when the process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from magnetar.base.errors import StartupError
 
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """Alone with what the file stands for, among all threads and processes that see it; waits for others.
+    """Holds an exclusive lock on the file for the block, among all threads and processes that see it; waits
+    for its holder.
 
-    Linux does the same over NFS. Raises OSError.
+    On Linux this works over NFS too. Raises OSError.
     """
     with file.open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -23,7 +24,7 @@ def alone(file: Path) -> Iterator[None]:
 
 
 class FileLock:
-    """An exclusive lock (flock) on a file, which names the process that holds it.
+    """An exclusive lock (flock) on a file whose text names the process that holds it.
 
     Held until `release` or the end of the process.
     """
@@ -31,7 +32,7 @@ class FileLock:
     def __init__(self, path: Path, what: str) -> None:
         """Takes the lock; the folder of `path` must exist.
 
-        Raises StartupError, which says that `what` is in use and by whom; OSError.
+        Raises StartupError, which names `what` and the process that uses it; OSError.
         """
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

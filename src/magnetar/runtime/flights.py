@@ -1,4 +1,4 @@
-"""A piece of work that several wait for, and that ends whether or not any of them still does."""
+"""A piece of work with several waiting callers, which ends whether or not any of them still waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 class Flight(Generic[_T]):
-    """Begins at once."""
+    """Starts the work at once, as a task."""
 
     __slots__ = ("_task",)
 
@@ -20,27 +20,28 @@ class Flight(Generic[_T]):
 
     @property
     def landed(self) -> bool:
-        """Whether the work has ended, in whatever way."""
+        """Whether the work has ended, with a result, an error or cancelled."""
         return self._task.done()
 
     async def landing(self, seconds: float) -> _T:
-        """The work's result or error. Raises TimeoutError when it does not end in so long.
+        """The work's result or error. Raises TimeoutError when it does not end within the given time.
 
-        Neither that nor the caller's cancellation ends the work.
+        Neither a timeout nor the caller's cancellation ends the work.
         """
         if seconds <= 0 and not self._task.done():
             raise TimeoutError
         async with asyncio.timeout(max(0.0, seconds)):
-            # `shield` raises CancelledError when the task itself was cancelled too: the process ends then.
+            # `shield` raises CancelledError also when the task itself was cancelled, which happens when the
+            # process ends.
             return await asyncio.shield(self._task)
 
     async def cancel(self) -> None:
-        """Ends the work where it stands."""
+        """Cancels the work."""
         self._task.cancel()
         await asyncio.wait((self._task,))
 
 
 def _look(task: asyncio.Task[Any]) -> None:
-    """Everybody who waited may be gone: then nobody else looks at the error."""
+    """All callers may have left: then no other code retrieves the error."""
     if not task.cancelled():
         task.exception()

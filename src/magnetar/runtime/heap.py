@@ -1,15 +1,15 @@
 """When the garbage collector runs, and what it costs.
 
-Counting references frees everything that is known: connections, readers and topics that end leave no cycles
-(`tests/unit/broker/topic/test_freed.py`). The collector is there for what nobody knew of. So
+Reference counting frees all that this program makes: connections, readers and topics that end leave no cycles
+(`tests/unit/broker/topic/test_freed.py`). The collector is there for cycles that are not known. So
 
-- what lives after start is frozen: nothing ever walks it again;
-- the youngest generation is collected as usual, in small steps (a millisecond or so);
-- the older ones, which a collection has to walk as a whole (half a second for a million objects, all
-  connections standing still), only when enough has ended, or after very many young collections. When that
-  finds little, the next such one waits longer. And only when it is expected to take PAUSE_MAX_S at most: a
-  larger heap waits until it is smaller, until nothing has happened for a minute, or until it has grown by so
-  much that most of it may be garbage.
+- objects that live after the start are frozen: no collection walks them again;
+- the youngest generation is collected as usual, in small steps (about a millisecond);
+- the older generations, which a collection must walk as a whole (half a second for a million objects, in
+  which all connections stand still), are collected only when enough connections and topics have ended, or
+  after very many young collections. When that finds little, the interval grows. And only when it is expected
+  to take PAUSE_MAX_S at most: a larger heap waits until it is smaller, until nothing has happened for a
+  minute, or until it has grown by so much that most of it may be garbage.
 """
 
 from __future__ import annotations
@@ -23,31 +23,33 @@ from typing import Any, Final
 from magnetar.observability.metrics import Exposition, labels
 
 _YOUNG_MAX: Final = 5_000
-"""Allocations beyond deallocations before the youngest generation is collected. Python's own 700 is
-passed by every socket read, and 50,000 make a pause of 15 ms."""
+"""Allocations minus deallocations that start a collection of the youngest generation. Python's default of 700
+is exceeded by every socket read, and 50,000 makes a pause of 15 ms."""
 _NEVER: Final = 1 << 30
 _ENDED_MIN: Final = 1_000
-"""Ended connections and topics, of about 10 kB each, before everything is collected."""
+"""Connections and topics, of about 10 kB each, that must have ended before a full collection."""
 _ENDED_MAX: Final = 32_000
-"""The same when that finds nothing again and again: what ends is mostly freed by then."""
+"""The same bound after full collections that found little."""
 _ROUNDS_MIN: Final = 2_000
-"""Young collections without anything known to have ended before everything is collected all the same."""
+"""Young collections after which a full one follows although no connection or topic has ended."""
 _ROUNDS_MAX: Final = 64_000
 _WORTH_OBJECTS: Final = 5_000
-"""A collection that found fewer was for nothing."""
+"""A full collection that finds fewer objects was not worth it."""
 CHECK_S: Final = 10.0
-"""Between two looks at whether a full collection is due."""
+"""Seconds between two checks whether a full collection is due."""
 PAUSE_MAX_S: Final = 0.02
-"""How long everything may stand still while anything is going on."""
+"""Longest pause in seconds while there is any activity."""
 _BLOCK_S_FIRST: Final = 100e-9
-"""Of a full collection's time for each block of memory, before one was measured. Measured: 30 to 130 ns."""
+"""Seconds of a full collection per memory block, assumed before the first one was measured. Measured: 30 to
+130 ns."""
 _BLOCKS_MIN: Final = 20_000
-"""Fewer say nothing about the time for each."""
+"""Below this many blocks a measured time says nothing about the time per block."""
 _GROWN_BLOCKS: Final = 4_000_000
-"""A heap that has grown by so much since it was collected, some 400 MB, is collected though that is felt:
-memory that grows without end would end the process."""
+"""Blocks, about 400 MB: a heap that grew by this much since its last collection is collected in spite of the
+pause, because memory that grows without bound would end the process."""
 _IDLE_LOOKS: Final = 6
-"""Looks in a row between which nothing ended and no young collection was needed: nobody is there."""
+"""Consecutive checks with no end and no young collection between them, after which the process counts as
+idle."""
 
 
 class Schedule:
@@ -65,9 +67,9 @@ class Schedule:
     )
 
     ended_max: int
-    """Ends until the next full collection."""
+    """Ends that make the next full collection due."""
     rounds_max: int
-    """Young collections until the next full one, when nothing ends."""
+    """Young collections that make the next full one due when nothing ends."""
 
     def __init__(self) -> None:
         self._ended_at = 0
@@ -80,12 +82,13 @@ class Schedule:
         self._idle_looks = 0
 
     def looked(self, ended: int, rounds: int) -> None:
-        """Called every CHECK_S, with what `due` is told: notes whether anything goes on."""
+        """To be called every CHECK_S with the arguments of `due`: records whether there is activity."""
         self._idle_looks = self._idle_looks + 1 if self._last == (ended, rounds) else 0
         self._last = ended, rounds
 
     def allowed(self, blocks: int) -> bool:
-        """Whether nobody would feel a collection of so many blocks of memory, or it must not wait longer."""
+        """Whether a full collection of this many memory blocks may run: nothing notices its pause, or it must
+        not wait longer."""
         return (
             blocks * self._block_s <= PAUSE_MAX_S
             or self._idle_looks >= _IDLE_LOOKS
@@ -93,17 +96,18 @@ class Schedule:
         )
 
     def took(self, blocks: int, cpu_s: float, after: int) -> None:
-        """A full collection needed so much, while there were so many blocks before it, and `after` it."""
+        """Records the seconds of a full collection, the blocks before it and those `after` it."""
         self._blocks_after = after
         if blocks >= _BLOCKS_MIN:
             self._block_s = cpu_s / blocks
 
     def due(self, ended: int, rounds: int) -> bool:
-        """`ended` and `rounds` count, since the process began, what has ended and young collections."""
+        """Whether a full collection is due. `ended` and `rounds` count the ends and the young collections
+        since the process began."""
         return ended - self._ended_at >= self.ended_max or rounds - self._rounds_at >= self.rounds_max
 
     def collected(self, ended: int, rounds: int, found: int) -> None:
-        """Everything was collected, and `found` objects were garbage."""
+        """Records that a full collection found this many garbage objects."""
         if found >= _WORTH_OBJECTS:
             self.ended_max, self.rounds_max = _ENDED_MIN, _ROUNDS_MIN
         elif ended - self._ended_at >= self.ended_max:
@@ -114,12 +118,13 @@ class Schedule:
 
 
 class Heap:
-    """The collector of this process. `settle` once after start, then `collect_if_due` now and then."""
+    """The garbage collector of this process. Call `settle` once after the start, then `collect_if_due`
+    regularly."""
 
     def __init__(self, ended: Callable[[], int]) -> None:
-        """`ended` counts what has ended since the process began, see `Schedule`."""
+        """`ended` counts the connections and topics that ended since the process began, see `Schedule`."""
         self.pause_s = 0.0
-        """Time spent in collections so far."""
+        """Seconds spent in collections since the process began."""
         self.pause_s_max = 0.0
         """The longest one."""
         self._ended = ended
@@ -129,9 +134,9 @@ class Heap:
         self._by_generation = [0.0, 0.0, 0.0]
 
     def settle(self) -> None:
-        """What lives now lives for ever: collections need not walk it.
+        """Freezes all living objects: collections do not walk them again.
 
-        Starts the collector too, which whoever loads the program's modules has stopped meanwhile.
+        Also enables the collector, which the loading of the program's modules disabled.
         """
         gc.collect()
         gc.freeze()
@@ -150,12 +155,12 @@ class Heap:
         self._by_generation[info["generation"]] += pause_s
 
     async def collect_if_due(self) -> None:
-        """Collects everything, and stops the loop for that long, when the schedule says so."""
+        """Collects all generations when the schedule says so; the event loop stands still meanwhile."""
         rounds, schedule = gc.get_stats()[0]["collections"], self._schedule
         schedule.looked(self._ended(), rounds)
         if not schedule.due(self._ended(), rounds):
             return
-        # Counting blocks takes milliseconds in a large heap: only now.
+        # Counting blocks takes milliseconds in a large heap: only when a collection is due.
         blocks = sys.getallocatedblocks() - self._frozen_blocks
         if schedule.allowed(blocks):
             began_s = time.thread_time()

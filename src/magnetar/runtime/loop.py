@@ -1,4 +1,4 @@
-"""Starts the event loop that a process lives on."""
+"""Starts the event loop of a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
-    """Runs `main` to its end on uvloop where it is installed, on asyncio's loop elsewhere."""
+    """Runs `main` to its end, on uvloop when it is installed, else on asyncio's loop."""
     try:
         import uvloop
     except ImportError:

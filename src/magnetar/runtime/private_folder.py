@@ -1,4 +1,4 @@
-"""Folders whose content is nobody else's business."""
+"""Folders that only their owner may enter."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from magnetar.base.errors import StartupError
 
 
 def keep_private(folder: Path) -> bool:
-    """Takes the rights of group and others from a folder that others may enter; whether it did.
+    """Removes the access of group and others from a folder that others may enter; returns whether it did.
 
-    A folder that the group may enter and others may not was made so on purpose and stays. One that cannot be
-    changed, as it is somebody else's, stays too, unless others may put files into it. Raises StartupError
-    then; OSError.
+    A folder that the group may enter and others may not counts as deliberate and is left. So is a folder of
+    another user, unless others may create files in it: that raises StartupError. Raises OSError.
     """
     before = folder.stat().st_mode
     if not before & stat.S_IRWXO:
         return False
-    with contextlib.suppress(PermissionError):  # somebody else's folder: looked at below
+    with contextlib.suppress(PermissionError):  # The folder belongs to another user: checked below.
         folder.chmod(before & ~(stat.S_IRWXG | stat.S_IRWXO) & 0o7777)
         return True
     if before & stat.S_IWOTH and not before & stat.S_ISVTX:

@@ -1,9 +1,9 @@
-"""How long the event loop keeps others waiting.
+"""Measures how long the event loop delays its events.
 
-A timer that looks at the clock: by how much it is late is what a message that arrived at that moment
-had to wait before anybody looked at it. It runs fifty times a second whatever the load, so messages
-pay nothing, and ten times a second while the process is idle. Pauses shorter than its interval are met
-by chance, each in proportion to its length: the histogram tells shares of time, not numbers of pauses.
+A timer reads the clock: its lateness is the time that a message arriving at that moment waited before the
+loop handled it. It fires fifty times a second whatever the load, so messages pay nothing, and ten times a
+second while the process is idle. Pauses shorter than its interval are met by chance, each in proportion to
+its length: the histogram shows shares of time, not numbers of pauses.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _log = logging.getLogger("magnetar.runtime")
 _INTERVAL_S: Final = 0.02
 _IDLE_INTERVAL_S: Final = 0.1
 _IDLE_SHARE: Final = 0.05
-"""A thread that computes for a smaller share of the time is idle; the watch itself is far below it."""
+"""A thread that computes for a smaller share of the time counts as idle; the watch itself needs far less."""
 BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Upper bounds of the histogram. The loop's timers are exact to a millisecond."""
 _REPORT_S: Final = 0.2
-"""A stall of this length is logged with its cause."""
+"""Stalls of this many seconds or more are logged with their cause."""
 _REPORTS_APART_S: Final = 10.0
 
 
 class Lateness:
-    """A histogram of seconds."""
+    """A histogram of lateness in seconds."""
 
     __slots__ = ("count", "counts", "max_s", "sum_s")
 
@@ -42,7 +42,7 @@ class Lateness:
         self.max_s = 0.0
 
     def add(self, late_s: float) -> None:
-        """One look at the clock."""
+        """Records one lateness."""
         self.counts[bisect_left(BOUNDS_S, late_s)] += 1
         self.count += 1
         self.sum_s += late_s
@@ -50,12 +50,12 @@ class Lateness:
 
 
 def next_look_s(computing_s: float, passed_s: float) -> float:
-    """Seconds until the next look, after `passed_s` of which the thread computed for `computing_s`."""
+    """Seconds until the next reading, when the thread computed for `computing_s` of the last `passed_s`."""
     return _IDLE_INTERVAL_S if computing_s < passed_s * _IDLE_SHARE else _INTERVAL_S
 
 
 def cause_of(late_s: float, computing_s: float, collecting_s: float) -> str:
-    """What a stall of `late_s` was, from the thread's CPU time and the collector's time in it."""
+    """The cause of a stall of `late_s`, from the thread's CPU time and the collector's time during it."""
     if collecting_s > late_s / 2:
         return "garbage collection"
     if computing_s > late_s / 2:
@@ -64,10 +64,10 @@ def cause_of(late_s: float, computing_s: float, collecting_s: float) -> str:
 
 
 class LoopWatch:
-    """Watches the loop it is started on."""
+    """Measures the loop that it is started on."""
 
     def __init__(self, collecting_s: Callable[[], float]) -> None:
-        """`collecting_s`: time spent collecting garbage since the process began."""
+        """`collecting_s`: seconds spent in garbage collections since the process began."""
         self.late = Lateness()
         self._collecting_s = collecting_s
         self._collected_s = 0.0
@@ -78,7 +78,7 @@ class LoopWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begins; to be called on the loop's thread."""
+        """Starts measuring; to be called on the loop's thread."""
         self._computed_s = time.thread_time()
         self._next(_INTERVAL_S)
 
@@ -107,7 +107,7 @@ class LoopWatch:
         self._next(next_look_s(computing_s, self._interval_s + late_s))
 
     def close(self) -> None:
-        """Ends."""
+        """Stops measuring."""
         if self._timer is not None:
             self._timer.cancel()
 

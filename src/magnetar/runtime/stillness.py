@@ -1,4 +1,4 @@
-"""Something that waits while others need things to stay: deletions, while a point in time is taken."""
+"""Holds back work that would change something, such as deletions, while a snapshot is taken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Stillness:
-    """Whether it may go on. For one event loop."""
+    """Whether the work may go on. For one event loop."""
 
     __slots__ = ("_holders", "_waiting")
 
@@ -18,7 +18,7 @@ class Stillness:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """What asks in this block waits for its end."""
+        """Until the block ends, `passes` waits."""
         self._holders += 1
         try:
             yield
@@ -31,7 +31,7 @@ class Stillness:
                         future.set_result(None)
 
     async def passes(self) -> None:
-        """Returns at once, or when nobody holds it back any more."""
+        """Returns at once when no block holds, else when the last one has ended."""
         while self._holders:
             self._waiting.append(future := asyncio.get_running_loop().create_future())
             await future

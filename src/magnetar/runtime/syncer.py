@@ -1,14 +1,14 @@
-"""Making written bytes durable without the event loop noticing.
+"""Makes written bytes durable without blocking the event loop.
 
 fdatasync takes from 0.05 to many milliseconds. On the loop it stops all connections; in a thread its
-completion must win the interpreter lock from a busy loop, which takes up to seconds. So a small
-helper process shares the file descriptors, syncs, and answers over a socket pair that the loop
-watches like any connection (docs/decisions/0002-commit-completion.md has the measurements).
+completion must win the interpreter lock from a busy loop, which takes up to seconds. So a small helper
+process shares the file descriptors, syncs, and answers over a socket pair that the loop watches like any
+connection (docs/decisions/0002-commit-completion.md has the measurements).
 
-    parent ── SOCK_SEQPACKET ──► helper        helper ──► parent
-    'A' slot u32  + one fd  attach             slot u32, errno u32: the sync of `slot` has ended
-    'D' slot u32            detach
-    'S' slot u32            fdatasync
+    parent ── SOCK_SEQPACKET ──► helper          helper ──► parent
+    'A' slot u32 + one fd        attach          slot u32, errno u32: the sync of `slot` has ended
+    'D' slot u32                 detach
+    'S' slot u32                 fdatasync
 
 The helper ends when the parent's socket closes, however the parent ended.
 """
@@ -30,7 +30,7 @@ from typing import Final, Protocol
 from magnetar.observability.histogram import Histogram
 
 Done = Callable[[OSError | None], None]
-"""Called on the event loop when a sync has ended: None for success."""
+"""Called on the event loop when a sync has ended; None means success."""
 
 _PROGRAM: Final = Path(__file__).with_name("syncer_helper.py")
 _REQUEST: Final = struct.Struct("<cI")
@@ -42,20 +42,20 @@ class Syncer(Protocol):
     """Makes what was written to a file durable."""
 
     def attach(self, fd: int) -> int:
-        """Takes a file, which the caller may close afterwards; returns its slot. Raises OSError."""
+        """Registers a file, which the caller may close afterwards; returns its slot. Raises OSError."""
 
     def detach(self, slot: int) -> None:
         """Forgets a file; no sync of it may be under way."""
 
     def sync(self, slot: int, done: Done) -> None:
-        """Starts fdatasync; `done` is called later, never from inside this call."""
+        """Starts fdatasync; `done` is called later, never during this call."""
 
     def watch(self, broken: Callable[[OSError], None]) -> None:
-        """`broken` is called once, on the event loop, when nothing can be synced any more: also while
-        no sync is under way."""
+        """`broken` is called once, on the event loop, when no sync can succeed any more, also while none is
+        under way."""
 
     async def close(self) -> None:
-        """Stops. Syncs under way fail; `watch` hears nothing of it."""
+        """Stops. Syncs under way fail; `broken` is not called."""
 
 
 class HelperSyncer:
@@ -82,7 +82,7 @@ class HelperSyncer:
         self._slots = 0
         self._waiting: dict[int, deque[tuple[Done, float]]] = {}
         self.latency = Histogram()
-        """From asking for a sync until it is known to have ended."""
+        """Seconds from the request of a sync until the loop learned of its end."""
         self._broken: OSError | None = None
         self._watcher: Callable[[OSError], None] | None = None
         self._loop.add_reader(self._socket.fileno(), self._readable)
@@ -104,7 +104,7 @@ class HelperSyncer:
         assert slot not in self._waiting
         if self._broken is None:
             with contextlib.suppress(OSError):
-                # Only forgets a descriptor: a helper that is gone has forgotten it already.
+                # This only releases a descriptor: a helper that has ended has released it already.
                 self._socket.send(_REQUEST.pack(b"D", slot))
 
     def sync(self, slot: int, done: Done) -> None:
@@ -127,7 +127,7 @@ class HelperSyncer:
         while self._broken is None:
             try:
                 answer = self._socket.recv(_ANSWER.size)
-            except (BlockingIOError, InterruptedError):  # nothing to read yet
+            except (BlockingIOError, InterruptedError):  # no answer yet
                 return
             except OSError as error:
                 self._break(f"the sync helper cannot be reached: {error.strerror}")
@@ -152,7 +152,7 @@ class HelperSyncer:
         for done in waiting:
             self._loop.call_soon(done, self._broken)
         if self._watcher is not None:
-            # After those who wait: they know what they lost.
+            # After the callers that wait: they know what they lost.
             self._loop.call_soon(self._watcher, self._broken)
 
     async def close(self) -> None:
@@ -162,12 +162,13 @@ class HelperSyncer:
         try:
             await asyncio.to_thread(self._process.wait, _EXIT_WAIT_S)
         except subprocess.TimeoutExpired:
-            # Stuck in the device: it goes when the kernel lets it; nobody waits for it any more.
+            # The process hangs in the device; the kernel ends it once the device answers. No caller waits for
+            # it.
             self._process.kill()
 
 
 class InlineSyncer:
-    """Syncs on the event loop, which stands still meanwhile: for tests and tools."""
+    """Syncs on the event loop, which blocks meanwhile: for tests and tools."""
 
     def __init__(self) -> None:
         self._slots = 0
@@ -203,7 +204,7 @@ class InlineSyncer:
 
 
 class NoSyncer:
-    """Syncs nothing: for stores that need not survive the process."""
+    """Does not sync: for stores that need not survive the process."""
 
     def __init__(self) -> None:
         self._slots = 0

@@ -13,7 +13,7 @@ def serve(socket: _socket.socket) -> None:
     """Answers requests until the other end closes."""
     files: dict[bytes, int] = {}
     while True:
-        # 32 bytes of room for ancillary data: one descriptor.
+        # Space of 32 bytes for ancillary data: one descriptor.
         message, ancillary, _, _ = socket.recvmsg(5, 32)
         if not message:
             return

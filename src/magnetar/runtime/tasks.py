@@ -12,15 +12,14 @@ _log = logging.getLogger("magnetar.runtime")
 _T = TypeVar("_T")
 
 _PATIENCE_S: Final = 60.0
-"""How long a cancelled task may take to clean up before it is told again."""
+"""Seconds that a cancelled task may take to clean up before it is cancelled again."""
 
 
 class TaskGroup:
     """Tasks that end together.
 
-    Unlike asyncio.TaskGroup it lives as long as its owner, not as long as a block of code, and a
-    failed task is logged without taking its siblings down: one connection's bug must not stop a
-    broker.
+    Unlike asyncio.TaskGroup it lives as long as its owner, not as long as a block of code, and a failed task
+    is logged without ending its siblings: one connection's bug must not stop a broker.
     """
 
     __slots__ = ("_closed", "_name", "_tasks")
@@ -31,7 +30,7 @@ class TaskGroup:
         self._closed = False
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Runs `work` in the background; after `close` it is discarded unstarted."""
+        """Runs `work` in the background. After `close` it is discarded without being started."""
         if self._closed:
             work.close()
             return
@@ -40,7 +39,7 @@ class TaskGroup:
         task.add_done_callback(self._done)
 
     def every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` again and again, `interval_s` seconds after it ended; its failures are logged."""
+        """Runs `work` repeatedly, `interval_s` seconds after its last end; its failures are logged."""
 
         async def repeat() -> None:
             while True:
@@ -63,9 +62,9 @@ class TaskGroup:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     async def close(self) -> None:
-        """Cancels what still runs and waits for its end; nothing can be spawned after.
+        """Cancels the running tasks and waits for their end; later `spawn`s are discarded.
 
-        A library may swallow the one cancellation that a task gets: it is told again every minute.
+        A library may swallow the one cancellation that a task gets, so it is repeated every minute.
         """
         self._closed = True
         running = set(self._tasks)
@@ -78,7 +77,7 @@ class TaskGroup:
 
 
 class SingleFlight(Generic[_T]):
-    """Many callers that want the same thing share one attempt to get it."""
+    """Callers that want the same thing share one attempt to get it."""
 
     __slots__ = ("_attempts",)
 
@@ -91,8 +90,8 @@ class SingleFlight(Generic[_T]):
         A cancelled caller leaves the attempt running for the others.
         """
         task = self._attempts.get(key)
-        # One that has ended in this turn of the loop is still in the table. Who asks again until something is
-        # done would get its result at once, for ever, and the loop would never come to take it out.
+        # An attempt that ended in this turn of the loop is still in the table. A caller that asks in a loop
+        # until something is done would get its result at once, for ever, and the loop could never remove it.
         if task is None or task.done():
             task = asyncio.get_running_loop().create_task(attempt())
             self._attempts[key] = task
@@ -108,18 +107,18 @@ class SingleFlight(Generic[_T]):
         if self._attempts.get(key) is task:
             del self._attempts[key]
         if not task.cancelled():
-            # Everybody who waited may be gone: then nobody else looks at the error.
+            # All callers may have left: then no other code retrieves the error.
             task.exception()
 
     async def settled(self, key: Hashable) -> None:
-        """Returns when no attempt for `key` runs, however it ended."""
+        """Returns when no attempt for `key` runs any more."""
         while (task := self._attempts.get(key)) is not None:
             await asyncio.wait((task,))
             self._ended(key, task)
 
 
 class Rounds:
-    """Work that looks at the whole state: asked for while it runs, it runs once more after."""
+    """Work that reads the whole state: a request during a run makes it run once more afterwards."""
 
     __slots__ = ("_again", "_running", "_spawn", "_work")
 
@@ -139,7 +138,7 @@ class Rounds:
         return self._running
 
     def ask(self) -> None:
-        """A round begins after this call, soon; many calls may share one."""
+        """Requests a run that begins after this call; several requests may share one."""
         if self._running:
             self._again = True
             return
@@ -157,38 +156,39 @@ class Rounds:
 
 
 def soon(work: Callable[[], None]) -> None:
-    """Calls `work` when the event loop has served others."""
+    """Calls `call` in the next turn of the event loop."""
     asyncio.get_running_loop().call_soon(work)
 
 
 async def pause(seconds: float) -> None:
-    """Returns after so long."""
+    """Waits for the given seconds."""
     await asyncio.sleep(seconds)
 
 
 def begin(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-    """Runs `work` in the background for one owner, who keeps the task, looks at its end and cancels it.
+    """Runs `work` in the background for one owner, which keeps the task, retrieves its result and cancels it.
 
-    Work that nobody asks for its result belongs into a `TaskGroup`.
+    Work whose result is not used belongs into a `TaskGroup`.
     """
     return asyncio.get_running_loop().create_task(work)
 
 
 async def gathered(works: Iterable[Awaitable[_T]]) -> list[_T]:
-    """Runs all at the same time; their results in the same order.
+    """Runs all at the same time; returns their results in the same order.
 
-    Raises the first error at once; the others go on until they end. Cancelled, it cancels all of them.
+    Raises the first error at once; the others go on until they end. When cancelled, it cancels all of them.
     """
     return await asyncio.gather(*works)
 
 
 async def settled(works: Iterable[Awaitable[_T]]) -> list[_T | BaseException]:
-    """Runs all at the same time; when every one has ended, their results or errors in the same order."""
+    """Runs all at the same time; returns their results or errors in the same order once all have ended."""
     return await asyncio.gather(*works, return_exceptions=True)
 
 
 async def ended(*tasks: asyncio.Task[Any], within_s: float | None = None) -> None:
-    """Returns when all have ended, in whatever way, or after so long. Cancelled, it leaves them alone."""
+    """Returns when all have ended, or after the given seconds. Does not cancel them, even when it is
+    cancelled itself."""
     if tasks:
         await asyncio.wait(tasks, timeout=within_s)
 
@@ -196,8 +196,8 @@ async def ended(*tasks: asyncio.Task[Any], within_s: float | None = None) -> Non
 async def race(*works: Coroutine[Any, Any, Any]) -> tuple[asyncio.Task[Any], ...]:
     """Runs all until the first of them has ended, and cancels the others.
 
-    Returns their tasks in the same order, each of which has ended: by itself, with a result or an error,
-    or cancelled. An error that the caller does not look at is lost. Cancelled, it cancels all of them.
+    Returns their tasks in the same order, each of which has ended: with a result, with an error, or
+    cancelled. An error that the caller does not retrieve is lost. When cancelled, it cancels all of them.
     """
     tasks = tuple(begin(work) for work in works)
     try:
@@ -213,7 +213,7 @@ async def race(*works: Coroutine[Any, Any, Any]) -> tuple[asyncio.Task[Any], ...
 
 
 def won(task: asyncio.Task[Any]) -> bool:
-    """Whether a task of a `race` ended by itself; raises its error if it has one."""
+    """Whether a task of a `race` ended before it was cancelled; raises its error if it has one."""
     if task.cancelled():
         return False
     task.result()
@@ -221,12 +221,13 @@ def won(task: asyncio.Task[Any]) -> bool:
 
 
 def call_later(seconds: float, call: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
-    """Calls `call(*arguments)` on the event loop after so long, unless the handle is cancelled before."""
+    """Calls `call(*arguments)` on the event loop after the given seconds, unless the handle is cancelled
+    before."""
     return asyncio.get_running_loop().call_later(seconds, call, *arguments)
 
 
 async def in_slices(items: Iterable[_T], per_turn: int) -> AsyncIterator[_T]:
-    """The items; after each `per_turn` of them others may have the event loop."""
+    """Yields the items; after each `per_turn` of them other tasks run."""
     for number, item in enumerate(items, 1):
         yield item
         if number % per_turn == 0:
@@ -234,12 +235,12 @@ async def in_slices(items: Iterable[_T], per_turn: int) -> AsyncIterator[_T]:
 
 
 async def yield_loop() -> None:
-    """Lets others have the event loop before this piece of work goes on."""
+    """Lets other tasks run before this one goes on."""
     await asyncio.sleep(0)
 
 
 async def happens_within(event: asyncio.Event, seconds: float) -> bool:
-    """Waits for an event, at most `seconds`; whether it was set."""
+    """Waits for an event, at most `seconds`; returns whether it was set."""
     try:
         # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes in the turn in which the event
         # is set, and the task that was to end goes on.

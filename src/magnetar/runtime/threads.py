@@ -13,16 +13,16 @@ Given = ParamSpec("Given")
 
 
 async def in_thread(work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
-    """What `work` returns or raises, called in a thread of the loop's pool.
+    """Runs `work` in a thread of the loop's pool; returns its result or raises its error.
 
-    Only worth it for calls of the operating system and C code that release the interpreter's lock; Python
-    code would still hold up the loop. When the caller is cancelled, `work` goes on and its result is dropped.
+    Only for system calls and C code that release the interpreter's lock; Python code would still block the
+    loop. When the caller is cancelled, `work` goes on and its result is dropped.
     """
     return await asyncio.to_thread(work, *args, **kwargs)
 
 
 class OneThread:
-    """A thread of its own: its calls run one after the other, in the order in which they were handed over."""
+    """A thread of its own, which runs its calls one after the other in their order."""
 
     __slots__ = ("_pool",)
 
@@ -32,25 +32,26 @@ class OneThread:
     def run(
         self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
     ) -> asyncio.Future[Result]:
-        """Hands a call over; its result or error comes on the event loop."""
+        """Queues a call; its result or error arrives on the event loop."""
         return asyncio.wrap_future(self._pool.submit(work, *args, **kwargs))
 
     def wait_for(self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        """What `work` returns or raises; the calling thread waits, which must not be the event loop's."""
+        """Runs a call and returns its result or raises its error; blocks the calling thread, which must not
+        be the event loop's."""
         return self._pool.submit(work, *args, **kwargs).result()
 
     def close(self) -> None:
-        """The thread ends after the calls that it has; more of them raise RuntimeError."""
+        """Ends the thread after the queued calls; later calls raise RuntimeError."""
         self._pool.shutdown(wait=False)
 
 
 def pool(count: int, name: str) -> ThreadPoolExecutor:
-    """Threads for a program that blocks: at most `count`, which end with the pool's `with`."""
+    """Threads for a program that blocks: at most `count`; they end with the `with` block."""
     return ThreadPoolExecutor(count, name)
 
 
 def beside(work: Callable[..., object], *arguments: object, name: str) -> threading.Thread:
-    """A started thread of a program that blocks; it does not keep the process alive."""
+    """Starts a thread of a program that blocks; it does not keep the process alive."""
     thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
     thread.start()
     return thread

@@ -1,4 +1,4 @@
-"""Turns: work that concerns the same keys happens in the order in which it was asked for."""
+"""Serialises work on the same keys, in the order of the calls."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """One holder at a time for each key. Keys that nobody asks for cost nothing."""
+    """One holder at a time per key. A key without callers costs nothing."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, asyncio.Future[None]] = {}
 
     @asynccontextmanager
     async def hold(self, keys: Iterable[Hashable]) -> AsyncIterator[None]:
-        """Waits until all who asked before for any of `keys` are done; first come, first served.
+        """Holds all `keys` for the block, after all earlier holders of any of them; first come, first served.
 
-        Cannot deadlock: the place in every line is taken at once.
+        Cannot deadlock: it enters all queues at once.
         """
         wanted = frozenset(keys)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -25,7 +25,7 @@ class Turns:
         self._last.update(dict.fromkeys(wanted, done))
         try:
             for earlier in before:
-                # Shielded: who is cancelled while waiting must not end the line for others.
+                # Shielded: a caller that is cancelled while it waits must not break the queue for others.
                 await asyncio.shield(earlier)
             yield
         finally:
@@ -39,7 +39,7 @@ class Turns:
     ) -> None:
         waiting = [earlier for earlier in before if not earlier.done()]
         if waiting:
-            # Cancelled before its turn: those behind it wait for those before it.
+            # Cancelled before its turn: the callers after it wait for the callers before it.
             task = asyncio.gather(*waiting)
             task.add_done_callback(lambda _: self._finish(wanted, done))
         else:

@@ -1,4 +1,4 @@
-"""Work that goes on when its caller is cancelled, and that the caller waits for even then."""
+"""Work that goes on when its caller is cancelled; the caller waits for its end even then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 def uninterrupted(
     work: Callable[_P, Coroutine[Any, Any, _T]],
 ) -> Callable[_P, Coroutine[Any, Any, _T]]:
-    """For a write that others carry out: whoever leaves in between would not know how it ended."""
+    """For a write that others carry out: a caller that left early would not know how it ended."""
 
     @wraps(work)
     async def to_its_end(*arguments: _P.args, **named: _P.kwargs) -> _T:
@@ -26,7 +26,7 @@ def uninterrupted(
                 cancelled = error
         if cancelled is not None:
             if not task.cancelled():
-                task.exception()  # nobody else looks at it
+                task.exception()  # no other code retrieves the error
             raise cancelled
         return task.result()
 

@@ -21,20 +21,21 @@ from magnetar.wire.frames import FRAME_HEAD, position_of, read_varint, varint
 
 _WORD: Final = (1 << 64) - 1
 _ACK_WORDS_MAX: Final = 1 << 14
-"""Of one set: a million messages in a batch."""
+"""Words in the bit set of one entry: enough for a batch of a million messages."""
 _WORDS_MAX: Final = 1 << 16
-"""Of all sets of an ACK; entries behind are not acknowledged, and come again."""
+"""Words in all bit sets of one ACK. Entries past this bound are not acknowledged and are delivered again."""
 
 _WINDOW_MIN: Final = 16
 _WINDOW_MAX: Final = 1024
-"""Pieces looked at in one go. The window doubles while all in it are alike, so that a list in which none
-are costs its length, not its square."""
+"""Pieces compared in one step. The window doubles while all pieces in it match, so the cost grows with the
+length of a list even when no piece matches, not with its square."""
 
 _WITHOUT_HIGH_BIT: Final = bytes(value ^ 0x80 for value in range(256))
 
 
 def decode_ack(data: bytes, at: int, stop: int) -> AckEvent | None:
-    """The CommandAck in `data[at:stop]`; None when it is not of the shape above: then protobuf decides."""
+    """Decodes the CommandAck in `data[at:stop]`; None when it has another shape than the one above, and
+    protobuf must decode it."""
     if stop - at < 4 or data[at] != 0x08:
         return None
     consumer_id, at = read_varint(data, at + 1, stop)
@@ -84,8 +85,8 @@ def decode_ack(data: bytes, at: int, stop: int) -> AckEvent | None:
 def alike_entry_ids(
     data: bytes, at: int, stop: int, stride: int, low_at: int, width: int, count_max: int = 1 << 31
 ) -> list[int]:
-    """Entry ids of pieces in `data[at:stop]`, at most `count_max`, that are the piece of `stride` bytes just
-    before `at` again, but for the varint of `width` bytes at its byte `low_at`.
+    """Entry ids of up to `count_max` pieces from `data[at]` on. Each piece repeats the piece of `stride`
+    bytes just before `at`, except for the varint of `width` bytes at its offset `low_at`.
 
     Costs 0.1 µs per piece.
     """
@@ -126,18 +127,19 @@ def _window_of_ids(
 
 
 _IGNORED_ID_TAGS: Final = frozenset((0x18, 0x20, 0x30))
-"""Partition, batch index and batch size say nothing more about an entry that is acknowledged whole."""
+"""Partition, batch index and batch size: ignored when an entry is acknowledged as a whole."""
 
 
 def ack_of_command(command: pb.CommandAck) -> AckEvent:
-    """The event of a parsed CommandAck, of any shape."""
+    """The event of a parsed CommandAck of any shape."""
     words_left = _WORDS_MAX
     positions: list[Position] = []
     batch_acks: list[tuple[Position, tuple[int, ...], int]] = []
     for message_id in command.message_id:
         position = position_of(message_id)
         if message_id.ack_set:
-            # What is behind are messages that no batch has; the broker keeps no more of them either.
+            # No batch has as many messages as the words past this bound stand for; the broker does not keep
+            # them either.
             said = message_id.ack_set[:_ACK_WORDS_MAX]
             words_left -= len(said)
             if words_left < 0:
@@ -158,7 +160,7 @@ def ack_of_command(command: pb.CommandAck) -> AckEvent:
 
 
 def txn_of(command: pb.CommandAck | pb.CommandSend) -> TxnBits | None:
-    """The transaction that a command belongs to; None: to none."""
+    """The transaction that a command belongs to; None when it belongs to none."""
     if command.HasField("txnid_least_bits") or command.HasField("txnid_most_bits"):
         return command.txnid_most_bits, command.txnid_least_bits
     return None
@@ -171,7 +173,7 @@ def encode_ack(
     cumulative: bool = False,
     request_id: RequestId | None = None,
 ) -> bytes:
-    """An ACK frame for whole entries; a cumulative one takes one position. Ids must be >= 0."""
+    """An ACK frame for whole entries. A cumulative ack takes one position. Ids must be >= 0."""
     parts = [b"\x08", varint(consumer_id), b"\x10\x01" if cumulative else b"\x10\x00"]
     for ledger_id, entry_id in positions:
         message_id = b"\x08" + varint(ledger_id) + b"\x10" + varint(entry_id)
@@ -184,7 +186,7 @@ def encode_ack(
 
 
 def encode_flow(consumer_id: ConsumerId, permits: int) -> bytes:
-    """A FLOW frame: the consumer takes `permits` >= 0 more messages."""
+    """A FLOW frame: the consumer grants `permits` >= 0 more messages."""
     flow = b"\x08" + varint(consumer_id) + b"\x10" + varint(permits)
     body = b"\x08\x0b\x5a" + varint(len(flow)) + flow
     return FRAME_HEAD.pack(len(body) + 4, len(body)) + body

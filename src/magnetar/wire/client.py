@@ -1,8 +1,7 @@
-"""What a client reads and writes on the hot path: the mirror image of `server`. Sans-IO.
+"""The client's side of the hot path: the mirror image of `server`. Sans-IO.
 
-Receipts and messages are decoded by hand when they look as brokers send them, else by protobuf; plain ones
-that follow each other are cut by their common shape (`shapes`).
-Receipts of one producer that follow each other are one event.
+Receipts and messages in the shape that brokers send are decoded by hand, all others by protobuf. Consecutive
+plain ones are cut by their common shape (`shapes`). Consecutive receipts of one producer form one event.
 
 Source: Pulsar binary protocol: framing, SEND, SEND_RECEIPT, MESSAGE.
 """
@@ -51,7 +50,7 @@ class ClientParser:
     """After `parse`: bytes of the incomplete frame at the end, header included; 0 while not known."""
 
     def __init__(self, frame_bytes_max: int) -> None:
-        """`frame_bytes_max`: largest frame that is accepted, see the function in `frames`."""
+        """`frame_bytes_max`: largest frame accepted, in bytes; see the function in `frames`."""
         self.needed = 0
         self._total_max = frame_bytes_max - 4
         self._events: list[ClientEvent] = []
@@ -59,7 +58,7 @@ class ClientParser:
         self._shapes: dict[bytes, tuple[FrameShape, int, int]] = {}
 
     def parse(self, buffer: bytearray | memoryview | bytes, size: int) -> tuple[list[ClientEvent], int]:
-        """Like `ServerParser.parse`. Entries are copied twice, which a client can afford."""
+        """Like `ServerParser.parse`. Copies each entry twice, which a client can afford."""
         events = self._events = []
         self._run = None
         self.needed = 0
@@ -170,7 +169,8 @@ class ClientParser:
         return end
 
     def _add_message(self, message: Message, data: bytes, frame_at: int, stop: int, end: int) -> None:
-        """A message of the usual shape, its entry in `data[stop:end]`; the next one may be cut like it."""
+        """A message of the usual shape, its entry in `data[stop:end]`; the next message may be cut by the
+        same shape."""
         event = event_of_entry(message.consumer_id, message.position, data[stop:end])
         event.partition = message.partition
         event.redelivery_count = message.redelivery_count
@@ -185,10 +185,10 @@ class ClientParser:
             shapes[data[frame_at + 4 : frame_at + 4 + KEY_BYTES]] = (shape, ledger_id, message.partition)
 
     def _receipts(self, receipt: Receipt, data: bytes, at: int, end: int) -> int:
-        """The receipt in `data[at:end]` and all that follow and look like it; returns where they end.
+        """The receipt in `data[at:end]` and the following ones of the same shape; returns where they end.
 
         Receipts of one length mostly differ in the low seven bits of both ids, and are cut by that as
-        `shapes` tells of payload frames.
+        `shapes` describes for payload frames.
         """
         run = self._add_receipt(receipt.producer_id, receipt.sequence_id, receipt.ledger_id, receipt.entry_id)
         frame_bytes = end - at

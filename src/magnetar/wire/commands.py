@@ -1,4 +1,4 @@
-"""Replies of a broker, one function each. Every one returns the bytes of one simple frame.
+"""Replies of a broker: one function per command, each returns the bytes of one simple frame.
 
 Optional texts and ids that are None are left out of the frame.
 
@@ -21,7 +21,7 @@ PONG: Final = encode_command(pb.BaseCommand(type=_Type.PONG, pong=pb.CommandPong
 
 
 def message_id_data(position: Position, *, partition: int = -1, batch_index: int = -1) -> pb.MessageIdData:
-    """A message id; -1 in a position travels as 2^64 - 1, a partition or batch index of -1 is left out."""
+    """A message id. -1 in a position travels as 2^64 - 1; a partition or batch index of -1 is left out."""
     data = pb.MessageIdData(ledgerId=position.ledger_id & NO_ID, entryId=position.entry_id & NO_ID)
     if partition >= 0:
         data.partition = partition
@@ -33,7 +33,7 @@ def message_id_data(position: Position, *, partition: int = -1, batch_index: int
 def connected(
     server_version: str, protocol_version: int, message_bytes_max: int, features: pb.FeatureFlags
 ) -> bytes:
-    """The handshake is over. `protocol_version` is the negotiated one."""
+    """CONNECTED: the handshake is over. `protocol_version` is the negotiated version."""
     body = pb.CommandConnected(
         server_version=server_version,
         protocol_version=protocol_version,
@@ -44,7 +44,7 @@ def connected(
 
 
 def auth_challenge(server_version: str, protocol_version: int, method: str, data: bytes) -> bytes:
-    """Asks for an AUTH_RESPONSE."""
+    """AUTH_CHALLENGE: asks for an AUTH_RESPONSE."""
     body = pb.CommandAuthChallenge(
         server_version=server_version,
         protocol_version=protocol_version,
@@ -54,19 +54,19 @@ def auth_challenge(server_version: str, protocol_version: int, method: str, data
 
 
 def success(request_id: RequestId, *, schema: pb.Schema | None = None) -> bytes:
-    """A request succeeded and has no other answer."""
+    """SUCCESS: a request without a response of its own succeeded."""
     body = pb.CommandSuccess(request_id=request_id, schema=schema)
     return encode_command(pb.BaseCommand(type=_Type.SUCCESS, success=body))
 
 
 def error(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
-    """A request failed."""
+    """ERROR: a request failed."""
     body = pb.CommandError(request_id=request_id, error=code, message=message)
     return encode_command(pb.BaseCommand(type=_Type.ERROR, error=body))
 
 
 def send_error(producer_id: ProducerId, sequence_id: int, code: pb.ServerError, message: str) -> bytes:
-    """A publish failed."""
+    """SEND_ERROR: a publish failed."""
     body = pb.CommandSendError(producer_id=producer_id, sequence_id=sequence_id, error=code, message=message)
     return encode_command(pb.BaseCommand(type=_Type.SEND_ERROR, send_error=body))
 
@@ -80,7 +80,8 @@ def producer_success(
     topic_epoch: int | None = None,
     ready: bool = True,
 ) -> bytes:
-    """A producer is open; not `ready` means that it waits for exclusive access and a second answer follows.
+    """PRODUCER_SUCCESS: a producer is open. Without `ready` the producer waits for exclusive access, and a
+    second response follows.
 
     `last_sequence_id` is the last one stored by a producer of this name, -1 when there is none.
     """
@@ -88,7 +89,7 @@ def producer_success(
         request_id=request_id,
         producer_name=producer_name,
         last_sequence_id=last_sequence_id,
-        # C++ clients take a version that is absent for "no schema"; empty bytes say the same.
+        # C++ clients read an absent version as "no schema"; empty bytes mean the same.
         schema_version=schema_version,
         topic_epoch=topic_epoch,
         producer_ready=ready,
@@ -97,19 +98,21 @@ def producer_success(
 
 
 def close_producer(producer_id: ProducerId, request_id: RequestId = NO_REQUEST) -> bytes:
-    """The broker lets a producer go: the client looks the topic up again. The id answers no request."""
+    """CLOSE_PRODUCER: the broker closes a producer, and the client looks the topic up again. The request id
+    answers no request."""
     body = pb.CommandCloseProducer(producer_id=producer_id, request_id=request_id)
     return encode_command(pb.BaseCommand(type=_Type.CLOSE_PRODUCER, close_producer=body))
 
 
 def close_consumer(consumer_id: ConsumerId, request_id: RequestId = NO_REQUEST) -> bytes:
-    """The broker lets a consumer go: the client looks the topic up again. The id answers no request."""
+    """CLOSE_CONSUMER: the broker closes a consumer, and the client looks the topic up again. The request id
+    answers no request."""
     body = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id)
     return encode_command(pb.BaseCommand(type=_Type.CLOSE_CONSUMER, close_consumer=body))
 
 
 def partitions(request_id: RequestId, count: int) -> bytes:
-    """A topic has `count` partitions; 0 says that it is not partitioned."""
+    """PARTITIONED_METADATA_RESPONSE: the topic has `count` partitions; 0 when it is not partitioned."""
     body = pb.CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
         partitions=count,
@@ -121,7 +124,7 @@ def partitions(request_id: RequestId, count: int) -> bytes:
 
 
 def partitions_error(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
-    """The number of partitions cannot be told."""
+    """PARTITIONED_METADATA_RESPONSE with an error: the number of partitions is not known."""
     body = pb.CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
         response=pb.CommandPartitionedTopicMetadataResponse.Failed,
@@ -142,10 +145,11 @@ def lookup_response(
     redirect: bool = False,
     through_service_url: bool = False,
 ) -> bytes:
-    """Where a topic is served: connect there, or (`redirect`) ask there again.
+    """LOOKUP_RESPONSE: where a topic is served. The client connects there, or with `redirect` repeats the
+    lookup there.
 
-    An empty URL: it is not served that way. `through_service_url`: connect to the address that the client
-    knows already.
+    An empty URL: the topic is not served over that transport. `through_service_url`: the client connects to
+    the address that it already has.
     """
     Response = pb.CommandLookupTopicResponse  # noqa: N806  # a class
     body = Response(
@@ -160,7 +164,7 @@ def lookup_response(
 
 
 def lookup_error(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
-    """The owner of a topic cannot be told."""
+    """LOOKUP_RESPONSE with an error: the owner of the topic is not known."""
     body = pb.CommandLookupTopicResponse(
         request_id=request_id,
         response=pb.CommandLookupTopicResponse.Failed,
@@ -177,13 +181,14 @@ def ack_response(
     code: pb.ServerError | None = None,
     message: str | None = None,
 ) -> bytes:
-    """The ack with this request id was applied, or failed with `code`."""
+    """ACK_RESPONSE: the ack with this request id was applied, or failed with `code`."""
     body = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=code, message=message)
     return encode_command(pb.BaseCommand(type=_Type.ACK_RESPONSE, ackResponse=body))
 
 
 def active_consumer_change(consumer_id: ConsumerId, *, active: bool) -> bytes:
-    """The consumer became the active one of its subscription, or stopped to be. For version 12 and later."""
+    """ACTIVE_CONSUMER_CHANGE: the consumer became the active one of its subscription, or is no longer. For
+    protocol version 12 and later."""
     body = pb.CommandActiveConsumerChange(consumer_id=consumer_id, is_active=active)
     return encode_command(pb.BaseCommand(type=_Type.ACTIVE_CONSUMER_CHANGE, active_consumer_change=body))
 
@@ -196,7 +201,8 @@ def last_message_id(
     batch_index: int = -1,
     mark_delete: Position | None = None,
 ) -> bytes:
-    """The last message of a topic (-1:-1 when empty) and where the subscription's cursor stands."""
+    """GET_LAST_MESSAGE_ID_RESPONSE: the last message of a topic (-1:-1 when empty), and the subscription's
+    mark-delete."""
     body = pb.CommandGetLastMessageIdResponse(
         request_id=request_id,
         last_message_id=message_id_data(last, partition=partition, batch_index=batch_index),
@@ -215,7 +221,8 @@ def topics_of_namespace(
     topics_hash: str | None = None,
     changed: bool = True,
 ) -> bytes:
-    """Names of the topics; none and not `changed` when the client's hash was right."""
+    """GET_TOPICS_OF_NAMESPACE_RESPONSE: names of the topics; empty and not `changed` when the client's hash
+    matches."""
     body = pb.CommandGetTopicsOfNamespaceResponse(
         request_id=request_id, topics=topics, filtered=filtered, topics_hash=topics_hash, changed=changed
     )
@@ -227,7 +234,8 @@ def topics_of_namespace(
 def watch_topic_list_success(
     request_id: RequestId, watcher_id: int, topics: Iterable[str], topics_hash: str
 ) -> bytes:
-    """The watch has begun; names of the topics that match, none when the client's hash was right."""
+    """WATCH_TOPIC_LIST_SUCCESS: the watch has begun; names of the matching topics, empty when the client's
+    hash matches."""
     body = pb.CommandWatchTopicListSuccess(
         request_id=request_id, watcher_id=watcher_id, topic=topics, topics_hash=topics_hash
     )
@@ -237,7 +245,8 @@ def watch_topic_list_success(
 def watch_topic_update(
     watcher_id: int, new: Iterable[str], deleted: Iterable[str], topics_hash: str
 ) -> bytes:
-    """Topics that match came or went. Only for clients that watch: the C++ client knows no such command."""
+    """WATCH_TOPIC_UPDATE: matching topics were created or deleted. Only for clients that watch: the C++
+    client does not know this command."""
     body = pb.CommandWatchTopicUpdate(
         watcher_id=watcher_id, new_topics=new, deleted_topics=deleted, topics_hash=topics_hash
     )
@@ -245,19 +254,19 @@ def watch_topic_update(
 
 
 def schema_found(request_id: RequestId, schema: pb.Schema, version: bytes) -> bytes:
-    """The schema asked for; `version` is eight bytes, big-endian."""
+    """GET_SCHEMA_RESPONSE: a schema; `version` is eight bytes, big-endian."""
     body = pb.CommandGetSchemaResponse(request_id=request_id, schema=schema, schema_version=version)
     return encode_command(pb.BaseCommand(type=_Type.GET_SCHEMA_RESPONSE, getSchemaResponse=body))
 
 
 def schema_error(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
-    """The schema asked for cannot be given."""
+    """GET_SCHEMA_RESPONSE with an error."""
     body = pb.CommandGetSchemaResponse(request_id=request_id, error_code=code, error_message=message)
     return encode_command(pb.BaseCommand(type=_Type.GET_SCHEMA_RESPONSE, getSchemaResponse=body))
 
 
 def schema_registered(request_id: RequestId, version: bytes) -> bytes:
-    """GET_OR_CREATE_SCHEMA succeeded; `version` is eight bytes, big-endian."""
+    """GET_OR_CREATE_SCHEMA_RESPONSE: success; `version` is eight bytes, big-endian."""
     body = pb.CommandGetOrCreateSchemaResponse(request_id=request_id, schema_version=version)
     return encode_command(
         pb.BaseCommand(type=_Type.GET_OR_CREATE_SCHEMA_RESPONSE, getOrCreateSchemaResponse=body)
@@ -265,7 +274,7 @@ def schema_registered(request_id: RequestId, version: bytes) -> bytes:
 
 
 def schema_refused(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
-    """GET_OR_CREATE_SCHEMA failed."""
+    """GET_OR_CREATE_SCHEMA_RESPONSE with an error."""
     body = pb.CommandGetOrCreateSchemaResponse(request_id=request_id, error_code=code, error_message=message)
     return encode_command(
         pb.BaseCommand(type=_Type.GET_OR_CREATE_SCHEMA_RESPONSE, getOrCreateSchemaResponse=body)
@@ -273,11 +282,12 @@ def schema_refused(request_id: RequestId, code: pb.ServerError, message: str) ->
 
 
 def consumer_stats(stats: pb.CommandConsumerStatsResponse) -> bytes:
-    """What the broker knows of a consumer, or `error_code` and `error_message`."""
+    """CONSUMER_STATS_RESPONSE: statistics of a consumer, or `error_code` and `error_message`."""
     return encode_command(pb.BaseCommand(type=_Type.CONSUMER_STATS_RESPONSE, consumerStatsResponse=stats))
 
 
 def reached_end_of_topic(consumer_id: ConsumerId) -> bytes:
-    """No message will follow. Never for C++ clients, see `features.CPP_CLIENT_COMMANDS`."""
+    """REACHED_END_OF_TOPIC: the topic was terminated and all messages were delivered. Never for C++ clients,
+    see `features.CPP_CLIENT_COMMANDS`."""
     body = pb.CommandReachedEndOfTopic(consumer_id=consumer_id)
     return encode_command(pb.BaseCommand(type=_Type.REACHED_END_OF_TOPIC, reachedEndOfTopic=body))

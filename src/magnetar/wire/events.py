@@ -1,4 +1,4 @@
-"""What a client's bytes mean to a broker: the events of `ServerParser`."""
+"""The events of `ServerParser`: what a client's bytes ask of a broker."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from magnetar.base.ids import ConsumerId, Position, ProducerId, RequestId
 from magnetar.wire import pulsar_pb2 as pb
 
 SEQUENCE_IDS_END: Final = 1 << 63
-"""All sequence ids lie below it."""
+"""Upper bound of sequence ids, exclusive."""
 
 TxnBits = tuple[int, int]
-"""A transaction's id as commands carry it: most and least significant 64 bits. A missing one is 0."""
+"""A transaction id as commands carry it: most and least significant 64 bits. A missing half is 0."""
 
 
 class SendRun:
-    """SENDs of one producer, in the order in which they came; one row per frame."""
+    """SENDs of one producer in the order of arrival; one row per frame."""
 
     __slots__ = (
         "bad",
@@ -34,22 +34,23 @@ class SendRun:
     producer_id: ProducerId
     sequence_ids: list[int]
     highest_sequence_ids: list[int] | None
-    """Last sequence id of each frame's batch, or of the frame where it named none; None when no frame did."""
+    """Last sequence id of each frame's batch, or the frame's own id where it named none; None when no frame
+    named one."""
     counts: list[int] | None
     """Messages in each frame, >= 1; None when each is one message."""
     entries: list[bytes]
-    """What is stored: all that followed the command, see `EntryRun`. Copied out of the buffer."""
+    """The bytes to store: all that followed the command, see `EntryRun`. Copied out of the buffer."""
     size_bytes: int
     """Bytes of all entries."""
     bad: list[int] | None
     """Rows whose checksum does not match, ascending; None when there are none."""
     out_of_range: list[int] | None
     """Rows whose sequence ids, up to that of the last message, are not all below 2^63, ascending; None when
-    there are none. The protocol's unsigned number is signed wherever it is stored, here as in Pulsar."""
+    there are none. The protocol's unsigned number is signed wherever it is stored, here and in Pulsar."""
     chunked: bool
-    """Whether any frame is a piece of a larger message."""
+    """Whether any frame is a chunk of a larger message."""
     txn: TxnBits | None
-    """The transaction that all frames belong to; None: to none."""
+    """The transaction of all frames; None when there is none."""
 
     def __init__(self, producer_id: ProducerId) -> None:
         self.producer_id = producer_id
@@ -72,7 +73,7 @@ class SendRun:
     def add(
         self, sequence_id: int, count: int, highest_sequence_id: int | None, entry: bytes, *, good: bool
     ) -> None:
-        """One more frame of any shape. A highest id below the frame's own says nothing and is dropped."""
+        """Appends a frame of any shape. A highest sequence id below the frame's own is ignored."""
         row = len(self.entries)
         if highest_sequence_id is None or highest_sequence_id < sequence_id:
             if self.highest_sequence_ids is not None:
@@ -101,12 +102,12 @@ class SendRun:
         return self.counts is None and not self.chunked and self.out_of_range is None
 
     def highest_id(self, row: int) -> int:
-        """The last sequence id that this frame names."""
+        """The last sequence id of this row's frame."""
         highest = self.highest_sequence_ids
         return self.sequence_ids[row] if highest is None else highest[row]
 
     def select(self, rows: Iterable[int]) -> SendRun:
-        """These rows as a run of their own, with their bytes shared; none of them counts as damaged."""
+        """These rows as a run of their own, sharing their bytes; none of them counts as damaged."""
         part = SendRun(self.producer_id)
         for row in rows:
             count = 1 if self.counts is None else self.counts[row]
@@ -125,7 +126,7 @@ class SendRun:
 
 
 class AckEvent:
-    """One consumer acknowledges entries."""
+    """Acknowledgements of one consumer."""
 
     __slots__ = (
         "batch_acks",
@@ -139,7 +140,7 @@ class AckEvent:
 
     consumer_id: ConsumerId
     cumulative: bool
-    """Everything up to the position, not only the position. Then there is normally one position."""
+    """Acknowledges all entries up to the position. Then there is normally one position."""
     positions: list[Position]
     """Entries acknowledged as a whole."""
     batch_acks: list[tuple[Position, tuple[int, ...], int]] | None
@@ -149,11 +150,12 @@ class AckEvent:
     acknowledged. None when there are none.
     """
     request_id: RequestId | None
-    """The client waits for an ACK_RESPONSE with this id."""
+    """Id of the ACK_RESPONSE that the client waits for; None when it waits for none."""
     validation_error: int | None
-    """Why the client threw the message away (`CommandAck.ValidationError`); it counts as acknowledged."""
+    """Why the client discarded the message (`CommandAck.ValidationError`); the message counts as
+    acknowledged."""
     txn: TxnBits | None
-    """The transaction that the ack belongs to; None: to none."""
+    """The transaction that the ack belongs to; None when there is none."""
 
     def __init__(
         self,
@@ -183,7 +185,7 @@ class AckEvent:
 
 
 class FlowEvent:
-    """A consumer takes `permits` >= 0 more messages."""
+    """A consumer grants `permits` >= 0 more messages."""
 
     __slots__ = ("consumer_id", "permits")
 
@@ -201,14 +203,14 @@ class FlowEvent:
 class CommandEvent:
     """Any other command.
 
-    A SEND comes like this, without its entry, when it is a marker or carries a message id: a run cannot
-    say so.
+    A SEND that is a marker or carries a message id arrives like this too, without its entry: a run has no
+    field for either.
     """
 
     __slots__ = ("command", "type")
 
     type: int
-    """Number in `BaseCommand.Type`, or one that we do not know; then `command` holds no fields of ours."""
+    """Number in `BaseCommand.Type`, or an unknown number; then `command` has none of the known fields."""
     command: pb.BaseCommand
 
     def __init__(self, type: int, command: pb.BaseCommand) -> None:  # noqa: A002  # the protocol's word

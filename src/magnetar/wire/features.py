@@ -20,7 +20,7 @@ from typing import Final
 from magnetar.wire import pulsar_pb2 as pb
 
 PROTOCOL_VERSION: Final = 21
-"""The version that we speak."""
+"""The protocol version of this broker."""
 
 VERSION_END_OF_TOPIC: Final = 9
 VERSION_AUTH_CHALLENGE: Final = 14
@@ -28,15 +28,14 @@ VERSION_BROKER_METADATA: Final = 18
 
 
 def negotiated_version(client_version: int) -> int:
-    """What CONNECTED says to a client that speaks `client_version`; never below 0."""
+    """The version that CONNECTED names to a client of `client_version`; never below 0."""
     return max(0, min(PROTOCOL_VERSION, client_version))
 
 
 def broker_features(*, exposes_metadata: bool = False) -> pb.FeatureFlags:
-    """The flags that a broker of ours sends in CONNECTED. `exposes_metadata`: to every client that asks.
+    """The feature flags of this broker in CONNECTED. `exposes_metadata`: for all clients that ask for it.
 
-    Deduplication of replicated positions, scalable topics and coordinator discovery are
-    not spoken.
+    Deduplication of replicated positions, scalable topics and coordinator discovery are not supported.
     """
     return pb.FeatureFlags(
         supports_auth_refresh=True,
@@ -48,8 +47,8 @@ def broker_features(*, exposes_metadata: bool = False) -> pb.FeatureFlags:
 
 
 def wants_broker_metadata(connect: pb.CommandConnect, *, exposes_metadata: bool = False) -> bool:
-    """Whether MESSAGE frames to this client carry the 0x0e02 block: where the broker exposes it, to those who
-    understand it, and always to our own client, which says so by a flag that no other one sends."""
+    """Whether MESSAGE frames to this client carry the 0x0e02 block. A broker that exposes it sends it to the
+    clients that understand it; Magnetar's own client always gets it, and asks by a flag of its own."""
     flags = connect.feature_flags
     return connect.protocol_version >= VERSION_BROKER_METADATA and (
         flags.magnetar_takes_broker_entry_metadata
@@ -63,10 +62,11 @@ def renews_credentials(connect: pb.CommandConnect) -> bool:
 
 
 def takes_end_of_topic(connect: pb.CommandConnect) -> bool:
-    """Whether the client survives REACHED_END_OF_TOPIC: the Java client that says so in its version.
+    """Whether the client survives REACHED_END_OF_TOPIC: only Java clients that name their library in the
+    version.
 
-    Clients on the C++ library name versions that they support it in, and close the connection when it comes.
-    Java clients before 3.0 sent a bare number as old C++ clients do; they are not told, and wait.
+    Clients on the C++ library send a version too, and close the connection on this command. Java clients
+    before 3.0 send a bare number as old C++ clients do; they are not told, and wait.
     """
     return connect.protocol_version >= VERSION_END_OF_TOPIC and connect.client_version.startswith(
         _JAVA_CLIENT
@@ -101,5 +101,5 @@ CPP_CLIENT_COMMANDS: Final = frozenset(
         pb.BaseCommand.TOPIC_MIGRATED,
     )
 )
-"""What the C++ client, and so the Python and Node ones, takes from a broker. It closes the connection on
-anything else, REACHED_END_OF_TOPIC above all."""
+"""The commands that the C++ client, and so the Python and Node clients, accept from a broker. The client
+closes the connection on all others, such as REACHED_END_OF_TOPIC."""

@@ -1,8 +1,8 @@
-"""How many fields a command may have: what has more is refused before it is decoded (pure).
+"""Bound on the fields of a command: a command with more is refused before it is decoded (pure).
 
 protobuf makes an object of each field that is a message. A command of 1.5 MiB, the longest that may carry a
-schema, holds up to 800,000 empty properties, which take 600 ms and 60 MB until they are counted. Here
-they are counted on the bytes, and no further than they may be.
+schema, holds up to 800,000 empty properties, which take 600 ms and 60 MB to decode. This module counts fields
+on the bytes, and stops at the bound.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import FrameError, read_varint
 
 FIELDS_MAX: Final = 4_096
-"""Of a command, its properties and its schema's; those of one property are not counted. Twice the 256
-properties that consumer and subscription may have, those of the schema, and 3,000 ranges of hashes."""
+"""Fields of a command with its properties and those of its schema; the fields inside a property do not count.
+Twice the 256 properties that consumer and subscription may have, those of the schema, and 3,000 ranges of
+hashes."""
 _LOOKED_AT_BYTES: Final = 2 * FIELDS_MAX
-"""A command that is no longer cannot have more: a field takes two bytes."""
+"""A shorter command cannot exceed the bound: a field takes at least two bytes."""
 _MESSAGE_IDS: Final = frozenset((10, 20))
-"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES: what they list costs 5 ns each to decode."""
+"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES: the message ids in them cost 5 ns each to decode."""
 _COMMAND: Final[Descriptor] = pb.BaseCommand.DESCRIPTOR  # type: ignore[assignment]  # upb has its own class
 _LEAVES: Final = frozenset((pb.KeyValue.DESCRIPTOR, pb.MessageIdData.DESCRIPTOR))
-"""Of one of them a field more costs nothing."""
+"""Messages in which a further field costs nothing."""
 _VARINT_BYTES_MAX: Final = 5
-"""Of a tag or a length."""
+"""Bytes of a tag or a length, at most."""
 _WIDTHS: Final = {1: 8, 5: 4}
-"""Bytes of the values of fixed width, by wire type."""
+"""Bytes of a value of fixed width, by wire type."""
 
 
 def check_fields(command: bytes) -> None:
-    """Raises FrameError when a BaseCommand has too many fields, or is written as no client writes it.
+    """Raises FrameError when a BaseCommand has too many fields, or is encoded as no client does.
 
-    Costs 0.3 µs for each field, of `FIELDS_MAX` at most.
+    Costs 0.3 µs per field, for at most `FIELDS_MAX` fields.
     """
     size = len(command)
     if size <= _LOOKED_AT_BYTES:
@@ -83,7 +84,7 @@ _known: dict[Descriptor, dict[int, Descriptor]] = {}
 
 
 def _messages_in(descriptor: Descriptor) -> dict[int, Descriptor]:
-    """The messages in which fields are counted too, by the number of their field."""
+    """The nested messages whose fields count too, by the number of their field."""
     found = _known.get(descriptor)
     if found is None:
         found = _known[descriptor] = {

@@ -25,10 +25,10 @@ from magnetar.base.ids import Position, RequestId
 from magnetar.wire import pulsar_pb2 as pb
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
-"""Largest message a broker takes unless configured otherwise; announced in CONNECTED."""
+"""Default of the largest message that a broker accepts, in bytes; announced in CONNECTED."""
 
 FRAME_PADDING_BYTES: Final = 10 * 1024
-"""What a frame may hold beyond the largest message: command and metadata."""
+"""Bytes of a frame beyond the largest message: command and metadata."""
 
 MAGIC_CHECKSUM: Final = 0x0E01
 MAGIC_BROKER_METADATA: Final = 0x0E02
@@ -37,7 +37,7 @@ NO_ID: Final = (1 << 64) - 1
 """-1 as the unsigned field that holds ledger and entry ids: "no position"."""
 
 NO_REQUEST: Final = RequestId(NO_ID)
-"""Of what no request asked for."""
+"""The request id of a command that answers no request."""
 
 FRAME_HEAD: Final = struct.Struct(">II")
 """totalSize, commandSize."""
@@ -47,9 +47,9 @@ CHECKSUM_HEAD: Final = struct.Struct(">HII")
 
 
 class FrameError(ProtocolError):
-    """The peer sent bytes that are no legal frame; the connection cannot be used any more.
+    """The peer sent bytes that are no legal frame: the connection must be closed.
 
-    `events` holds what was read from the same buffer before the bad frame.
+    `events` holds the events from the same buffer before the bad frame.
     """
 
     def __init__(self, reason: str) -> None:
@@ -59,7 +59,7 @@ class FrameError(ProtocolError):
 
 
 def varint(value: int) -> bytes:
-    """`value` >= 0 as a protobuf varint."""
+    """Encodes `value` >= 0 as a protobuf varint."""
     if value < 0x80:
         return _LAST_BYTE[value]
     return _FIRST_BYTE[value & 0x7F] + _varint_rest(value >> 7)
@@ -67,7 +67,7 @@ def varint(value: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _varint_rest(value: int) -> bytes:
-    # Neighbouring ids share all but their low seven bits.
+    # Consecutive ids share all but their low seven bits.
     return varint(value)
 
 
@@ -76,10 +76,10 @@ _FIRST_BYTE: Final = tuple(bytes((value | 0x80,)) for value in range(0x80))
 
 
 def read_varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
-    """The varint at `data[at]` and the place behind it.
+    """The varint at `data[at]` and the offset after it.
 
-    `stop + 1` stands for the place when the varint does not end before `stop`, or is longer than nine bytes
-    (63 bits): longer ones are legal, but rare enough that hand decoders leave them to protobuf.
+    The offset is `stop + 1` when the varint does not end before `stop`, or is longer than nine bytes (63
+    bits): longer ones are legal, but rare enough that hand decoders leave them to protobuf.
     """
     value = shift = 0
     end = at + 9
@@ -96,12 +96,12 @@ def read_varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """An unsigned 64-bit field read as signed: how -1 travels in ledger and entry ids."""
+    """An unsigned 64-bit field as a signed number: ledger and entry ids of -1 travel this way."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def position_of(message_id: pb.MessageIdData) -> Position:
-    """The entry a message id names; -1:-1 and other negative ids come back as such."""
+    """The position in a message id; negative ids such as -1:-1 are kept."""
     return Position(signed(message_id.ledgerId), signed(message_id.entryId))
 
 
@@ -111,7 +111,7 @@ def frame_bytes_max(message_bytes_max: int) -> int:
 
 
 def encode_command(command: pb.BaseCommand) -> bytes:
-    """A simple frame. Raises google.protobuf.message.EncodeError when a required field is not set."""
+    """Encodes a simple frame. Raises google.protobuf.message.EncodeError when a required field is not set."""
     body = command.SerializeToString()
     return FRAME_HEAD.pack(len(body) + 4, len(body)) + body
 
@@ -121,16 +121,16 @@ _FIELD_OF_TYPE: Final = {
 }
 
 _PAIR: Final = pb.KeyValue.DESCRIPTOR
-"""Of properties, which are repeated wherever they stand."""
+"""Properties, which are a repeated field wherever they occur."""
 _MESSAGE_ID: Final = pb.MessageIdData.DESCRIPTOR
-"""A command may name a hundred thousand of them, and none has a text."""
+"""A command may hold a hundred thousand of them, and none has a text."""
 
 
 def parse_command(data: bytes) -> tuple[int, pb.BaseCommand]:
-    """Type and content of a BaseCommand; the type's own field is set, with all that it requires.
+    """Type and content of a BaseCommand; the field of its type is set, with all required fields.
 
-    A type that we do not know comes back with its number and a command without a type.
-    Raises FrameError when the bytes are no BaseCommand.
+    An unknown type returns its number and an empty command. Raises FrameError when the bytes are no
+    BaseCommand.
     """
     try:
         command = pb.BaseCommand.FromString(data)
@@ -142,7 +142,7 @@ def parse_command(data: bytes) -> tuple[int, pb.BaseCommand]:
             raise FrameError("command without a type")
         return kind, command
     kind = command.type
-    # upb does not ask for required fields by itself.
+    # upb itself does not check required fields.
     if not command.HasField(_FIELD_OF_TYPE[kind]) or not command.IsInitialized():
         raise FrameError(f"{pb.BaseCommand.Type.Name(kind)} without required fields")
     if not _is_text(command):
@@ -151,11 +151,12 @@ def parse_command(data: bytes) -> tuple[int, pb.BaseCommand]:
 
 
 def _is_text(message: Message) -> bool:
-    """Whether all strings are UTF-8. protobuf gives others out as bytes, which nobody expects."""
+    """Whether all strings are valid UTF-8. protobuf returns others as bytes, which callers do not expect."""
     for field, value in message.ListFields():
         if field.cpp_type == field.CPPTYPE_MESSAGE:
             if field.message_type is _PAIR:
-                # A command may have hundreds: a look at each by its fields takes ten times as long.
+                # A command may hold hundreds of properties: checking each through its field descriptors takes
+                # ten times as long.
                 if not all(isinstance(pair.key, str) and isinstance(pair.value, str) for pair in value):
                     return False
             elif field.message_type is _MESSAGE_ID:

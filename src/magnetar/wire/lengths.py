@@ -1,9 +1,9 @@
-"""How long a command can be: what is longer is refused by its first bytes, before it is decoded (pure).
+"""Bounds on the length of commands: a longer one is refused by its first bytes, before it is decoded (pure).
 
-What a message holds is no part of its command. A command is some names and numbers; three kinds carry a
-schema, two name positions. Whoever sends more than that costs its sender as much as it costs us.
+A message's content is not part of its command. A command holds a few names and numbers; three kinds carry a
+schema, two carry positions. With these bounds a command costs the broker no more than it costs its sender.
 
-Source: bounds of the texts in commands, `broker/handlers/texts.py`, at four bytes a character.
+Source: bounds of the texts in commands, `broker/handlers/texts.py`, at four bytes per character.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import Final
 from magnetar.wire.frames import FrameError, read_varint
 
 COMMAND_BYTES_MAX: Final = 128 << 10
-"""Of any command that is not named below: a pattern of 64 KiB, and names."""
+"""Bytes of a command that is not listed below: a pattern of 64 KiB, and names."""
 _WITH_PROPERTIES_BYTES_MAX: Final = 384 << 10
-"""256 KiB of properties more."""
+"""Bytes of a command with properties: 256 KiB more."""
 _WITH_SCHEMA_BYTES_MAX: Final = (1 << 20) + (512 << 10)
-"""A schema of 1 MiB, its properties, and those of the producer or of consumer and subscription."""
+"""Bytes of a command with a schema: 1 MiB for the schema, its properties, and those of the producer, or of
+consumer and subscription."""
 _WITH_IDS_BYTES_MAX: Final = (1 << 20) + (512 << 10)
-"""A hundred thousand ids of messages; clients send a thousand, or what one consumer may hold, 50,000."""
+"""Bytes of a command with message ids: a hundred thousand ids. Clients send a thousand, or the 50,000 that
+one consumer may hold."""
 _SUBSCRIBE: Final = 4
 _PRODUCER: Final = 5
 _ACK: Final = 10
@@ -39,16 +41,17 @@ _BYTES_MAX: Final = {
 }
 
 ENVELOPE_BYTES: Final = 40
-"""Bytes of a frame, from its command's size on, that `check_command` looks at."""
+"""Bytes that `check_command` reads, from the size of the command on."""
 
 
 def check_command(head: bytes) -> None:
-    """Raises FrameError when a command cannot be so long.
+    """Raises FrameError when a command is longer than its kind allows.
 
-    `head`: the size of the command, u32, and the bytes of it that are there. Too few for an answer are none.
+    `head`: the size of the command, u32, and its first bytes, as far as they have arrived. With too few bytes
+    nothing is raised.
 
-    A large command must look as clients write it: its type, then the one field that belongs to it, which
-    fills it. Otherwise a kind without limit could be named first, and another one meant.
+    A large command must have the layout that clients use: its type, then the one field of that type, which
+    fills it. Otherwise a command could name a kind without a bound first, and hold another one.
     """
     command_bytes = int.from_bytes(head[:4], "big")
     if command_bytes <= COMMAND_BYTES_MAX or len(head) < ENVELOPE_BYTES:

@@ -26,33 +26,34 @@ from magnetar.wire.frames import FRAME_HEAD, FrameError, read_varint, varint
 from magnetar.wire.payload import EntryError, checksum_matches, entry_layout, split_broker_metadata
 
 _JOIN_BYTES_MAX: Final = 4096
-"""Entries up to this size are joined with their neighbours into one buffer. Each buffer of a `writelines`
-costs the event loop as much as copying some KiB."""
+"""Entries up to this size, in bytes, are joined with their neighbours into one buffer. Each buffer of a
+`writelines` costs the event loop as much as copying some KiB."""
 
 _BROKER_METADATA_HEAD: Final = struct.Struct(">HI")
 
 
 class _BlockHeaders(NamedTuple):
-    """Headers of entries whose ids share all but the lowest seven bits."""
+    """Headers of the entries whose ids share all but the lowest seven bits."""
 
     pack: Callable[..., bytes]
-    """Of size, front, low byte, back."""
+    """Packs size, front, low byte, back."""
     front: bytes
-    """From behind the size to the low byte of the entry id."""
+    """The bytes between the size and the low byte of the entry id."""
     low: int
-    """Low byte of the id of the entry that was asked for."""
+    """Low byte of the id of the first entry."""
     back: bytes
     overhead: int
-    """What `totalSize` has above the entry's bytes."""
+    """Bytes that `totalSize` counts besides the entry."""
 
 
 class MessageEncoder:
-    """Encodes for one consumer; keeps what never changes."""
+    """Encodes messages for one consumer; keeps the parts that never change."""
 
     __slots__ = ("_consumer", "_partition")
 
     def __init__(self, consumer_id: ConsumerId, partition: int = -1) -> None:
-        """`partition` is the topic's index; -1, for none, is left out of message ids."""
+        """`partition` is the index of the topic; -1, for a topic without partitions, is left out of message
+        ids."""
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = b"" if partition < 0 else b"\x18" + varint(partition)
 
@@ -69,13 +70,13 @@ class MessageEncoder:
         with_broker_metadata: bool = False,
         rows: list[int] | None = None,
     ) -> int:
-        """Appends frames for `run.entries[start:stop]` to `out`; returns their bytes. With `rows` only
-        for entries of these numbers, ascending, and without redelivery counts and ack sets.
+        """Appends frames for `run.entries[start:stop]` to `out`; returns their bytes. With `rows` only for
+        the entries with these numbers, ascending, and without redelivery counts and ack sets.
 
-        `redelivery_counts` and `ack_sets` are parallel to `entries[start:stop]`; words of an ack set are
-        unsigned, a set bit is a message that is to be delivered. With broker metadata each entry says
-        when it was appended and the index of its last message. Large entries are appended themselves,
-        not copied. Costs 0.3 µs per small plain message.
+        `redelivery_counts` and `ack_sets` are parallel to `entries[start:stop]`. Words of an ack set are
+        unsigned; a set bit is a message to deliver. With broker metadata each frame carries when the entry
+        was appended and the index of its last message. Large entries are appended themselves, not copied.
+        Costs 0.3 µs per small plain message.
         """
         end = b"" if consumer_epoch is None else b"\x28" + varint(consumer_epoch)
         if rows is not None:
@@ -140,14 +141,14 @@ class MessageEncoder:
         return total + 4 * (stop - start)
 
     def _encode_each(self, run: EntryRun, rows: list[int], out: list[bytes], epoch: int | None) -> int:
-        """Rows with broker metadata, which few consumers ask for: one by one."""
+        """Encodes rows with broker metadata one by one: few consumers ask for it."""
         return sum(
             self.encode(run, row, row + 1, out, consumer_epoch=epoch, with_broker_metadata=True)
             for row in rows
         )
 
     def _encode_rows(self, run: EntryRun, rows: list[int], out: list[bytes], end: bytes) -> int:
-        """As `_encode_plain`, for entries that do not follow each other."""
+        """Like `_encode_plain`, for entries with gaps between their ids."""
         total = 4 * len(rows)
         entries, first_entry = run.entries, run.first_entry
         pieces: list[bytes] = []
@@ -170,7 +171,8 @@ class MessageEncoder:
         return total
 
     def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int:
-        """Appends frames for entries of a non-persistent topic, all of them message 0:0; their bytes."""
+        """Appends frames for entries of a non-persistent topic, each with the message id 0:0; returns their
+        bytes."""
         command = self._command(0, 0, b"")
         overhead = 4 + len(command)
         pieces: list[bytes] = []
@@ -187,7 +189,7 @@ class MessageEncoder:
         return total
 
     def _block_of(self, ledger_id: int, entry_id: int, end: bytes) -> _BlockHeaders:
-        """What headers of the entries share whose ids differ from this one in the lowest seven bits."""
+        """The header that the entries share whose ids differ from this one in the lowest seven bits."""
         command = self._command(ledger_id, entry_id, end)
         low_at = len(command) - len(end) - len(self._partition) - len(varint(entry_id))
         front = _COMMAND_SIZE.pack(len(command)) + command[:low_at]
@@ -220,25 +222,26 @@ def _header_struct(front_bytes: int, back_bytes: int) -> struct.Struct:
 
 
 class MessageEvent:
-    """One entry for one consumer."""
+    """One entry delivered to one consumer."""
 
-    # No slots: most attributes nearly always keep the class's value, and what is not set costs nothing.
+    # No slots: most attributes keep the class's default nearly always, and an attribute that is not set costs
+    # nothing.
 
     consumer_id: ConsumerId
     position: Position
     partition: int = -1
-    """-1 when the broker did not say."""
+    """-1 when the broker named none."""
     redelivery_count: int = 0
     ack_set: tuple[int, ...] | None = None
-    """Unsigned words, least significant first; a set bit is a message to take. None: all of them."""
+    """Unsigned words, least significant first; a set bit is a message to take. None: all messages."""
     consumer_epoch: int | None = None
     broker_time_ms: int | None = None
-    """Unix milliseconds when the broker appended the entry; None when it did not say."""
+    """When the broker appended the entry, in Unix milliseconds; None when the broker did not send it."""
     broker_index: int | None = None
-    """Index of the entry's last message in the log; None when the broker did not say."""
+    """Index of the entry's last message in the log; None when the broker did not send it."""
     entry: bytes
     metadata_at: int
-    """`entry[metadata_at:payload_at]` is the MessageMetadata, the payload follows."""
+    """`entry[metadata_at:payload_at]` is the MessageMetadata; the payload starts at `payload_at`."""
     payload_at: int
     intact: bool
     """False when the checksum does not match, or the sizes do not fit (then both offsets are 0)."""
@@ -270,19 +273,20 @@ class Message(NamedTuple):
     consumer_id: ConsumerId
     position: Position
     low_at: int
-    """Where the entry id lies."""
+    """Offset of the entry id's low byte."""
     partition: int
     redelivery_count: int
     consumer_epoch: int | None
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but the position says anything about the message itself."""
+        """Whether the command holds a position and nothing else about the message."""
         return self.redelivery_count == 0 and self.consumer_epoch is None
 
 
 def decode_message(data: bytes, at: int, stop: int) -> Message | None:
-    """The CommandMessage in `data[at:stop]` if it looks as we write it, without an ack set; else None."""
+    """Decodes the CommandMessage in `data[at:stop]` when it has our own layout without an ack set; else
+    None."""
     if data[at] != 0x08:
         return None
     consumer_id, at = read_varint(data, at + 1, stop)
@@ -322,8 +326,8 @@ def decode_message(data: bytes, at: int, stop: int) -> Message | None:
 def event_of_entry(consumer_id: ConsumerId, position: Position, data: bytes) -> MessageEvent:
     """The event of a message whose frame ends with `data`.
 
-    Raises FrameError when its broker metadata is no such thing. A damaged entry is told to the broker
-    with a validation error in the ack, and the connection goes on.
+    Raises FrameError when its broker metadata cannot be decoded. A damaged entry is reported to the broker by
+    a validation error in the ack, and the connection stays open.
     """
     broker_time_ms: int | None = None
     broker_index: int | None = None

@@ -1,12 +1,12 @@
 """The partition key of an entry, found without decoding its metadata.
 
-What most keyed messages begin with, and what may follow without any bearing on the key:
+The layout of most keyed messages, up to the fields that do not affect the key:
 
     0a size producer_name | 10 sequence_id | 18 publish_time | 32 size partition_key
     | (40 compression | 48 uncompressed_size | 58 num_messages_in_batch | 60 event_time)*
 
-Tags in hexadecimal, values are varints. Metadata of another shape is left to protobuf: with properties, with
-a key in base64 or an ordering key, from clients that write fields in another order.
+Tags in hexadecimal, values are varints. Metadata of another layout is left to protobuf: with properties, with
+a key in base64 or an ordering key, or from clients that write fields in another order.
 
 Source: Pulsar binary protocol, MessageMetadata.
 """
@@ -29,7 +29,7 @@ _BEHIND_KEY: Final = re.compile(rb"(?:[\x40\x48\x58\x60]" + _VARINT + rb")*")
 
 
 def plain_partition_key(entry: bytes) -> bytes | None:
-    """The key that decides where the entry goes; None when only its decoded metadata can tell."""
+    """The key that chooses the entry's consumer; None when the metadata must be decoded to find it."""
     if len(entry) < _NAME_AT:
         return None
     magic, metadata_bytes, tag, name_bytes = _HEAD.unpack_from(entry)

@@ -1,10 +1,10 @@
-"""Entries and batches: what lies in an entry, and in the payload of a batch.
+"""The layout of an entry, and of a batch in its payload.
 
-    Entry     [0x0e01 u16 | CRC32C u32] | metadataSize u32 | MessageMetadata | payload
-    Batch     (size u32 | SingleMessageMetadata | payload of `payload_size` bytes)*
+    Entry   [0x0e01 u16 | CRC32C u32] | metadataSize u32 | MessageMetadata | payload
+    Batch   (size u32 | SingleMessageMetadata | payload of `payload_size` bytes)*
 
-The checksum covers everything behind itself. A batch is compressed and encrypted as a whole; here it is
-plain. Integers are big-endian.
+The checksum covers all bytes after itself. A batch is compressed and encrypted as a whole; this module
+handles it in plain form. Integers are big-endian.
 
 Source: Pulsar binary protocol, payload commands and batch messages.
 """
@@ -27,22 +27,22 @@ _BROKER_METADATA_HEAD: Final = struct.Struct(">HI")
 
 
 class EntryError(ProtocolError):
-    """Bytes that are no entry, no metadata or no batch."""
+    """The bytes are no entry, no metadata or no batch."""
 
 
 class EntryParts(NamedTuple):
-    """An entry, cut."""
+    """The parts of an entry."""
 
     checksum: int | None
-    """CRC32C as the producer gave it, not verified; None when it gave none."""
+    """CRC32C from the producer, not verified; None when the entry has none."""
     metadata: bytes
-    """A MessageMetadata."""
+    """The bytes of a MessageMetadata."""
     payload: memoryview
-    """The rest, without a copy."""
+    """The bytes after the metadata, not copied."""
 
 
 def entry_layout(entry: bytes) -> tuple[int | None, int, int]:
-    """Checksum (None without one), where the metadata starts, where the payload starts.
+    """Checksum (None without one), offset of the metadata, offset of the payload.
 
     Raises EntryError when the sizes do not fit. The checksum is not verified.
     """
@@ -69,7 +69,7 @@ def split_entry(entry: bytes) -> EntryParts:
 
 
 def checksum_matches(entry: bytes) -> bool:
-    """Whether the entry's checksum is right, or it has none. Raises EntryError below four bytes."""
+    """Whether the entry's checksum is right, or missing. Raises EntryError below four bytes."""
     if len(entry) < 4:
         raise EntryError(f"entry of {len(entry)} bytes")
     if len(entry) < 10 or entry[0] != 0x0E or entry[1] != MAGIC_CHECKSUM & 0xFF:
@@ -78,7 +78,7 @@ def checksum_matches(entry: bytes) -> bool:
 
 
 def split_broker_metadata(data: bytes) -> tuple[pb.BrokerEntryMetadata | None, int]:
-    """The 0x0e02 block in front of an entry, if any, and where the entry starts. Raises EntryError."""
+    """The 0x0e02 block before an entry, if any, and the offset of the entry. Raises EntryError."""
     if len(data) < 2 or data[0] != 0x0E or data[1] != MAGIC_BROKER_METADATA & 0xFF:
         return None, 0
     if len(data) < 6:
@@ -93,7 +93,7 @@ def split_broker_metadata(data: bytes) -> tuple[pb.BrokerEntryMetadata | None, i
 
 
 def parse_metadata(metadata: bytes) -> pb.MessageMetadata:
-    """A MessageMetadata with its required fields. Raises EntryError."""
+    """Decodes a MessageMetadata with its required fields. Raises EntryError."""
     try:
         parsed = pb.MessageMetadata.FromString(metadata)
     except DecodeError as error:
@@ -104,7 +104,8 @@ def parse_metadata(metadata: bytes) -> pb.MessageMetadata:
 
 
 def build_entry(metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-    """An entry with its checksum. Raises google.protobuf.message.EncodeError without required fields."""
+    """Encodes an entry with its checksum. Raises google.protobuf.message.EncodeError without required
+    fields."""
     head = metadata.SerializeToString()
     rest = b"".join((_U32.pack(len(head)), head, payload))
     return b"".join((_CHECKSUM.pack(MAGIC_CHECKSUM, crc32c(rest)), rest))
@@ -114,15 +115,18 @@ _CHECKSUM: Final = struct.Struct(">HI")
 
 
 def is_batch(metadata: pb.MessageMetadata) -> bool:
-    """Whether the payload is a batch: said by the field's presence, as a batch of one is legal."""
+    """Whether the payload is a batch. The presence of the field decides, because a batch of one is legal."""
     return metadata.HasField("num_messages_in_batch")
 
 
 def split_batch(
     payload: bytes | memoryview, count: int
 ) -> Iterator[tuple[pb.SingleMessageMetadata, memoryview]]:
-    """The first `count` messages of a batch's plain payload; payloads are views. Raises EntryError, also when
-    `count`, the producer's word, is below 1: nobody may take a batch for an empty one and pass over it."""
+    """The first `count` messages of a batch's plain payload; payloads are views.
+
+    Raises EntryError, also when `count`, a claim of the producer, is below 1: a batch must not pass for an
+    empty one and be skipped.
+    """
     if count < 1:
         raise EntryError(f"a batch of {count} messages")
     view = memoryview(payload)
@@ -136,13 +140,13 @@ def split_batch(
         if metadata_bytes > size - at:
             raise EntryError(f"batch ends in the metadata of message {index} of {count}")
         try:
-            # bytes: the decoder takes no views of every kind.
+            # bytes: the decoder does not accept all kinds of views.
             single = pb.SingleMessageMetadata.FromString(bytes(view[at : at + metadata_bytes]))
         except DecodeError as error:
             raise EntryError(f"metadata of message {index} cannot be decoded") from error
         at += metadata_bytes
         payload_bytes = single.payload_size
-        # upb does not ask for required fields by itself; without them it could not be written again.
+        # upb itself does not check required fields; without them the metadata could not be encoded again.
         if not single.IsInitialized() or not 0 <= payload_bytes <= size - at:
             raise EntryError(f"payload of message {index} has {payload_bytes} of {size - at} bytes")
         yield single, view[at : at + payload_bytes]

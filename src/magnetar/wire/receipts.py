@@ -20,7 +20,7 @@ from magnetar.base.ids import ProducerId
 from magnetar.wire.frames import FRAME_HEAD, NO_ID, read_varint, varint
 
 _BLOCK_ROWS_MIN: Final = 4
-"""Below this a block costs more than its rows one by one."""
+"""Below this many rows a block costs more than single rows."""
 
 _SEQUENCE_TAG_AT: Final = 12
 """Where the CommandSendReceipt starts: two sizes, type, tag and size of the field."""
@@ -36,8 +36,8 @@ def encode_receipts(
 ) -> bytes:
     """One frame per sequence id, joined; row i is entry `first_entry + i` of `ledger_id`.
 
-    `highest_sequence_ids` has the same length or is None; `partition` -1 is left out. Costs 70 ns
-    per receipt where the sequence ids are consecutive and there are no highest ids, else 0.8 µs.
+    `highest_sequence_ids` has the same length or is None; a `partition` of -1 is left out. Costs 70 ns per
+    receipt when the sequence ids are consecutive and there are no highest ids, else 0.8 µs.
     """
     end = b"" if partition < 0 else b"\x18" + varint(partition)
     producer = b"\x08" + varint(producer_id) + b"\x10"
@@ -80,7 +80,7 @@ def encode_receipts(
 
 
 def _consecutive(ids: list[int], start: int, count_max: int) -> int:
-    """How many ids from `start` on, at most `count_max` >= 1, are each one more than the one before."""
+    """How many ids from `start` on are consecutive, at most `count_max` >= 1."""
     first = ids[start]
     if ids[start : start + count_max] == list(range(first, first + count_max)):
         return count_max
@@ -93,7 +93,7 @@ def _consecutive(ids: list[int], start: int, count_max: int) -> int:
 def encode_unstored_receipts(
     producer_id: ProducerId, sequence_ids: list[int], highest_sequence_ids: list[int] | None
 ) -> bytes:
-    """One frame per sequence id, joined, of messages that nobody stored: all have the id 0:0.
+    """One frame per sequence id, joined, for messages of a non-persistent topic: each has the id 0:0.
 
     `highest_sequence_ids` has the same length or is None. Costs 40 ns per receipt when the sequence ids are
     consecutive and there are no highest ids, else 0.8 µs.
@@ -122,7 +122,7 @@ def encode_unstored_receipts(
 def encode_duplicate_receipt(
     producer_id: ProducerId, sequence_id: int, highest_sequence_id: int | None = None
 ) -> bytes:
-    """The receipt of a message that was stored before: its id is -1:-1."""
+    """The receipt of a duplicate, a message that was stored before: its id is -1:-1."""
     unknown = varint(NO_ID)
     highest = b"" if highest_sequence_id is None else b"\x20" + varint(highest_sequence_id)
     message_id = b"\x08" + unknown + b"\x10" + unknown
@@ -146,7 +146,7 @@ class ReceiptRun:
     producer_id: ProducerId
     sequence_ids: list[int]
     ledger_ids: list[int]
-    """-1 for a message that was a duplicate, or when the broker named no position."""
+    """-1 for a duplicate, or when the broker named no position."""
     entry_ids: list[int]
 
     def __init__(self, producer_id: ProducerId) -> None:
@@ -160,7 +160,7 @@ class ReceiptRun:
 
 
 class Receipt(NamedTuple):
-    """A CommandSendReceipt, and where its ids lie in the bytes."""
+    """A CommandSendReceipt, and the offsets of its ids in the bytes."""
 
     producer_id: ProducerId
     sequence_id: int
@@ -171,7 +171,7 @@ class Receipt(NamedTuple):
 
 
 def decode_receipt(data: bytes, at: int, stop: int) -> Receipt | None:
-    """The CommandSendReceipt in `data[at:stop]` if it looks as we write it; else None."""
+    """Decodes the CommandSendReceipt in `data[at:stop]` when it has our own layout; else None."""
     if data[at] != 0x08:
         return None
     producer_id, at = read_varint(data, at + 1, stop)

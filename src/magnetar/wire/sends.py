@@ -29,11 +29,11 @@ _U32: Final = struct.Struct(">I")
 
 
 def decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | None, bool, int] | None:
-    """The CommandSend in `data[at:stop]`: producer id, sequence id, count, highest sequence id, whether
-    it is a chunk, and where the sequence id lies when nothing behind it is likely to differ in the next
-    command: at most the count (else 0).
+    """Decodes the CommandSend in `data[at:stop]`: producer id, sequence id, count, highest sequence id,
+    whether it is a chunk, and the offset of the sequence id.
 
-    None when the command has fields that are not expected here: then protobuf decides.
+    That offset is 0 when a later field of the next command is likely to differ, apart from the count. None
+    when the command has fields that are not expected here: then protobuf decides.
     """
     if stop - at < 4 or data[at] != 0x08:
         return None
@@ -81,10 +81,10 @@ def decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | N
 
 
 def check_entry(entry: bytes) -> tuple[bool, bool]:
-    """Whether an entry from a client has a checksum, and whether it may be stored as it is.
+    """Whether an entry from a client has a checksum, and whether it may be stored.
 
-    Raises FrameError when it is no entry at all. A size that does not fit is the checksum's business
-    when there is one: then the bytes were damaged on the way and only this message is refused.
+    Raises FrameError when the bytes are no entry. Sizes that do not fit are no error when there is a
+    checksum, which then does not match: the bytes were damaged in transit, and only this message is refused.
     """
     if len(entry) >= ENTRY_HEAD_BYTES:
         magic, checksum, metadata_bytes = CHECKSUM_HEAD.unpack_from(entry)
@@ -113,7 +113,7 @@ def encode_send(
     *,
     is_chunk: bool = False,
 ) -> bytes:
-    """A SEND frame. `entry` as `payload.build_entry` makes it; `num_messages` >= 1."""
+    """Encodes a SEND frame. `entry` as `payload.build_entry` makes it; `num_messages` >= 1."""
     parts = [b"\x08", varint(producer_id), b"\x10", varint(sequence_id)]
     if num_messages != 1:
         parts += (b"\x18", varint(num_messages))

@@ -1,15 +1,14 @@
-"""What a broker reads: the bytes of a client's connection become events. Sans-IO.
+"""The broker's side of a connection: a client's bytes become events. Sans-IO.
 
-One call of `ServerParser.parse` per socket read takes every complete frame of the buffer in one pass.
-SEND, ACK and FLOW are decoded by hand, everything else by protobuf (upb). A hand decoder knows the shape
-that clients send: known fields, each once, in ascending order. Whatever looks different goes to upb,
-so being fast never decides what is legal.
+One call of `ServerParser.parse` per socket read takes all complete frames of the buffer in one pass. SEND,
+ACK and FLOW are decoded by hand, all others by protobuf (upb). A hand decoder knows the layout that clients
+send: known fields, each once, in ascending order. Other layouts go to upb, which decides what is legal.
 
-Plain SENDs of one producer that follow each other are cut by their common shape (`shapes`): 0.5 µs for a
-message of 100 B, checksum included, where reading its fields one by one takes three times as long.
+Consecutive plain SENDs of one producer are cut by their common shape (`shapes`): 0.5 µs for a message of 100
+B, checksum included; reading the fields one by one takes three times as long.
 
-SENDs of one producer become one run although frames of other producers, acks or permits lie between
-them: the protocol orders nothing across producers, nor publishes against acks. Any other command ends
+SENDs of one producer form one run although frames of other producers, acks or permits lie between them: the
+protocol does not order commands of different producers, nor publishes against acks. Any other command ends
 all runs. Plain acks of one consumer are gathered in the same way.
 
 Source: Pulsar binary protocol: framing, SEND, ACK, FLOW.
@@ -44,27 +43,27 @@ _SEND: Final = 6
 _ACK: Final = 10
 _FLOW: Final = 11
 _ACK_TYPE: Final = bytes((0x08, _ACK))
-"""How the command of an ACK begins."""
+"""The first bytes of an ACK command."""
 
 _LARGE_BYTES: Final = 16 * 1024
-"""Frames from this size on are cut out of the caller's buffer one by one. Smaller ones are cut from a
-`bytes` copy of it, because a slice of `bytes` takes 40 ns and one through a memoryview 110 ns."""
+"""Frames from this size on, in bytes, are sliced from the caller's buffer one by one. Smaller ones are sliced
+from a `bytes` copy of it, because a slice of `bytes` takes 40 ns and one through a memoryview 110 ns."""
 
 _WINDOW_BYTES: Final = 64 * 1024
-"""How much is copied at a time for the small frames; what lies behind a large one was copied in vain."""
+"""Bytes copied at a time for small frames; the bytes after a large frame are copied in vain."""
 
 _U32: Final = struct.Struct(">I")
 _NO_LIMIT: Final = 1 << 30
 _BYTES_OF_ONE_BITS: Final = 13
-"""A command counts once more for each 8 KiB of it."""
+"""A command counts once more for each 8 KiB of it, as a shift."""
 _SHAPED_IDS_END: Final = 1 << 62
 
 _POSITIONS_PER_ACK_MAX: Final = 4096
-"""Acks are gathered up to this many positions, so that one event stays a bounded piece of work."""
+"""Positions in one gathered ack event, so that the event stays a bounded piece of work."""
 
 
 class ServerParser:
-    """Reads one client's connection. After a FrameError it must not be used again."""
+    """Parses one client's connection. After a FrameError it must not be used again."""
 
     __slots__ = (
         "_ack",
@@ -82,12 +81,12 @@ class ServerParser:
     needed: int
     """After `parse`: bytes of the incomplete frame at the end, header included; 0 while not known."""
     commands: int
-    """After `parse`: how many events of other commands than SEND came; a large one counts for several."""
+    """After `parse`: events of commands other than SEND; a large command counts several times."""
     stopped: bool
-    """After `parse`: whether so many commands came that complete frames may be left."""
+    """After `parse`: whether it stopped at its bound on commands, so that complete frames may be left."""
 
     def __init__(self, frame_bytes_max: int) -> None:
-        """`frame_bytes_max`: largest frame that is accepted, see the function in `frames`."""
+        """`frame_bytes_max`: largest frame accepted, in bytes; see the function in `frames`."""
         self.needed = 0
         self.commands = 0
         self.stopped = False
@@ -102,11 +101,11 @@ class ServerParser:
     def parse(
         self, buffer: bytearray | memoryview | bytes, size: int, commands_max: int = _NO_LIMIT
     ) -> tuple[list[ServerEvent], int]:
-        """Events of the complete frames in `buffer[:size]`, and the bytes they took.
+        """Parses the complete frames in `buffer[:size]`: their events, and the bytes consumed.
 
-        What is left is the beginning of a frame: keep it and call again with more behind it. With so many
-        commands that are no SEND it stops, see `stopped`. Nothing of the result refers to `buffer`. Raises
-        FrameError, with the events before the bad frame in it.
+        The rest is the beginning of a frame: keep it and call again with more bytes appended. It stops after
+        a bounded number of commands other than SEND, see `stopped`. The result does not refer to `buffer`.
+        Raises FrameError, which holds the events before the bad frame.
         """
         self._commands_max = commands_max
         self.commands = 0
@@ -174,7 +173,7 @@ class ServerParser:
         return at
 
     def _plain_sends(self, shape: FrameShape, data: bytes, at: int) -> int:
-        """Takes frames of this shape from `data[at:]`; returns where the first other one starts."""
+        """Takes SENDs of this shape from `data[at:]`; returns where the first other frame starts."""
         run = self._runs.get(shape.owner)
         is_new = run is None or run.txn is not None
         if run is None or run.txn is not None:
@@ -224,14 +223,15 @@ class ServerParser:
         return at
 
     def _acks_alike(self, data: bytes, at: int, end: int) -> int:
-        """Takes the frames from `end` on that are the ACK in `data[at:end]` but for the entry id, as clients
-        send them that acknowledge each message at once; returns where the first other frame starts."""
+        """Takes the frames from `end` on that equal the ACK in `data[at:end]` except for the entry id:
+        clients send them when they acknowledge each message at once. Returns where the first other frame
+        starts."""
         ack = self._ack
         if ack is None or not ack.positions or data[end : end + 18] != data[at : at + 18]:
             return end
         position = ack.positions[-1]
         if data[at:end] != encode_ack(ack.consumer_id, (position,)):
-            return end  # it says more than the usual one
+            return end  # It has more fields than the usual ACK.
         room = _POSITIONS_PER_ACK_MAX - len(ack.positions)
         width = len(varint(position.entry_id))
         stride = end - at
@@ -260,8 +260,8 @@ class ServerParser:
         self._command(data, at, stop, data[stop:end])
 
     def _command(self, data: bytes, at: int, stop: int, rest: bytes) -> None:
-        """The command in `data[at + 8:stop]` with what follows it in its frame."""
-        # Type and field both with tags of one byte, and the field fills the command: the usual shape.
+        """Decodes the command in `data[at + 8:stop]` with the rest of its frame."""
+        # Type and field both have tags of one byte, and the field fills the command: the usual layout.
         body = at + 12
         if (
             stop - body >= 4
@@ -297,21 +297,21 @@ class ServerParser:
         self._any_command(data[at + 8 : stop], rest)
 
     def _send(self, data: bytes, at: int, stop: int, entry: bytes) -> None:
-        """A SEND of the usual envelope."""
+        """A SEND in the usual layout."""
         fields = decode_send(data, at + 12, stop)
         if fields is None:
             self._any_command(data[at + 8 : stop], entry)
             return
         producer_id, sequence_id, count, highest, chunked, low_at = fields
         has_checksum = self._add_send(ProducerId(producer_id), sequence_id, count, highest, chunked, entry)
-        # A large frame is cut alone: `data` ends with its command, and a shape needs what follows. Ids near
-        # their end are looked at one by one: the next of a shape may be out of range with its batch.
+        # A large frame is cut alone: `data` ends with its command, and a shape needs the bytes after it. Ids
+        # near their end are read one by one: the next frame of a shape may be out of range with its batch.
         if low_at and has_checksum and stop + 2 <= len(data) and sequence_id < _SHAPED_IDS_END:
             shapes = self._shapes
             key = data[at + 4 : at + 4 + KEY_BYTES]
             if len(shapes) >= SHAPES_MAX and key not in shapes:
                 if len(self._runs[producer_id].entries) == 1:
-                    # Very many producers take turns: this one would be forgotten before it comes again.
+                    # Very many producers take turns: this shape would be forgotten before its next frame.
                     return
                 shapes.clear()
             shapes[key] = FrameShape(producer_id, sequence_id, data, at, low_at, stop, count)
@@ -330,7 +330,7 @@ class ServerParser:
         has_checksum, good = check_entry(entry)
         run = self._runs.get(producer_id)
         if run is None or run.txn != txn:
-            # Frames of another transaction are a run of their own, behind what the producer sent before.
+            # Frames of another transaction form a run of their own, after what the producer sent before.
             run = self._runs[producer_id] = SendRun(producer_id)
             run.txn = txn
             self._events.append(run)
@@ -368,10 +368,10 @@ class ServerParser:
         self._events.append(ack)
 
     def _any_command(self, command_bytes: bytes, entry: bytes) -> None:
-        """A command by way of protobuf."""
+        """Decodes a command by protobuf."""
         check_fields(command_bytes)
         kind, command = parse_command(command_bytes)
-        # A SEND that takes this way costs as much, and who says much costs more.
+        # A SEND that takes this path costs as much as other commands, and a long one costs more.
         self.commands += 1 + (len(command_bytes) >> _BYTES_OF_ONE_BITS)
         if kind == _SEND:
             send = command.send

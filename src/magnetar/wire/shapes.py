@@ -24,14 +24,14 @@ ENTRY_HEAD_BYTES: Final = 10
 
 
 KEY_BYTES: Final = 11
-"""commandSize, type, tag, size and tag of the first field take 9; two more hold ids up to 16383."""
+"""commandSize, type, tag, size and the first field's tag take 9 bytes; two more hold ids up to 16383."""
 
 SHAPES_MAX: Final = 1024
-"""A parser that knows more forgets them all: a client must not fill our memory with ids."""
+"""A parser with more shapes forgets all of them: a client must not fill the memory with ids."""
 
 
 class FrameShape:
-    """Learned from one frame; see the module's text for how it is used."""
+    """The shape of a frame; see the module's docstring."""
 
     __slots__ = (
         "count",
@@ -53,15 +53,15 @@ class FrameShape:
     prefix: bytes
     tail: bytes
     flag: int
-    """Bit 7 of the low byte, set when the varint goes on. `low ^ flag` is above 127 in any other frame."""
+    """Bit 7 of the low byte, set when the varint continues. `low ^ flag` is above 127 in any other frame."""
     high: int
     """Bits of the id above the low seven."""
     entry_at: int
-    """Where the entry starts in a frame."""
+    """Offset of the entry in a frame."""
     head_bytes: int
     """Bytes that `unpack_from` reads: totalSize, prefix, low, tail, CRC32C, metadataSize."""
     metadata_max: int
-    """Added to totalSize it gives the largest metadata size that fits the frame."""
+    """totalSize plus this is the largest metadata size that fits the frame."""
 
     def __init__(
         self, owner: int, value: int, data: bytes, at: int, low_at: int, stop: int, count: int = 1

@@ -1,4 +1,5 @@
-"""Answers to the commands of transactions. Source: Pulsar binary protocol, CommandNewTxn and following."""
+"""Responses to the commands of transactions: success, or an error. Source: Pulsar binary protocol,
+CommandNewTxn and following."""
 
 from __future__ import annotations
 
@@ -12,19 +13,19 @@ _Code = pb.ServerError
 
 
 def connected(request_id: RequestId, code: _Code | None = None, text: str | None = None) -> bytes:
-    """The coordinator is here, or is not."""
+    """TC_CLIENT_CONNECT_RESPONSE: this broker holds the coordinator, or does not."""
     body = pb.CommandTcClientConnectResponse(request_id=request_id, error=code, message=text)
     return encode_command(pb.BaseCommand(type=_Type.TC_CLIENT_CONNECT_RESPONSE, tcClientConnectResponse=body))
 
 
 def begun(request_id: RequestId, txn: TxnBits) -> bytes:
-    """A transaction has begun."""
+    """NEW_TXN_RESPONSE: a transaction has begun."""
     body = pb.CommandNewTxnResponse(request_id=request_id, txnid_most_bits=txn[0], txnid_least_bits=txn[1])
     return encode_command(pb.BaseCommand(type=_Type.NEW_TXN_RESPONSE, newTxnResponse=body))
 
 
 def not_begun(request_id: RequestId, coordinator: int, code: _Code, text: str) -> bytes:
-    """None has."""
+    """NEW_TXN_RESPONSE with an error: no transaction has begun."""
     body = pb.CommandNewTxnResponse(
         request_id=request_id, txnid_most_bits=coordinator, error=code, message=text
     )
@@ -34,7 +35,7 @@ def not_begun(request_id: RequestId, coordinator: int, code: _Code, text: str) -
 def partitions_added(
     request_id: RequestId, txn: TxnBits, code: _Code | None = None, text: str | None = None
 ) -> bytes:
-    """Topics may get messages of the transaction, or may not."""
+    """ADD_PARTITION_TO_TXN_RESPONSE: the topics may get messages of the transaction, or may not."""
     body = pb.CommandAddPartitionToTxnResponse(
         request_id=request_id, txnid_most_bits=txn[0], txnid_least_bits=txn[1], error=code, message=text
     )
@@ -46,7 +47,8 @@ def partitions_added(
 def subscriptions_added(
     request_id: RequestId, txn: TxnBits, code: _Code | None = None, text: str | None = None
 ) -> bytes:
-    """Subscriptions may get acknowledgements of the transaction, or may not."""
+    """ADD_SUBSCRIPTION_TO_TXN_RESPONSE: the subscriptions may get acknowledgements of the transaction, or may
+    not."""
     body = pb.CommandAddSubscriptionToTxnResponse(
         request_id=request_id, txnid_most_bits=txn[0], txnid_least_bits=txn[1], error=code, message=text
     )
@@ -56,7 +58,7 @@ def subscriptions_added(
 
 
 def ended(request_id: RequestId, txn: TxnBits, code: _Code | None = None, text: str | None = None) -> bytes:
-    """The transaction has ended as asked, or not."""
+    """END_TXN_RESPONSE: the transaction has ended as asked, or has not."""
     body = pb.CommandEndTxnResponse(
         request_id=request_id, txnid_most_bits=txn[0], txnid_least_bits=txn[1], error=code, message=text
     )

@@ -28,7 +28,7 @@ _ENTRY_MAX: Final = (1 << 63) - 1
 
 
 def encode_entries(runs: Iterable[range]) -> bytes:
-    """The list for these runs: ascending, not touching, step 1, none empty."""
+    """The encoded list of these runs: ascending, separate, step 1, none empty."""
     groups: list[tuple[int, int, int, int]] = []
     for run in runs:
         start = run.start
@@ -50,9 +50,10 @@ def _add(groups: list[tuple[int, int, int, int]], start: int, size: int) -> None
 
 
 def decode_entries(data: bytes) -> Iterator[range]:
-    """The runs of a list, in its order. Raises ProtocolError, at once, when it is damaged.
+    """Yields the runs of a list in its order. Raises ProtocolError when the list is damaged, before the first
+    run.
 
-    Runs come one by one: a few bytes can stand for very many of them.
+    A generator, because a few bytes can stand for very many runs.
     """
     if len(data) < _HEAD.size:
         raise ProtocolError(f"a list of entries of {len(data)} bytes, its head alone has {_HEAD.size}")

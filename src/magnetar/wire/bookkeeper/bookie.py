@@ -1,8 +1,8 @@
-"""What a bookie reads and writes: a connection's bytes to requests, and answers to bytes.
+"""The bookie's side of a connection: bytes to requests, responses to bytes.
 
-One port serves both versions. A connection begins in version 3; the first packet that is no request of
-version 3 makes it one of version 2 for ever. A packet of version 2 begins with byte 2, which no protobuf
-message does.
+One port serves both versions. A connection begins in version 3; the first packet that is not a request of
+version 3 switches it to version 2 for the rest of its life. A packet of version 2 begins with byte 2, which
+no protobuf message does.
 
 Source: BookKeeper protocol, framing and detection of the version.
 """
@@ -26,12 +26,12 @@ _U32: Final = struct.Struct(">I")
 _ADD: Final = struct.Struct(f">I{4 + KEY_BYTES + 8}xq")
 """Length and entry id of an ADD in version 2."""
 _PREFIX: Final = slice(4, 4 + 4 + KEY_BYTES + 8)
-"""What the adds of a run have in common: header, master key, ledger id."""
+"""The bytes that all adds of a run share: header, master key, ledger id."""
 _ENTRY_AT: Final = 4 + 4 + KEY_BYTES
 _ALIKE_MIN: Final = 16
-"""Fewer packets of one size are not worth looking for."""
+"""Fewer packets of one size are parsed one by one; comparing them would cost more."""
 _COPIED_BELOW_BYTES: Final = 4_096
-"""Packets smaller than this are cut out of a copy of the buffer, which is cheaper than out of a view."""
+"""Packets smaller than this are sliced from a copy of the buffer, which is cheaper than slicing a view."""
 
 
 class BookieParser:
@@ -40,31 +40,32 @@ class BookieParser:
     __slots__ = ("_adds_v2", "_adds_v3", "_cutter", "_is_v2", "_packet_bytes_max", "_requests")
 
     def __init__(self, packet_bytes_max: int = PACKET_BYTES_MAX) -> None:
-        """`packet_bytes_max`: largest packet, without its length, that is accepted."""
+        """`packet_bytes_max`: largest packet accepted, in bytes, without its length field."""
         self._packet_bytes_max = packet_bytes_max
         self._cutter = PacketCutter(packet_bytes_max)
         self._is_v2 = False
         self._requests: list[Request] = []
         self._adds_v2: dict[bytes, AddRun] = {}
-        """Runs under way, by what their packets have in common."""
+        """Open runs by the bytes that their packets share."""
         self._adds_v3: dict[tuple[object, ...], AddRun] = {}
 
     @property
     def needed(self) -> int:
-        """After `parse`: bytes of the incomplete packet at the end, length included; 0 while not known."""
+        """After `parse`: bytes of the incomplete packet at the end, length field included; 0 while not
+        known."""
         return self._cutter.needed
 
     @property
     def is_v2(self) -> bool:
-        """Whether the peer was found to speak version 2."""
+        """Whether the peer speaks version 2."""
         return self._is_v2
 
     def parse(self, buffer: bytearray | memoryview | bytes, size: int) -> tuple[list[Request], int]:
-        """Requests of the complete packets in `buffer[:size]`, and the bytes they took.
+        """Parses the complete packets in `buffer[:size]`: their requests, and the bytes consumed.
 
-        What is left is the beginning of a packet: keep it and call again with more behind it. Nothing of the
-        result refers to `buffer`. Adds to one ledger come as one run as long as nothing but adds lies between
-        them. Raises FrameError, with the requests before the bad packet in it.
+        The rest is the beginning of a packet: keep it and call again with more bytes appended. The result
+        does not refer to `buffer`. Adds to one ledger form one run as long as only adds lie between them.
+        Raises FrameError, which holds the requests before the bad packet.
         """
         requests = self._requests = []
         at = 0
@@ -89,7 +90,7 @@ class BookieParser:
             self._requests = []
 
     def _take_adds(self, data: memoryview | bytes, at: int, size: int) -> int:
-        """Takes the adds of version 2 from `data[at]` on; where the first packet is that is none."""
+        """Takes the adds of version 2 from `data[at]` on; returns where the first other packet starts."""
         runs, unpack, length_max = self._adds_v2, _ADD.unpack_from, self._packet_bytes_max
         prefix_at, prefix_end, bytes_min = _PREFIX.start, _PREFIX.stop, v2.ADD_PACKET_BYTES_MIN
         prefix = b""
@@ -128,7 +129,7 @@ class BookieParser:
             self._end_runs()
             self._requests.append(request)
         elif request.txn_ids is None:
-            # The first packet of a connection, or one in a version before 2.
+            # The first packet of a connection, or a packet of a version before 2.
             run = self._adds_v2.setdefault(bytes(data[at:end][_PREFIX]), request)
             self._join(run, request)
         else:
@@ -166,8 +167,8 @@ class BookieParser:
 
 
 def _alike_until(data: bytes, at: int, end: int, size: int) -> int:
-    """Where the packets end that follow `data[at:end]`, have its size and are of its run: all that fit
-    `data[:size]`, or none (`end`). Compares a byte of all of them at a time."""
+    """Where the packets end that follow `data[at:end]` with its size and its run: all that fit `data[:size]`,
+    or none (`end`). Compares one byte of all packets at a time."""
     step = end - at
     count = (size - end) // step
     stop = end + count * step
@@ -185,12 +186,12 @@ def _entry_ids(packet_bytes: int, packets: bytes) -> Iterator[int]:
 
 @lru_cache(maxsize=64)
 def _ids_of(packet_bytes: int) -> struct.Struct:
-    """Reads the entry id of an ADD of so many bytes."""
+    """A struct that reads the entry id of an ADD of this many bytes."""
     return struct.Struct(f">{_PREFIX.stop}xq{packet_bytes - _PREFIX.stop - 8}x")
 
 
 def encode_response(response: Response) -> list[bytes]:
-    """The packets of an answer, in pieces, in the version of its request."""
+    """Encodes a response in the version of its request; returns the packets in pieces."""
     if isinstance(response, BatchReadDone):
         return v2.encode_response(response)
     if isinstance(response, Added):

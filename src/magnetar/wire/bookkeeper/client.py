@@ -1,7 +1,7 @@
-"""What a ledger client reads and writes: requests to bytes, and a bookie's bytes to answers.
+"""The ledger client's side of a connection: requests to bytes, a bookie's bytes to responses.
 
-A client chooses the version of a connection with its first request and never mixes: a bookie that has seen
-version 2 takes nothing else. Only the answer to START_TLS comes in version 3 on a connection of version 2.
+A client chooses the version of a connection with its first request and keeps it: a bookie that has seen
+version 2 accepts nothing else. Only the response to START_TLS has version 3 on a connection of version 2.
 
 Source: BookKeeper protocol, framing.
 """
@@ -17,32 +17,34 @@ from magnetar.wire.bookkeeper.responses import Added, Response
 from magnetar.wire.frames import FrameError
 
 _V3_START: Final = b"\x0a"
-"""First byte of an answer of version 3: the field of its header. One of version 2 begins with a 2."""
+"""First byte of a response of version 3: the tag of its header. A response of version 2 begins with byte 2.
+"""
 
 
 class BookieClientParser:
-    """Reads what one bookie answers. After a FrameError it must not be used again."""
+    """Parses the responses of one bookie. After a FrameError it must not be used again."""
 
     __slots__ = ("_cutter", "is_v2")
 
     is_v2: bool
-    """Which version the next packets are in; changed by the client when TLS has begun."""
+    """Whether the next packets have version 2; the client changes it once TLS has begun."""
 
     def __init__(self, *, is_v2: bool, packet_bytes_max: int = PACKET_BYTES_MAX) -> None:
-        """`packet_bytes_max`: largest packet, without its length, that is accepted."""
+        """`packet_bytes_max`: largest packet accepted, in bytes, without its length field."""
         self.is_v2 = is_v2
         self._cutter = PacketCutter(packet_bytes_max)
 
     @property
     def needed(self) -> int:
-        """After `parse`: bytes of the incomplete packet at the end, length included; 0 while not known."""
+        """After `parse`: bytes of the incomplete packet at the end, length field included; 0 while not
+        known."""
         return self._cutter.needed
 
     def parse(self, buffer: bytearray | memoryview | bytes, size: int) -> tuple[list[Response], int]:
-        """Answers in the complete packets in `buffer[:size]`, and the bytes they took.
+        """Parses the complete packets in `buffer[:size]`: their responses, and the bytes consumed.
 
-        Answers to adds that follow each other and have one outcome come as one. Nothing of the result refers
-        to `buffer`. Raises FrameError, with the answers before the bad packet in it.
+        Consecutive responses to adds with one outcome form one object. The result does not refer to `buffer`.
+        Raises FrameError, which holds the responses before the bad packet.
         """
         responses: list[Response] = []
         at = 0
@@ -61,8 +63,8 @@ class BookieClientParser:
             raise
 
     def _take(self, responses: list[Response], body: bytes) -> None:
-        # Apache's bookies speak of TLS in version 3 whatever is spoken else, also after it has begun: one
-        # that asks for a password besides says then that nobody is authenticated yet.
+        # Apache's bookies answer START_TLS in version 3, whatever version the connection has, also after TLS
+        # has begun. A bookie that also demands a password then answers UNAUTHORIZED in version 3.
         is_v2 = self.is_v2 and not body.startswith(_V3_START)
         response = v2.parse_response(body) if is_v2 else v3_responses.parse_response(body)
         if isinstance(response, Added) and responses:
@@ -80,7 +82,8 @@ class BookieClientParser:
 
 
 def encode_request(request: Request, *, is_v2: bool) -> list[bytes]:
-    """The packets of a request, in pieces. Raises ValueError when that version has no such request."""
+    """Encodes a request; returns the packets in pieces. Raises ValueError when the version has no such
+    request."""
     if not is_v2:
         return v3_requests.encode_request(request)
     if isinstance(request, AddRun | Read | BatchRead | Auth):

@@ -1,11 +1,11 @@
-"""Entries as bookies hold them: the head, its digest, the keys that come from a ledger's password.
+"""Entries as bookies store them: head, digest, and the keys derived from a ledger's password.
 
-    Entry      ledgerId i64 | entryId i64 | lastAddConfirmed i64 | length i64 | digest | payload
-    LAC blob   ledgerId i64 | lac i64 | digest
+    Entry     ledgerId i64 | entryId i64 | lastAddConfirmed i64 | length i64 | digest | payload
+    LAC blob  ledgerId i64 | lac i64 | digest
 
-`lastAddConfirmed` is the writer's when it sent the entry, `length` the payload bytes of the ledger up to
-and with this entry. The digest covers the head and the payload: CRC32C as u32, CRC32 as u64, HMAC-SHA1 as
-20 bytes, DUMMY as nothing. All integers are big-endian.
+`lastAddConfirmed` is the writer's when it sent the entry, `length` the payload bytes of the ledger up to and
+including this entry. The digest covers the head and the payload: CRC32C as u32, CRC32 as u64, HMAC-SHA1 as 20
+bytes, DUMMY as nothing. All integers are big-endian.
 
 Copies of one entry may differ in `lastAddConfirmed`, and so in the digest: re-replication writes its own.
 Only payload and length must be equal.
@@ -34,7 +34,7 @@ HEAD: Final = struct.Struct(">qqqq")
 HEAD_BYTES: Final = HEAD.size
 
 KEY_BYTES: Final = 20
-"""Length of a master key."""
+"""Length of a master key in bytes."""
 
 _LAC_HEAD: Final = struct.Struct(">qq")
 _CRC32C: Final = struct.Struct(">I")
@@ -42,7 +42,7 @@ _CRC32: Final = struct.Struct(">Q")
 
 
 class DigestMismatchError(ProtocolError):
-    """Bytes that are not the entry that was asked for: damaged, too short, or of another place."""
+    """The bytes are not the entry that was asked for: damaged, too short, or another entry."""
 
     def __init__(self, ledger_id: int, entry_id: int, reason: str) -> None:
         super().__init__(f"entry {entry_id} of ledger {ledger_id}: {reason}")
@@ -52,7 +52,7 @@ class DigestMismatchError(ProtocolError):
 
 @unique
 class DigestType(Enum):
-    """How entries are checked; the value is the number in a ledger's metadata."""
+    """The digest of a ledger's entries; the value is the number in the ledger's metadata."""
 
     CRC32 = 1
     HMAC = 2
@@ -61,25 +61,26 @@ class DigestType(Enum):
 
 
 def master_key(password: bytes) -> bytes:
-    """What a bookie compares before it adds or fences: 20 bytes. An empty password has a key too."""
+    """The master key of a password, 20 bytes: a bookie compares it before it adds or fences. An empty
+    password has a key too."""
     return sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
 def mac_key(password: bytes) -> bytes:
-    """The key of HMAC digests: 20 bytes."""
+    """The key of HMAC digests of a password, 20 bytes."""
     return sha1(b"mac" + password, usedforsecurity=False).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """What an entry says of itself, digest verified."""
+    """The fields of an entry whose digest was verified."""
 
     ledger_id: int
     entry_id: int
     last_add_confirmed: int
-    """-1 when nothing was confirmed."""
+    """-1 when no entry was confirmed yet."""
     length_bytes: int
-    """Payload bytes of the ledger up to and with this entry."""
+    """Payload bytes of the ledger up to and including this entry."""
     payload: bytes
 
 
@@ -90,7 +91,7 @@ class Digester:
 
     digest_type: DigestType
     digest_bytes: int
-    """Length of a digest."""
+    """Length of a digest in bytes."""
 
     def __init__(self, ledger_id: int, digest_type: DigestType, password: bytes = b"") -> None:
         self._ledger_id = ledger_id
@@ -99,16 +100,17 @@ class Digester:
         self.digest_bytes = _DIGEST_BYTES[digest_type]
 
     def seal(self, entry_id: int, last_add_confirmed: int, length_bytes: int, payload: bytes) -> bytes:
-        """What goes before `payload` to make it an entry: head and digest."""
+        """The bytes that stand before `payload` in an entry: head and digest."""
         head = HEAD.pack(self._ledger_id, entry_id, last_add_confirmed, length_bytes)
         return head + self._digest(head, payload)
 
     def seal_all(
         self, first_entry: int, last_add_confirmed: int, length_bytes: int, payloads: Sequence[bytes]
     ) -> tuple[list[bytes], list[int]]:
-        """Whole entries from `first_entry` on, and the ledger's length up to and with each.
+        """Encodes consecutive entries from `first_entry` on; also the ledger's payload bytes up to and
+        including each.
 
-        `length_bytes`: of the ledger before them.
+        `length_bytes`: payload bytes of the ledger before them.
         """
         lengths = list(accumulate(map(len, payloads), initial=length_bytes))[1:]
         entries: list[bytes] = []
@@ -124,7 +126,7 @@ class Digester:
         return entries, lengths
 
     def open(self, entry: bytes, entry_id: int | None) -> LedgerEntry:
-        """The entry in these bytes. `entry_id` None takes any (the last one was asked for).
+        """Verifies and decodes an entry. `entry_id` None accepts any id, for reads of the last entry.
 
         Raises DigestMismatchError.
         """
@@ -141,12 +143,12 @@ class Digester:
         return LedgerEntry(ledger_id, found, last_add_confirmed, length_bytes, payload)
 
     def seal_lac(self, last_add_confirmed: int) -> bytes:
-        """The blob that carries a last add confirmed by itself."""
+        """Encodes a last add confirmed with its digest."""
         head = _LAC_HEAD.pack(self._ledger_id, last_add_confirmed)
         return head + self._digest(head, b"")
 
     def open_lac(self, blob: bytes) -> int:
-        """The last add confirmed in a blob. Raises DigestMismatchError."""
+        """Verifies and decodes the blob of `seal_lac`: the last add confirmed. Raises DigestMismatchError."""
         if len(blob) != _LAC_HEAD.size + self.digest_bytes:
             raise DigestMismatchError(self._ledger_id, -1, f"{len(blob)} bytes are no last add confirmed")
         head = blob[: _LAC_HEAD.size]

@@ -1,6 +1,6 @@
-"""Packets: a length before everything that clients and bookies say to each other.
+"""Packets: the length that precedes each request and response.
 
-    length u32 | what it counts
+    length u32 | as many bytes
 
 Source: BookKeeper protocol, framing.
 """
@@ -13,16 +13,16 @@ from typing import Final
 from magnetar.wire.frames import FrameError
 
 AROUND_MESSAGE_BYTES: Final = 16 << 10
-"""What may stand around a message in a packet: its metadata, which Pulsar gives 10 KiB, those of the broker
-and of the ledger, and the command's own fields."""
+"""Bytes of a packet besides a message: the message's metadata (10 KiB in Pulsar), the metadata of broker and
+ledger, and the command's own fields."""
 PACKET_BYTES_MAX: Final = (5 << 20) + AROUND_MESSAGE_BYTES
-"""Largest packet, without its length, unless configured otherwise; both sides must agree.
+"""Default of the largest packet in bytes, without its length field; both sides must agree.
 
-Apache's own default, 5 MiB, is less than Pulsar's largest message with what is around it: a message of that
-size would close every connection that it is sent over. Pulsar sets 5 MiB and 10 KiB for its bookies.
+Apache's default of 5 MiB is less than Pulsar's largest message with its metadata: a message of that size
+would close each connection that carries it. Pulsar sets 5 MiB and 10 KiB for its bookies.
 """
 PACKET_BYTES_LIMIT: Final = (128 << 20) + AROUND_MESSAGE_BYTES
-"""The most that can be configured."""
+"""Upper bound of the setting, in bytes."""
 
 _LENGTH: Final = struct.Struct(">I")
 
@@ -33,14 +33,14 @@ class PacketCutter:
     __slots__ = ("_bytes_max", "needed")
 
     needed: int
-    """After `end_of`: bytes of the incomplete packet, length included; 0 while not known."""
+    """After `end_of`: bytes of the incomplete packet, length field included; 0 while not known."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.needed = 0
 
     def end_of(self, data: memoryview | bytes, at: int, size: int) -> int:
-        """Where the packet ends that begins with its length at `data[at]`; 0 while it is not complete in
+        """The end of the packet whose length field is at `data[at]`; 0 while it is not complete in
         `data[:size]`. Raises FrameError when it is larger than allowed."""
         self.needed = 0
         if size - at < 4:

@@ -1,7 +1,7 @@
-"""What ledger clients ask of bookies, in the same words for both versions of the protocol.
+"""Requests of ledger clients to bookies, in one form for both versions of the protocol.
 
-`txn_id` is a request's number in version 3, chosen by the client and given back in the response. Version 2
-has none: there `txn_id` is None, and ledger, entry and operation tell which request an answer belongs to.
+`txn_id` is a request's number in version 3, chosen by the client and returned in the response. Version 2 has
+none: there `txn_id` is None, and a response belongs to the request with its ledger, entry and operation.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 LAST_ENTRY = -1
-"""Entry id of a read that asks for the last entry the bookie holds; the answer echoes it."""
+"""Entry id of a read of the last entry that the bookie holds; the response repeats it."""
 
 
 class AddRun:
-    """Adds to one ledger that follow each other on a connection and differ in entry and number only."""
+    """Consecutive adds to one ledger on a connection, which differ only in entry and request number."""
 
     __slots__ = (
         "deferred_sync",
@@ -31,10 +31,10 @@ class AddRun:
     ledger_id: int
     master_key: bytes
     recovery: bool
-    """A recovering or repairing client writes: allowed although the ledger is fenced."""
+    """Written by a recovering or repairing client: allowed although the ledger is fenced."""
     high_priority: bool
     deferred_sync: bool
-    """May be answered before it is durable."""
+    """The bookie may respond before the entries are durable."""
     entry_ids: list[int]
     entries: list[bytes]
     """Whole entries: head, digest, payload."""
@@ -68,54 +68,54 @@ class AddRun:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One entry, or the last one; may fence the ledger, or wait for it to grow."""
+    """Reads one entry, or the last one; can fence the ledger, or wait until the ledger grows."""
 
     ledger_id: int
     entry_id: int
-    """`LAST_ENTRY` or >= 0."""
+    """`LAST_ENTRY`, or an entry id >= 0."""
     txn_id: int | None = None
     fence: bool = False
-    """Close the ledger to its writer first; needs `master_key`."""
+    """Fence the ledger before reading; needs `master_key`."""
     master_key: bytes | None = None
     high_priority: bool = False
     previous_lac: int | None = None
-    """Wait until the last add confirmed is beyond this (version 3)."""
+    """Wait until the last add confirmed exceeds this (version 3)."""
     timeout_ms: int | None = None
-    """How long to wait; None does not wait."""
+    """How long to wait, in milliseconds; None does not wait."""
     piggyback: bool = False
-    """Answer with entry `previous_lac` + 1 when the wait ends well."""
+    """Return entry `previous_lac` + 1 when the wait succeeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRead:
-    """Consecutive entries in one answer (version 2)."""
+    """Reads consecutive entries in one response (version 2)."""
 
     ledger_id: int
     first_entry: int
     request_id: int
     count_max: int
-    """<= 0 is as many as fit."""
+    """Entries at most; <= 0 means as many as fit."""
     bytes_max: int
-    """Of the answer."""
+    """Bytes of the response at most."""
     fence: bool = False
     master_key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WriteLac:
-    """Keep this last add confirmed (version 3)."""
+    """Stores a last add confirmed (version 3)."""
 
     ledger_id: int
     lac: int
     master_key: bytes
     blob: bytes
-    """The same, sealed: `Digester.seal_lac`."""
+    """The same as a blob of `Digester.seal_lac`."""
     txn_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLac:
-    """The last add confirmed that was kept, and the last entry (version 3)."""
+    """Reads the stored last add confirmed, and the last entry (version 3)."""
 
     ledger_id: int
     txn_id: int
@@ -123,7 +123,7 @@ class ReadLac:
 
 @dataclass(frozen=True, slots=True)
 class ForceLedger:
-    """Answer when everything that was added before is durable (version 3)."""
+    """Responds once all earlier adds are durable (version 3)."""
 
     ledger_id: int
     txn_id: int
@@ -131,7 +131,7 @@ class ForceLedger:
 
 @dataclass(frozen=True, slots=True)
 class ListEntries:
-    """Which entries the bookie holds (version 3)."""
+    """Lists the entries of a ledger that the bookie holds (version 3)."""
 
     ledger_id: int
     txn_id: int
@@ -139,7 +139,7 @@ class ListEntries:
 
 @dataclass(frozen=True, slots=True)
 class BookieInfo:
-    """How large the disks are, and what is free (version 3)."""
+    """Asks for total and free disk space, in bytes (version 3)."""
 
     txn_id: int
     capacity: bool
@@ -148,14 +148,14 @@ class BookieInfo:
 
 @dataclass(frozen=True, slots=True)
 class StartTls:
-    """What follows the answer is a TLS handshake (version 3)."""
+    """Asks for TLS: the handshake follows the response (version 3)."""
 
     txn_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """A step of the authentication."""
+    """One step of the authentication."""
 
     plugin: str
     payload: bytes
@@ -164,7 +164,7 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """A request that can be answered with its refusal only: of an unknown operation or version."""
+    """A request of an unknown operation or version; the only response is its refusal."""
 
     operation: int
     txn_id: int

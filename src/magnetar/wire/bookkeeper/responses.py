@@ -1,7 +1,7 @@
-"""What bookies answer, in the same words for both versions of the protocol.
+"""Responses of bookies, in one form for both versions of the protocol.
 
 `txn_id` is the request's in version 3 and None in version 2. `ledger_id` and `entry_id` are the request's:
-a read of the last entry is answered with entry -1, whatever entry comes with it.
+the response to a read of the last entry has entry id -1, whatever entry it carries.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class ReadDone:
-    """One entry, or why there is none."""
+    """One entry, or the reason why it is missing."""
 
     ledger_id: int
     entry_id: int
     status: Status
     txn_id: int | None = None
     entry: bytes | None = None
-    """The whole entry: head, digest, payload. None when there is none to give."""
+    """The whole entry: head, digest, payload. None when the status is not OK."""
     lac_max: int | None = None
     """The highest last add confirmed that the bookie knows (version 3)."""
     lac_time_ms: int | None = None
-    """When it came to know it, since the Unix epoch (version 3)."""
+    """When the bookie learned of it, in Unix milliseconds (version 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class LacRead:
     status: Status
     txn_id: int
     blob: bytes | None = None
-    """What was kept by WriteLac."""
+    """The blob stored by WriteLac; None when there is none."""
     last_entry: bytes | None = None
-    """The last entry; its head has a last add confirmed too."""
+    """The last entry; its head carries a last add confirmed too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class EntriesListed:
     status: Status
     txn_id: int
     entries: bytes | None = None
-    """See `availability`."""
+    """The encoded list, see `availability`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,8 @@ class AuthDone:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A version 3 answer without a body: of an operation that is not served, or to somebody unknown."""
+    """A response of version 3 without a body: the operation is not supported, or the client is not
+    authenticated."""
 
     operation: int
     status: Status

@@ -1,4 +1,4 @@
-"""What a bookie answers: one set of outcomes, and its numbers in both versions of the protocol.
+"""Outcomes of requests to bookies, and their numbers in both versions of the protocol.
 
 Source: BookKeeper protocol, error codes of version 2 and StatusCode of version 3.
 """
@@ -20,20 +20,20 @@ class Status(Enum):
     """The bookie certainly does not hold the entry. Recovery counts it, so it is never a guess."""
     BAD_REQUEST = 404
     IO_ERROR = 501
-    """The answer is not known: damage, a failed disk."""
+    """The outcome is unknown: damaged bytes, or a failed disk."""
     UNAUTHORIZED = 502
     """Not authenticated, or a master key other than that of the ledger."""
     BAD_VERSION = 503
     FENCED = 504
-    """Another owner has closed the ledger to its writer."""
+    """The ledger was fenced: its former writer may not add any more."""
     READ_ONLY = 505
     TOO_MANY_REQUESTS = 506
     UNKNOWN_LEDGER_STATE = 507
-    """The bookie may have lost entries of the ledger or its fence: neither yes nor no."""
+    """The bookie may have lost entries of the ledger or its fence: its answer would be neither yes nor no."""
 
     @property
     def is_certain(self) -> bool:
-        """Whether a read with this outcome is known: the entry is there, or it is certainly not."""
+        """Whether this outcome of a read is certain: the entry exists, or it certainly does not."""
         return self in _CERTAIN
 
 
@@ -59,19 +59,19 @@ _OF_V2: Final = {number: status for status, number in _V2.items()}
 def v2_number(status: Status) -> int:
     """The number to send in version 2.
 
-    UNKNOWN_LEDGER_STATE goes as an I/O error, which means the same to a reader: Apache's client of version 2
-    does not know 107, throws on it and loses the connection with everything that waits on it.
+    UNKNOWN_LEDGER_STATE is sent as an I/O error, which means the same to a reader: Apache's client of version
+    2 does not know 107, throws, and loses the connection with all requests that wait on it.
     """
     return _V2[Status.IO_ERROR if status is Status.UNKNOWN_LEDGER_STATE else status]
 
 
 def of_v2(number: int) -> Status:
-    """The status behind a number of version 2; one that nobody knows is an I/O error: nothing is certain."""
+    """The status of a number of version 2; an unknown number counts as an I/O error, which is not certain."""
     return _OF_V2.get(number, Status.IO_ERROR)
 
 
 def of_v3(number: int) -> Status:
-    """The status behind a StatusCode; one that nobody knows is an I/O error: nothing is certain."""
+    """The status of a StatusCode; an unknown code counts as an I/O error, which is not certain."""
     try:
         return Status(number)
     except ValueError:

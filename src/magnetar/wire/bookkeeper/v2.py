@@ -41,7 +41,7 @@ VERSION: Final = 2
 
 _U32: Final = struct.Struct(">I")
 _RUN: Final = struct.Struct(f">I{KEY_BYTES}sq")
-"""Header, master key, ledger id: what the packets of a run begin with behind their length."""
+"""Header, master key, ledger id: the common start of the packets of a run, after their length field."""
 _PACKET: Final = struct.Struct(">II")
 """Length, header."""
 _IDS: Final = struct.Struct(">qq")
@@ -53,15 +53,16 @@ _ANSWER: Final = struct.Struct(">IIiqq")
 _BATCH_ANSWER: Final = struct.Struct(">IIiqqq")
 
 _ADD_BYTES_MIN: Final = KEY_BYTES + HEAD_BYTES - 8
-"""Of an ADD's body: a bookie reads ledger, entry and last add confirmed, and nothing else of an entry."""
+"""Smallest body of an ADD in bytes: a bookie reads ledger, entry and last add confirmed of an entry, nothing
+else."""
 
 
 ADD_PACKET_BYTES_MIN: Final = 4 + 4 + _ADD_BYTES_MIN
-"""Of a whole ADD."""
+"""Smallest ADD packet in bytes."""
 
 
 def header(operation: int, flags: int = 0) -> int:
-    """The word that follows the length."""
+    """The header word that follows the length field."""
     return VERSION << 24 | operation << 16 | flags
 
 
@@ -70,7 +71,8 @@ _ADD_ANSWER_BYTES: Final = _ANSWER.size - 4
 
 
 def parse_request(data: bytes) -> AddRun | Read | BatchRead | Auth:
-    """The request in a packet without its length. Raises FrameError: then the connection is of no use."""
+    """Parses the request in a packet without its length field. Raises FrameError: the connection must be
+    closed."""
     if len(data) < 4:
         raise FrameError(f"packet of {len(data)} bytes")
     word: int = _U32.unpack_from(data)[0]
@@ -108,7 +110,7 @@ def _parse_add(data: bytes, flags: int) -> AddRun:
 
 
 def run_of(prefix: bytes) -> AddRun:
-    """A run without entries of the adds that begin so: header, master key, ledger id."""
+    """An empty run for adds that begin with this header, master key and ledger id."""
     word, master_key, ledger_id = _RUN.unpack(prefix)
     return AddRun(
         ledger_id,
@@ -155,7 +157,7 @@ def _parse_auth(data: bytes, at: int) -> pb.AuthMessage:
 
 
 def encode_request(request: AddRun | Read | BatchRead | Auth) -> list[bytes]:
-    """The packets of a request, in pieces. Entries are not copied."""
+    """Encodes a request; returns the packets in pieces. Entries are not copied."""
     if isinstance(request, AddRun):
         flags = (RECOVERY_ADD if request.recovery else 0) | (HIGH_PRIORITY if request.high_priority else 0)
         return _encode_adds(request, flags)
@@ -199,8 +201,9 @@ def _encode_auth(plugin: str, payload: bytes) -> bytes:
 
 
 def take_added(responses: MutableSequence[Response], data: memoryview, at: int, size: int) -> int:
-    """Adds the answers to adds that begin at `data[at]` to `responses`, those with one outcome to one ledger
-    as one; where they end: at the first packet of `data[:size]` that is none, or not complete."""
+    """Appends the responses to adds that begin at `data[at]` to `responses`, one object per ledger and
+    outcome. Returns their end: the first packet of `data[:size]` that is another response, or not complete.
+    """
     whole = at + (size - at) // _ANSWER.size * _ANSWER.size
     of: int | None = None
     rc = 0
@@ -217,7 +220,7 @@ def take_added(responses: MutableSequence[Response], data: memoryview, at: int, 
 
 
 def parse_response(data: bytes) -> Added | ReadDone | BatchReadDone | AuthDone:
-    """The answer in a packet without its length. Raises FrameError."""
+    """Parses the response in a packet without its length field. Raises FrameError."""
     if len(data) < 4:
         raise FrameError(f"packet of {len(data)} bytes")
     word: int = _U32.unpack_from(data)[0]
@@ -258,7 +261,7 @@ def _sized_entries(data: bytes, at: int) -> Iterable[bytes]:
 
 
 def encode_response(response: Added | ReadDone | BatchReadDone | AuthDone) -> list[bytes]:
-    """The packets of an answer, in pieces. Entries are not copied."""
+    """Encodes a response; returns the packets in pieces. Entries are not copied."""
     if isinstance(response, Added):
         number = v2_number(response.status)
         pack = _ANSWER.pack

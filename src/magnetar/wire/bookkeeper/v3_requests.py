@@ -47,26 +47,28 @@ _FIELDS: Final = {
     pb.FORCE_LEDGER: "forceLedgerRequest",
     pb.GET_LIST_OF_ENTRIES_OF_LEDGER: "getListOfEntriesOfLedgerRequest",
 }
-"""The field of a request that its operation needs."""
+"""The field of a request that its operation requires."""
 
 
 def packet(message: Message) -> bytes:
-    """A message with its length before it."""
+    """A message preceded by its length."""
     body = message.SerializeToString()
     return _LENGTH.pack(len(body)) + body
 
 
 def parse_request(data: bytes) -> Request | None:
-    """The request in a packet without its length; None when it is not one of version 3.
+    """Parses the request in a packet without its length field; None when it is not a request of version 3.
 
-    Strict: every required field must be there. The first packet that is none shows a peer of version 2.
+    Strict: every required field must be set. The first packet that is no request of version 3 shows a peer of
+    version 2.
     """
     try:
         request = pb.Request.FromString(data)
     except DecodeError:
         return None
     header = request.header
-    # An operation without a name here is missing to protobuf, which makes this no request: as for Apache's.
+    # protobuf reads an operation without a name here as missing, so the packet is no request: as with
+    # Apache's bookies.
     if not request.HasField("header") or not header.IsInitialized():
         return None
     if header.version != VERSION:
@@ -154,7 +156,8 @@ def _request(operation: pb.OperationType, txn_id: int, *, high_priority: bool = 
 
 
 def encode_request(request: Request) -> list[bytes]:
-    """The packets of a request, whose number must be set. Raises ValueError (BatchRead is of version 2)."""
+    """Encodes a request, whose number must be set; returns the packets. Raises ValueError for BatchRead,
+    which only version 2 has."""
     if isinstance(request, AddRun):
         return _encode_adds(request)
     write = _WRITERS.get(type(request))

@@ -32,7 +32,7 @@ from magnetar.wire.frames import FrameError
 
 
 def parse_response(data: bytes) -> Response:
-    """The answer in a packet without its length. Raises FrameError."""
+    """Parses the response in a packet without its length field. Raises FrameError."""
     try:
         response = pb.Response.FromString(data)
     except DecodeError as error:
@@ -125,7 +125,7 @@ _ANSWER_READERS: Final[dict[int, tuple[str, Callable[[pb.Response], Response]]]]
     pb.FORCE_LEDGER: ("forceLedgerResponse", _forced),
     pb.GET_LIST_OF_ENTRIES_OF_LEDGER: ("getListOfEntriesOfLedgerResponse", _entries_listed),
 }
-"""By operation: the field with its answer, and what reads it."""
+"""By operation: the field of its response, and the function that reads it."""
 
 
 def _response(operation: int, txn_id: int | None, status: Status) -> pb.Response:
@@ -140,7 +140,7 @@ def _response(operation: int, txn_id: int | None, status: Status) -> pb.Response
 
 
 def encode_response(response: Response) -> list[bytes]:
-    """The packets of an answer, whose number must be set. Raises ValueError."""
+    """Encodes a response, whose number must be set; returns the packets. Raises ValueError."""
     if isinstance(response, Added):
         return [b"".join(_encode_added(response))]
     write = _ANSWER_WRITERS.get(type(response))
