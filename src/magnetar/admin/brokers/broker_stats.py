@@ -9,8 +9,8 @@ from typing import Final
 from magnetar.admin.brokers.brokers import broker_id, broker_port
 from magnetar.admin.calls.call import Call, Raw, Route, as_json
 from magnetar.admin.calls.errors import NotImplementedHereError
-from magnetar.admin.namespaces.bundles import bundle_of
 from magnetar.admin.topics.stats import asked, topic_stats
+from magnetar.broker.policies.bundles import bundle_of
 from magnetar.observability.process import resident_bytes
 from magnetar.runtime.tasks import in_slices
 

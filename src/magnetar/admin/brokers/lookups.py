@@ -5,8 +5,8 @@ from __future__ import annotations
 from magnetar.admin.brokers.brokers import broker_port
 from magnetar.admin.calls.call import Call, Route, Text, is_domain
 from magnetar.admin.calls.errors import NotHereError
-from magnetar.admin.namespaces import bundles
 from magnetar.base.names import TopicName
+from magnetar.broker.policies.bundles import bundle_of
 from magnetar.broker.transactions.discovery import names_coordinators
 
 _LISTENER = "X-Pulsar-ListenerName"
@@ -41,7 +41,7 @@ async def lookup(call: Call) -> object:
 async def bundle(call: Call) -> object:
     """The range of hashes that the topic falls into."""
     topic = await _checked(call)
-    return Text(bundles.bundle_of(topic, await call.broker.policies.namespace(topic.namespace_name)))
+    return Text(bundle_of(topic, await call.broker.policies.namespace(topic.namespace_name)))
 
 
 ROUTES: list[Route] = [

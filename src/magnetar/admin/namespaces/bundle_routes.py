@@ -11,6 +11,7 @@ from magnetar.admin.namespaces import bundle_splits, bundles
 from magnetar.admin.topics.stats import asked, topic_stats
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.policies.bundles import WHOLE, covers, hash_of
 from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
 
@@ -22,7 +23,7 @@ _BOOKIES: Final = "bookieAffinityGroup"
 async def show(call: Call) -> object:
     """Boundaries of a namespace's bundles."""
     document = await call.broker.policies.namespace(call.namespace())
-    return document.get("bundles") or bundles.WHOLE
+    return document.get("bundles") or WHOLE
 
 
 async def split(call: Call) -> None:
@@ -33,20 +34,20 @@ async def split(call: Call) -> None:
     """
     name, bundle = call.namespace(), call.params["bundle"]
     document = await call.broker.policies.namespace(name)
-    known = [int(bound, 16) for bound in (document.get("bundles") or bundles.WHOLE)["boundaries"]]
+    known = [int(bound, 16) for bound in (document.get("bundles") or WHOLE)["boundaries"]]
     wanted = call.json()
     if wanted is None:
         wanted = []
     if not isinstance(wanted, list) or not all(isinstance(each, int) for each in wanted):
         raise BadRequestError("boundaries must be a list of numbers")
-    busy = {bundles.hash_of(topic): _bytes_per_s(call, topic) for topic in await call.broker.topics_of(name)}
+    busy = {hash_of(topic): _bytes_per_s(call, topic) for topic in await call.broker.topics_of(name)}
     if bundle in (bundle_splits.LARGEST, bundle_splits.HOT):
         bounds = bundle_splits.chosen(
             {
                 (lower, upper): sum(
                     1.0 if bundle == bundle_splits.LARGEST else rate
                     for place, rate in busy.items()
-                    if bundles.covers((lower, upper), place)
+                    if covers((lower, upper), place)
                 )
                 for lower, upper in itertools.pairwise(known)
             }
@@ -58,14 +59,14 @@ async def split(call: Call) -> None:
         call.query.get("splitAlgorithmName", ""),
         bounds,
         positions=wanted,
-        topics={place: rate for place, rate in busy.items() if bundles.covers(bounds, place)},
+        topics={place: rate for place, rate in busy.items() if covers(bounds, place)},
     )
     if len(known) - 1 + len(found) > bundles.BUNDLES_MAX:
         raise PreconditionFailedError(f"a namespace has {bundles.BUNDLES_MAX} bundles at most")
 
     def change(policies: Policies) -> None:
         # As they are now: another split may have been first.
-        now = {int(bound, 16) for bound in (policies.get("bundles") or bundles.WHOLE)["boundaries"]}
+        now = {int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]}
         after = sorted({*now, *found})
         policies["bundles"] = {
             "boundaries": [f"0x{bound:08x}" for bound in after],
@@ -76,7 +77,7 @@ async def split(call: Call) -> None:
         await call.broker.policies.update_namespace(name, change)
     if call.flag("unload"):
         for topic in await call.broker.topics_of(name):
-            if bundles.covers(bounds, bundles.hash_of(topic)):
+            if covers(bounds, hash_of(topic)):
                 await call.broker.unload(topic)
 
 
@@ -99,7 +100,7 @@ async def positions(call: Call) -> object:
         "namespace": str(name),
         "bundle": bundle,
         "topicHashPositions": {
-            str(topic): bundles.hash_of(topic) for topic in topics if not wanted or str(topic) in wanted
+            str(topic): hash_of(topic) for topic in topics if not wanted or str(topic) in wanted
         },
     }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,15 +16,19 @@ from magnetar.admin.calls.call import whole
 from magnetar.admin.calls.errors import BadRequestError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, LAST, equal_parts
+from magnetar.broker.policies.bundles import (
+    DEFAULT_BUNDLES,
+    LAST,
+    WHOLE,
+    covers,
+    equal_parts,
+    hash_of,
+)
 from magnetar.metadata import keys
 
 BUNDLES_MAX: Final = 1024
 _NAME: Final = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
 _BOUND: Final = re.compile(r"0x[0-9a-fA-F]{1,8}")
-
-WHOLE: Final[dict[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
-"""The bundles of a namespace whose document names none, as older ones may."""
 
 
 def wanted(document: object) -> dict[str, Any]:
@@ -47,21 +50,6 @@ def wanted(document: object) -> dict[str, Any]:
     if found[0] != 0 or found[-1] != LAST or len(found) != number + 1:
         raise BadRequestError(f"boundaries of {number} bundles are {number + 1}, from 0x0 to 0xffffffff")
     return {"boundaries": [f"0x{bound:08x}" for bound in found], "numBundles": number}
-
-
-def hash_of(topic: TopicName) -> int:
-    """Where a topic falls."""
-    return zlib.crc32(str(topic).encode())
-
-
-def bundle_of(topic: TopicName, policies: Mapping[str, Any]) -> str:
-    """Name of the topic's bundle; `policies` is its namespace's document."""
-    bounds = [int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]]
-    place = hash_of(topic)
-    for lower, upper in itertools.pairwise(bounds):
-        if lower <= place < upper or upper == LAST:
-            return keys.bundle(lower, upper)
-    raise AssertionError(f"boundaries {bounds} do not end at the last hash")
 
 
 def bounds_of(bundle: str) -> tuple[int, int]:
@@ -96,9 +84,3 @@ def check_known(namespace: NamespaceName, bundle: str, policies: Mapping[str, An
 def within(topic: TopicName, bundle: str) -> bool:
     """Whether the topic falls into a range, by its name. Raises PreconditionFailedError."""
     return covers(bounds_of(bundle), hash_of(topic))
-
-
-def covers(bounds: tuple[int, int], place: int) -> bool:
-    """Whether a hash lies between these bounds."""
-    lower, upper = bounds
-    return lower <= place < upper + (upper == LAST)

@@ -9,6 +9,7 @@ import pytest
 
 from magnetar.admin.namespaces import bundles
 from magnetar.base.names import TopicName
+from magnetar.broker.policies.bundles import bundle_of
 from magnetar.broker.service import BrokerConfig
 from support.admin_api import AdminApi, with_api
 
@@ -51,9 +52,7 @@ def test_every_topic_falls_into_one_bundle(number: int) -> None:
     bounds = policies["bundles"]["boundaries"]
     names = [f"{lower}_{upper}" for lower, upper in itertools.pairwise(bounds)]
     for i in range(50):
-        assert [name for name in names if bundles.within(topic(i), name)] == [
-            bundles.bundle_of(topic(i), policies)
-        ]
+        assert [name for name in names if bundles.within(topic(i), name)] == [bundle_of(topic(i), policies)]
 
 
 def test_bundles_are_parts_that_can_be_unloaded() -> None:
@@ -63,7 +62,7 @@ def test_bundles_are_parts_that_can_be_unloaded() -> None:
         await api.done("PUT", "/admin/v2/persistent/public/n/t-0/partitions", 1)
         found = await api.call("GET", "/lookup/v2/topic/persistent/public/n/t-0/bundle")
         bundle = found.body.decode()
-        assert bundle == bundles.bundle_of(topic(0), {"bundles": bundles.wanted({"numBundles": 4})})
+        assert bundle == bundle_of(topic(0), {"bundles": bundles.wanted({"numBundles": 4})})
         await api.done("PUT", f"{N}/{bundle}/unload?destinationBroker=")
         assert await api.refused("PUT", f"{N}/half/unload") == (412, "Invalid bundle range: half")
         for what in ("unload", "clearBacklog"):
