@@ -122,6 +122,7 @@ OTHERS: Final = {
     "bookie-kills": "bench.bookie_kills",
     "replicated": "bench.replicated",
     "tenants": "bench.tenants",
+    "transactions": "bench.transactions",
     "hostile": "bench.hostile",
     "holdings": "bench.holdings",
     "readers": "bench.readers",

@@ -13,9 +13,9 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 from xml.sax.saxutils import escape
@@ -198,6 +198,8 @@ class Pulsar(_Versioned):
     product: ClassVar[str] = "Pulsar"
     version: str = "4.2.4"
     warm_up_s: float = 60.0
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of its configuration, beside those that every comparison needs."""
 
     def fetch(self, folder: Path) -> None:
         group = "org.apache.pulsar"
@@ -245,6 +247,7 @@ class Pulsar(_Versioned):
                 "allowLoopback": "true",
                 "functionsWorkerEnabled": "false",
                 "webSocketServiceEnabled": "false",
+                **self.settings,
             },
         )
         command = ["java", "-Xms512m", "-Xmx1g", "-XX:MaxDirectMemorySize=2g", "-XX:+UseG1GC"]
