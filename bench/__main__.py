@@ -126,6 +126,7 @@ OTHERS: Final = {
     "hostile": "bench.hostile",
     "holdings": "bench.holdings",
     "readers": "bench.readers",
+    "clients": "bench.clients.__main__",
 }
 """Words that stand for a program of their own."""
 
