@@ -1,4 +1,4 @@
-"""Appending to one ledger: what was handed in, what is durable, who is told."""
+"""Appends to one ledger: which entries are appended, which are durable, and the notice to the writer."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from magnetar.bookie.pacing import NEVER
 
 
 class AppendSink(Protocol):
-    """Told, on the event loop, how far the entries of one ledger are durable."""
+    """Notified on the event loop of how far the entries of one ledger are durable."""
 
     def durable(self, last_entry: int) -> None:
-        """Everything up to `last_entry` is durable. Calls come in order and never nest."""
+        """All entries up to `last_entry` are durable. Calls come in order and never nest."""
 
     def failed(self, error: StorageError) -> None:
-        """Nothing beyond the last `durable` mark is known to be kept; called at most once, last."""
+        """Entries after the last `durable` mark may be lost; called at most once, as the last call."""
 
 
 class _Nobody:
-    """Where nobody is told any more."""
+    """The sink of a released appender."""
 
     def durable(self, last_entry: int) -> None:
-        """All were told."""
+        """Ignored: the ledger was released."""
 
     def failed(self, error: Exception) -> None:
-        """All were told."""
+        """Ignored: the ledger was released."""
 
 
 NOBODY: Final = _Nobody()
 
 
 class BlockAppender(Protocol):
-    """What the store tells of one ledger's blocks."""
+    """The store's view of one ledger's appender."""
 
     ledger_id: int
     index: LedgerIndex
-    """The durable blocks; grown by the store."""
+    """Index of the durable blocks; the store extends it."""
     last_commit_s: float
-    """When the last of them became durable, in the loop's time. Kept by the store."""
+    """When the last block became durable, on the loop's clock. Set by the store."""
     pending_bytes: int
     error: StorageError | None
-    """Why no more entries are taken."""
+    """Why appends are refused; None while they are accepted."""
 
     def admit(self, block: Block) -> None:
-        """A block is durable and in the index; who waits for it hears with `announce`."""
+        """A block is durable and in the index; `announce` tells the sink later."""
 
     def announce(self) -> None:
-        """Blocks were admitted."""
+        """Tells the sink of the admitted blocks."""
 
     def fail(self, error: StorageError) -> None:
-        """Nothing that is pending becomes durable."""
+        """The pending blocks will not become durable."""
 
     async def settle(self) -> None:
-        """Waits until nothing is pending."""
+        """Waits until nothing is pending: all blocks are durable, or have failed."""
 
     def check(self) -> None:
-        """Walks the invariants."""
+        """Asserts the invariants."""
 
 
 class LedgerAppender:
@@ -87,24 +87,24 @@ class LedgerAppender:
         self._settled: list[asyncio.Future[None]] = []
         self.ledger_id = ledger_id
         self.index = LedgerIndex(ledger_id)
-        """The durable blocks."""
+        """Index of the durable blocks."""
         self.last_commit_s = NEVER
-        """When the last of them became durable, in the loop's time. Kept by the store."""
+        """When the last block became durable, on the loop's clock. Set by the store."""
         self.last_pushed = -1
-        """Last entry handed in; -1 at first."""
+        """Last appended entry; -1 at first."""
         self.last_durable = -1
         """Last durable entry; -1 at first."""
         self.durable_bytes = 0
         """Bytes of all durable entries."""
         self.pending_bytes = 0
-        """Bytes handed in that are not durable yet."""
+        """Bytes of appended entries that are not durable yet."""
         self.error: StorageError | None = None
-        """Why no more entries are taken."""
+        """Why appends are refused; None while they are accepted."""
 
     def append(
         self, entries: list[bytes], counts: list[int] | None, base_index: int, broker_time_ms: int
     ) -> int:
-        """Takes the next entries (see EntryRun) and returns the id of the first. Raises `error`.
+        """Appends entries (see EntryRun) and returns the id of the first. Raises `error`.
 
         Costs one pass over the entries' lengths, one join and one checksum.
         """
@@ -125,7 +125,7 @@ class LedgerAppender:
         return first
 
     def release(self) -> None:
-        """Nothing is appended any more, and nobody is told. The sink holds this, which holds it no longer."""
+        """Ends appending and notices. The sink refers to this object, so the reference back is dropped."""
         self._sink = NOBODY
 
     async def settle(self) -> None:
@@ -136,20 +136,21 @@ class LedgerAppender:
             await future
 
     def admit(self, block: Block) -> None:
-        """A block is durable and in the index; the sink hears of it with `announce`. For the store."""
+        """A block is durable and in the index; `announce` tells the sink later. Called by the store."""
         assert block.first_entry == self.last_durable + 1
         self.last_durable += block.entry_count
         self.durable_bytes += block.data_bytes
         self.pending_bytes -= block.data_bytes
 
     def announce(self) -> None:
-        """Tells the sink how far the ledger is durable now. For the store."""
+        """Tells the sink how far the ledger is durable now. Called by the store."""
         self._sink.durable(self.last_durable)
         if self.last_durable == self.last_pushed:
             self._settle()
 
     def fail(self, error: StorageError) -> None:
-        """Takes no more; the sink hears of it soon, after what was announced. For the store."""
+        """Refuses further appends; the sink is told soon, after earlier announcements. Called by the
+        store."""
         if self.error is None:
             self.error = error
             self.pending_bytes = 0
@@ -163,7 +164,7 @@ class LedgerAppender:
                 future.set_result(None)
 
     def check(self) -> None:
-        """Walks the invariants: marks in order, the index holds what is durable and nothing else."""
+        """Asserts the invariants: the marks are in order, and the index holds exactly the durable entries."""
         self.index.check()
         assert -1 <= self.last_durable <= self.last_pushed
         assert self.index.last_entry in (self.last_durable, -1)

@@ -1,21 +1,22 @@
-"""Which metadata the messages of a folder belong to, and whether it is the newest. Decides; does no I/O.
+"""Whether the messages of a folder belong to the metadata, and whether that is the newest. Decides; does no
+I/O.
 
-What metadata does not name is deleted one day: so whose metadata it is, and that it is no older copy, must be
-known first. Both sides carry the same instance id and a generation:
+Ledgers that the metadata does not name are deleted in the end, so the metadata must be known to belong to the
+folder, and not to be an older copy. Both sides carry the same instance id and a generation:
 
-    file BELONGS in the folder     instance, generation, begun, ...       see `encode`
-    /ledgers/INSTANCEID            instance                               BookKeeper's node
-    /magnetar/generation           generation: decimal
+    file BELONGS in the folder   instance, generation, begun, ...   see `encode`
+    /ledgers/INSTANCEID          instance                           BookKeeper's node
+    /magnetar/generation         generation: decimal
 
 The generation grows at each start, while the process runs, and when it stops, in three steps:
 
-    1. the file    generation g, begun g+1
-    2. metadata    generation g+1
-    3. the file    generation g+1, begun g+1
+    1. the file       generation g,   begun g+1
+    2. metadata       generation g+1
+    3. the file       generation g+1, begun g+1
 
-A crash after step 1 leaves metadata at g, one after step 2 at g+1, which is `begun`: both belong together. So
-metadata behind `generation` was restored from an older copy, and metadata ahead of `begun` stands beside an
-older copy of the folder; no crash makes either. What serves, serves after step 3.
+A crash after step 1 leaves metadata at g, one after step 2 at g+1, which is `begun`: both belong together.
+Metadata behind `generation` was restored from an older copy; metadata ahead of `begun` stands beside an older
+copy of the folder. No crash leads to either. A process serves only after step 3.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ACCEPT: Final = "`magnetar storage accept`"
 
 
 class DamagedBelongingError(StorageError):
-    """The file is not as it was written."""
+    """The file BELONGS is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +43,34 @@ class Held:
     """A ledger in quarantine: it has entries here, and metadata does not name it."""
 
     since_ms: int
-    """Unix milliseconds, for people."""
+    """Since when, in Unix milliseconds; only shown to people."""
     observed_s: int = 0
-    """How long a running process has seen it unnamed; no clock that jumps ends its grace period."""
+    """Seconds that a running process has seen it unnamed. A wall clock that jumps does not end the grace
+    period."""
     entries: int = 0
     size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """What the file says."""
+    """The content of the file BELONGS."""
 
     instance: str
     generation: int = 0
     """0: the folder does not belong to any metadata yet."""
     begun: int = 0
-    """The generation that is being written; equal to `generation` when none is."""
+    """The generation that is being written; equals `generation` when none is."""
     ids_end: int = 0
-    """Every ledger id below may have been given away."""
+    """All ledger ids below this may be in use."""
     doubt: str = ""
-    """Why what metadata does not name is kept, until somebody decides; empty: there is no doubt."""
+    """Why ledgers that the metadata does not name are kept until an operator decides; empty without a
+    doubt."""
     held: Mapping[int, Held] = field(default_factory=lambda: MappingProxyType({}))
-    """By ledger."""
+    """Ledgers in quarantine."""
 
 
 def encode(belonging: Belonging) -> bytes:
-    """The file: a line of JSON, a line with its CRC-32."""
+    """Encodes the file: a line of JSON, a line with its CRC-32."""
     told = {each.name: getattr(belonging, each.name) for each in fields(belonging)}
     told["held"] = {str(ledger): astuple(held) for ledger, held in belonging.held.items()}
     line = json.dumps(told, sort_keys=True).encode()
@@ -75,7 +78,7 @@ def encode(belonging: Belonging) -> bytes:
 
 
 def decode(data: bytes) -> Belonging:
-    """What the file says. Raises DamagedBelongingError."""
+    """Decodes the file. Raises DamagedBelongingError."""
     line, _, rest = data.partition(b"\n")
     if rest != b"%08x\n" % zlib.crc32(line):
         raise DamagedBelongingError(f"{BELONGS_FILE} fails its checksum")
@@ -85,14 +88,14 @@ def decode(data: bytes) -> Belonging:
 
 
 class InMetadata(NamedTuple):
-    """What metadata says of itself."""
+    """The identity and the generation in the metadata."""
 
     instance: str
     generation: int
 
 
 def pair_in_words(mine: Belonging | DamagedBelongingError | None, theirs: InMetadata | None) -> str:
-    """What there is, for people who accept it; another text as soon as anything of it changes."""
+    """Describes the pair for the operator who accepts it; any change of the pair changes the text."""
     match mine:
         case None:
             messages = "the messages say nothing of their metadata"
@@ -110,7 +113,7 @@ def pair_in_words(mine: Belonging | DamagedBelongingError | None, theirs: InMeta
 
 
 class Found(NamedTuple):
-    """What else must be known; each is looked at only where it decides."""
+    """Further facts, which `judge` looks at only where they decide."""
 
     has_ledgers: bool
     """Whether entries of any ledger lie in the folder."""
@@ -121,13 +124,13 @@ class Found(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """They belong together."""
+    """Folder and metadata belong together."""
 
     instance: str
     generation: int
-    """What both sides are to say from now on."""
+    """The generation that both sides get."""
     doubt: str
-    """Why an absence in metadata says nothing; empty: it may be believed."""
+    """Why ledgers that the metadata does not name must be kept; empty when they may be deleted."""
 
 
 def judge(
@@ -139,13 +142,14 @@ def judge(
     accepted: bool,
     folder: str,
 ) -> Verdict:
-    """`mine` of the folder, None where it has none; `theirs` of metadata. Raises StartupError.
+    """Judges the pair: `mine` of the folder, None without a file; `theirs` of the metadata. Raises
+    StartupError.
 
-    `accepted`: somebody has said that these two are right as they are. `folder` is named in errors.
+    `accepted`: an operator accepted this pair. `folder` is named in errors.
     """
     known = mine
     if mine is not None and not mine.generation and (theirs is None or theirs.instance != mine.instance):
-        # Stopped within its very first step 1: metadata heard nothing of it.
+        # The first process was killed in its very first step 1: the metadata knows of no generation.
         known = None
     behind = 0 if known is None else known.generation
     generation = (
@@ -176,7 +180,7 @@ def judge(
 
 
 def _check_sides(known: Belonging | None, theirs: InMetadata | None, found: Found, folder: str) -> None:
-    """Whether messages stand beside the metadata that they belong to. Raises StartupError."""
+    """Raises StartupError when messages and metadata do not belong together."""
     if theirs is None and (known is not None or not found.names_ledgers):
         raise StartupError(
             f"the metadata of the messages in {folder} is missing, or was restored from before it had an "

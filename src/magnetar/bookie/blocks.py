@@ -57,19 +57,19 @@ _crc_extend = google_crc32c.extend
 
 
 class Kind(IntEnum):
-    """What a block says."""
+    """What a block contains."""
 
     ENTRIES = 0
     """Entries of a ledger."""
     MARK = 1
-    """Nothing but `synced_to`: written when idle, to tell damage from a torn tail."""
+    """Only `synced_to`: written when the store goes idle, to tell damage from a torn tail."""
     TOMBSTONE = 2
-    """The ledger is deleted, wherever its entries lie."""
+    """A deleted ledger, in whatever segment its entries are."""
     START = 3
-    """First block of a segment; the body names where the segment before it ended: id u64, end u32."""
+    """First block of a segment; the body names where the previous segment ended: id u64, end u32."""
 
 
-# Looking a member up in an Enum costs as much as packing a number.
+# Looking up a member of an Enum costs as much as packing a number.
 _ENTRIES: Final = int(Kind.ENTRIES)
 
 
@@ -115,7 +115,7 @@ class BlockHeader(NamedTuple):
 
 
 class Block:
-    """A block whose place is not known yet: the body is final, the header waits for its offset."""
+    """A block without a place: the body is final, the header needs its offset."""
 
     __slots__ = (
         "base_index",
@@ -183,7 +183,7 @@ class Block:
         previous_ledger: int,
         previous_last: int,
     ) -> bytes:
-        """The 96 bytes in front of the body, for a block that starts at `offset`."""
+        """The 96 bytes of the header, for a block that starts at `offset`."""
         checked = _CHECKED.pack(
             salt,
             self.body_crc,
@@ -206,12 +206,12 @@ class Block:
 
 
 def mark_block() -> Block:
-    """A block that only says how far the segment is synced."""
+    """A block that only records how far the segment is synced."""
     return Block(Kind.MARK, -1, 0, 0, 0, 0, 0, [], 0)
 
 
 def tombstone_block(ledger_id: int) -> Block:
-    """A block that says the ledger is deleted."""
+    """A block that records that the ledger is deleted."""
     return Block(Kind.TOMBSTONE, ledger_id, 0, 0, 0, 0, 0, [], 0)
 
 
@@ -219,7 +219,7 @@ _START: Final = struct.Struct("<QI")
 
 
 def start_block(previous_segment: int, previous_end: int) -> Block:
-    """First block of a segment: the one before it, `previous_segment`, is whole up to `previous_end`."""
+    """The first block of a segment: `previous_segment` is complete up to `previous_end`."""
     return Block(Kind.START, -1, 0, 0, 0, 0, 0, [_START.pack(previous_segment, previous_end)], 0)
 
 
@@ -230,7 +230,7 @@ def decode_start(body: bytes) -> tuple[int, int]:
 
 
 def decode_header(buffer: bytes, at: int, salt: int, offset: int) -> BlockHeader | None:
-    """The header at `buffer[at:]` when it is whole and belongs at `offset` of the segment; else None."""
+    """The header at `buffer[at:]` when it is intact and belongs at `offset` of the segment; else None."""
     if len(buffer) - at < HEADER_BYTES:
         return None
     magic, crc = _SEALED.unpack_from(buffer, at)
@@ -246,15 +246,16 @@ def decode_header(buffer: bytes, at: int, salt: int, offset: int) -> BlockHeader
 
 
 Found = tuple[int, int, int, int, int, int, int]
-"""Of a block: kind, ledger_id, first_entry, offset, size, entry_count, data_bytes."""
+"""Fields of a block: kind, ledger_id, first_entry, offset, size, entry_count, data_bytes."""
 
 
 def good_blocks(buffer: bytes, salt: int, offset: int, stop: int) -> tuple[list[Found], int]:
-    """The blocks that lie whole and good one behind the other in `buffer`, which begins at `offset`.
+    """The consecutive good blocks at the start of `buffer`, which begins at `offset` of the segment, and
+    their total bytes.
 
-    Ends before a block that is not, or that begins at `stop` or behind. Returns them and their bytes
-    together. The same checks as `decode_header` and `body_is_good`; everything is spelled out in one
-    loop because it runs over every block of a segment while a start waits.
+    Ends at the first bad block, or at a block that begins at `stop` or later. Does the checks of
+    `decode_header` and `body_is_good` inline, because it runs over every block of a segment while a start
+    waits.
     """
     found: list[Found] = []
     unpack_sealed, unpack_checked, crc = _SEALED.unpack_from, _CHECKED.unpack, _crc
@@ -275,7 +276,7 @@ def good_blocks(buffer: bytes, salt: int, offset: int, stop: int) -> tuple[list[
             data_bytes = length - count * (8 if flags & HAS_COUNTS else 4)
             if count < 1 or data_bytes < 0:
                 break
-            # One entry, nearly always where there are very many blocks.
+            # One entry: nearly always the case where there are very many blocks.
             lengths = int.from_bytes(body[:4], "little") if count == 1 else sum(unpack_lengths(count, body))
             if lengths != data_bytes:
                 break
@@ -285,12 +286,12 @@ def good_blocks(buffer: bytes, salt: int, offset: int, stop: int) -> tuple[list[
 
 
 def unpack_lengths(count: int, body: bytes) -> tuple[int, ...]:
-    """The table of entry lengths in front of a body."""
+    """The table of entry lengths at the start of a body."""
     return struct.unpack_from(f"<{count}I", body)
 
 
 def first_salt(buffer: bytes, offset: int) -> int | None:
-    """The salt in the block header at the start of `buffer`, whatever it is; None without a whole header."""
+    """The salt in the block header at the start of `buffer`, not verified; None without a whole header."""
     if len(buffer) < HEADER_BYTES:
         return None
     salt: int = _CHECKED.unpack_from(buffer, _SEALED.size)[0]
@@ -298,7 +299,7 @@ def first_salt(buffer: bytes, offset: int) -> int | None:
 
 
 def body_is_good(header: BlockHeader, body: bytes) -> bool:
-    """Whether `body` is what was written below `header`: its sum, and the table that describes it."""
+    """Whether `body` is what was written with `header`: its checksum, and the table that describes it."""
     if len(body) != header.body_length or _crc(body) != header.body_crc:
         return False
     if header.kind != _ENTRIES:

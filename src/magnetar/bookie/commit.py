@@ -1,11 +1,11 @@
-"""Group commit: which blocks go to the disk together, and where they lie.
+"""Group commit: which blocks are written together, and at which offsets.
 
     append ──► waiting ──take()──► one group in flight ──done()──► durable
-                  ▲                     │
-                  └── everything that arrives while a sync runs joins the next group
+                  ▲                        │
+                  └── blocks that arrive while a sync runs join the next group
 
-At most one group is in flight, so when a group is laid out everything before it is synced: that is
-what each block's `synced_to` records and what recovery builds on.
+At most one group is in flight, so everything before a group is synced when the group is laid out: each
+block's `synced_to` records that, and recovery relies on it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from magnetar.bookie.blocks import HEADER_BYTES, Block, Kind
 from magnetar.bookie.index import SegmentIndex
 
 GROUP_BYTES_MAX: Final = 8 << 20
-"""Bytes of a group: bounds the pause of one write, and is far above what amortises a sync."""
+"""Bytes of a group: bounds the time of one write, and is far above the size that amortises a sync."""
 GROUP_BLOCKS_MAX: Final = 1_024
-"""Blocks of a group: everybody whose block became durable is told in one go, about 30 µs each when every
-block is of another topic. Without the limit a backlog of small messages stops the loop for seconds."""
+"""Blocks of a group: their writers are notified in one go, about 30 µs each when every block belongs to
+another topic. Without the limit a backlog of small messages blocks the loop for seconds."""
 
 
 class Tail:
-    """The end of the active segment's log: gives blocks their places."""
+    """The end of the active segment: assigns offsets to blocks."""
 
     __slots__ = ("_previous", "block_count", "limit", "offset", "salt", "segment_id")
 
@@ -32,9 +32,9 @@ class Tail:
         self.segment_id = segment_id
         self.salt = salt
         self.offset = offset
-        """Where the next block goes; everything before it is synced."""
+        """Offset of the next block; everything before it is synced."""
         self.limit = limit
-        """Blocks must end here at the latest."""
+        """Upper bound of the end of a block."""
         self.block_count = 0
         self._previous = (0, 0, -1, -1)
 
@@ -44,7 +44,7 @@ class Tail:
         return self.limit - self.offset
 
     def place(self, blocks: list[Block]) -> tuple[list[int], list[bytes]]:
-        """Lays `blocks` out one behind the other: their offsets, and the pieces to write from `offset` on."""
+        """Lays out `blocks` one after the other: their offsets, and the pieces to write from `offset` on."""
         synced_to = at = self.offset
         salt = self.salt
         previous_offset, previous_size, previous_ledger, previous_last = self._previous
@@ -75,7 +75,7 @@ class Tail:
         assert self.offset <= self.limit
 
     def check(self, segment_id: int, index: SegmentIndex | None) -> None:
-        """Asserts what must always hold of the end of the active segment."""
+        """Asserts the invariants of the segment's end."""
         assert index is not None, "the active segment is not indexed"
         assert self.segment_id == segment_id, "the tail is of another segment"
         assert self.offset <= self.limit, "written behind the end of the segment"
@@ -97,25 +97,25 @@ class CommitQueue:
         return len(self._waiting)
 
     def add(self, block: Block) -> None:
-        """Puts a block at the end."""
+        """Appends a block."""
         self._waiting.append(block)
         self.waiting_bytes += block.size
 
     def add_first(self, block: Block) -> None:
-        """Puts a block in front of all that wait."""
+        """Puts a block before all waiting ones."""
         self._waiting.appendleft(block)
         self.waiting_bytes += block.size
 
     @property
     def first_bytes(self) -> int:
-        """Size of the block that is next; 0 when none waits."""
+        """Size of the next block; 0 when none waits."""
         return self._waiting[0].size if self._waiting else 0
 
     def take(self, room_bytes: int, count_max: int) -> list[Block]:
-        """The next group, which is in flight from now on.
+        """Takes the next group, which is in flight from then on.
 
         As many blocks as fit `room_bytes`, GROUP_BYTES_MAX (one block always does), GROUP_BLOCKS_MAX and
-        `count_max`; empty when the first does not fit the room.
+        `count_max`; empty when the first block exceeds `room_bytes`.
         """
         assert not self.in_flight
         waiting = self._waiting
@@ -140,7 +140,8 @@ class CommitQueue:
         self.in_flight_bytes = 0
 
     def refuse_entries(self) -> list[Block]:
-        """Takes the waiting blocks of entries out; what deletes stays, because it frees space."""
+        """Removes and returns the waiting blocks with entries; tombstones stay, because deletions free
+        space."""
         assert not self.in_flight
         refused = [block for block in self._waiting if block.kind == Kind.ENTRIES]
         self._waiting = deque(block for block in self._waiting if block.kind == Kind.TOMBSTONE)
@@ -148,7 +149,7 @@ class CommitQueue:
         return refused
 
     def fail(self) -> list[Block]:
-        """Gives up: everything in flight and waiting, in order; the queue is empty after."""
+        """Removes and returns all blocks, in flight and waiting, in order."""
         blocks = [*self.in_flight, *self._waiting]
         self.in_flight = []
         self.in_flight_bytes = 0
@@ -157,6 +158,6 @@ class CommitQueue:
         return blocks
 
     def check(self) -> None:
-        """Walks the invariants: the byte counts are those of the blocks."""
+        """Asserts the invariants: the byte counts are the sums of the blocks."""
         assert self.waiting_bytes == sum(block.size for block in self._waiting)
         assert self.in_flight_bytes == sum(block.size for block in self.in_flight)

@@ -1,6 +1,6 @@
-"""What an operator decides about messages whose metadata is in doubt: the file DECISIONS of a folder.
+"""Decisions of an operator about messages whose metadata is in doubt: the file DECISIONS of a folder.
 
-`magnetar storage` writes it; the process that uses the folder does what it says and removes it.
+`magnetar storage` writes it; the process that uses the folder carries it out and removes it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ DECISIONS_FILE: Final = "DECISIONS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What an operator has decided."""
+    """The decisions of an operator."""
 
     accept: bool = False
-    """The metadata that is there is right, whatever it was before."""
+    """Accept the present metadata, whatever it was before."""
     accepted: str = ""
-    """What was there when that was said, in words; empty: whatever is there."""
+    """Description of the pair that was accepted; empty accepts any."""
     delete: frozenset[int] = frozenset()
-    """Ledgers in quarantine that may go."""
+    """Ledgers in quarantine to delete."""
     readmit: frozenset[str] = frozenset()
-    """Bookies beside the broker that lost messages and are to take entries again, from the next start on."""
+    """Bookies beside the broker that lost messages and accept entries again from the next start on."""
 
     def accepts(self, found: str) -> bool:
-        """Whether what is there, in words, is what was accepted."""
+        """Whether the pair described as `found` is accepted."""
         if self.accept and self.accepted not in ("", found):
             _log.error(
                 "the acceptance does not apply, because the data changed after it: accepted %r, found %r",
@@ -44,7 +44,7 @@ class Decisions:
 
 
 def decode_decisions(data: bytes) -> Decisions:
-    """The file DECISIONS. Raises ValueError."""
+    """Decodes the file DECISIONS. Raises ValueError."""
     fields: Any = json.loads(data)
     return Decisions(
         accept=bool(fields.get("accept")),
@@ -55,7 +55,7 @@ def decode_decisions(data: bytes) -> Decisions:
 
 
 def encode_decisions(decisions: Decisions) -> bytes:
-    """The file DECISIONS."""
+    """Encodes the file DECISIONS."""
     fields = {
         "accept": decisions.accept,
         "accepted": decisions.accepted,
@@ -66,7 +66,7 @@ def encode_decisions(decisions: Decisions) -> bytes:
 
 
 def read_decisions(file: Path) -> Decisions:
-    """What was decided and is not done yet; nothing where the file cannot be read, which is logged."""
+    """The open decisions; none when the file cannot be read, which is logged."""
     try:
         return decode_decisions(file.read_bytes())
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def read_decisions(file: Path) -> Decisions:
 
 
 def forget_decisions(file: Path) -> None:
-    """It is done. Raises OSError."""
+    """Removes the file once the decisions are carried out. Raises OSError."""
     if file.exists():
         file.unlink()
         sync_folder(file.parent)

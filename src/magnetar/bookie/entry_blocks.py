@@ -1,4 +1,4 @@
-"""Entries on their way to the disk: which blocks they become. The bytes of a block: blocks.py."""
+"""Groups entries into blocks. The bytes of a block: blocks.py."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final
 from magnetar.bookie.blocks import HAS_COUNTS, Block, Kind
 
 BLOCK_BYTES_MAX: Final = 1 << 20
-"""Entries are gathered into a block up to here; one entry alone may be larger."""
+"""Bytes of entries in one block; a single entry may be larger."""
 JOIN_BELOW_BYTES: Final = 8192
-"""Entries of a smaller mean size are copied into one buffer; larger ones are written from where they lie."""
+"""Entries of a smaller mean size are copied into one buffer; larger ones are written from their own
+buffers."""
 
-# Looking a member up in an Enum costs as much as packing a number.
+# Looking up a member of an Enum costs as much as packing a number.
 _ENTRIES: Final = int(Kind.ENTRIES)
 _LENGTH: Final = struct.Struct("<I")
 _LENGTH_AND_COUNT: Final = struct.Struct("<II")
@@ -28,7 +29,8 @@ def entries_block(
     broker_time_ms: int,
     data_bytes: int,
 ) -> Block:
-    """A block of entries; `lengths` and `data_bytes` are those of `entries`, handed in to measure once."""
+    """A block of entries; `lengths` and `data_bytes` are those of `entries`, passed in so that they are
+    computed once."""
     number = len(entries)
     flags = 0
     table = struct.pack(f"<{number}I", *lengths)
@@ -47,7 +49,7 @@ def entries_block(
 def entry_block(
     ledger_id: int, first_entry: int, entry: bytes, count: int | None, base_index: int, broker_time_ms: int
 ) -> Block:
-    """A block of one entry, which is smaller than JOIN_BELOW_BYTES: what a trickle consists of."""
+    """A block of one entry below JOIN_BELOW_BYTES: the usual case at low rates."""
     size = len(entry)
     if count is None:
         body, flags = _LENGTH.pack(size) + entry, 0
@@ -64,7 +66,7 @@ def blocks_of(
     base_index: int,
     broker_time_ms: int,
 ) -> list[Block]:
-    """The entries as blocks of at most BLOCK_BYTES_MAX, or of one entry where that is larger."""
+    """Blocks of at most BLOCK_BYTES_MAX, or of one entry that is larger."""
     assert entries
     assert counts is None or len(counts) == len(entries)
     lengths = list(map(len, entries))

@@ -1,4 +1,4 @@
-"""The disk as the segment store uses it: one small port, so that tests can make it fail."""
+"""The segment store's access to the disk: one small port, so that tests can inject failures."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from magnetar.runtime.durable_file import sync_folder
 
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 _JOIN_PIECE_BYTES: Final = 4096
-"""Pieces below this mean size are joined: one copy is cheaper than that many vectors."""
+"""Pieces below this mean size are joined: one copy costs less than that many vectors."""
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _DIRECT: Final = getattr(os, "O_DIRECT", 0)
 SEARCH_BYTES: Final = 1 << 20
-"""Read at once by a `FileSearch`: little enough to stay in a core's cache while it is looked at."""
+"""Bytes per read of a `FileSearch`: few enough to stay in a core's cache while they are searched."""
 ZEROS_BYTES_MAX: Final = 512 << 10
-"""Zeros written at once: less than a millisecond of the device's time."""
+"""Bytes of zeros per write: less than a millisecond of the device's time."""
 
 
 def storage_error(error: OSError, folder: Path, action: str) -> StorageError:
-    """The storage error that an OSError means, with the folder and what was being done in its message."""
+    """The storage error of an OSError; its message names the folder and the operation."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return DiskFullError(f"no room in {folder} to {action}: free space there, or use a larger disk")
     return StorageFailedError(f"cannot {action} in {folder}: {error}")
 
 
 def _advise(fd: int, what: str) -> None:
-    """Tells the system how a file is read, where it has such advice."""
+    """Advises the system how a file is read, where it supports that."""
     if (advice := getattr(os, what, None)) is not None:
         os.posix_fadvise(fd, 0, 0, advice)
 
@@ -39,7 +39,7 @@ class Disk:
     """Files of the operating system. Everything raises OSError."""
 
     def create(self, path: Path, size: int) -> int:
-        """A new file with `size` bytes set aside for it, open for reading and writing."""
+        """Creates a file with `size` bytes allocated, open for reading and writing."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             self.allocate(fd, size)
@@ -50,17 +50,17 @@ class Disk:
         return fd
 
     def allocate(self, fd: int, size: int) -> None:
-        """Sets `size` bytes aside for a file; those that it has stay as they are."""
+        """Allocates `size` bytes for a file; existing bytes stay."""
         try:
             os.posix_fallocate(fd, 0, size)
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            # A file system without preallocation: blocks are found while writing.
+            # The file system cannot allocate ahead: it finds blocks during writes.
             os.ftruncate(fd, size)
 
     def write(self, fd: int, pieces: list[bytes], offset: int) -> None:
-        """Writes all pieces, one behind the other, from `offset` on."""
+        """Writes all pieces one after the other from `offset` on."""
         total = sum(map(len, pieces))
         if len(pieces) > 1 and total < len(pieces) * _JOIN_PIECE_BYTES:
             pieces = [b"".join(pieces)]
@@ -81,7 +81,8 @@ class Disk:
                 at = 0
 
     def open_direct(self, path: Path, access: int = os.O_WRONLY) -> int:
-        """Opens a file for `write_zeros` or a `FileSearch`: past the page cache where that can be done."""
+        """Opens a file for `write_zeros` or a `FileSearch`, past the page cache where the system supports
+        that."""
         flags = access | os.O_CLOEXEC
         try:
             return os.open(path, flags | _DIRECT)
@@ -91,13 +92,13 @@ class Disk:
             return os.open(path, flags)
 
     def write_zeros(self, fd: int, offset: int, size: int) -> int:
-        """Writes zeros over whole pages; `size` is at most ZEROS_BYTES_MAX. Returns how many."""
-        # Of a mapping, because that begins at a page.
+        """Writes zeros over whole pages; `size` is at most ZEROS_BYTES_MAX. Returns the bytes written."""
+        # From a mapping, because that is aligned to a page.
         with mmap.mmap(-1, size) as zeros:
             return os.pwrite(fd, zeros, offset)
 
     def free_bytes(self, folder: Path) -> int:
-        """What the file system of a folder can still take."""
+        """Free bytes in the file system of a folder."""
         status = os.statvfs(folder)
         return status.f_bavail * status.f_frsize
 
@@ -110,7 +111,7 @@ class Disk:
         sync_folder(folder)
 
     def read(self, fd: int, offset: int, length: int) -> bytes:
-        """The bytes, fewer only at the end of the file. May wait for the device."""
+        """The bytes, fewer only at the end of the file. May block on the device."""
         data = os.pread(fd, length, offset)
         while 0 < len(data) < length:
             more = os.pread(fd, length - len(data), offset + len(data))
@@ -120,7 +121,7 @@ class Disk:
         return data
 
     def read_now(self, fd: int, offset: int, length: int) -> bytes | None:
-        """The bytes if all of them can be had without waiting for the device."""
+        """The bytes if all of them are in the page cache; else None."""
         if not _NOWAIT:
             return None
         buffer = bytearray(length)
@@ -135,7 +136,7 @@ class Disk:
         return bytes(buffer) if number == length else None
 
     def next_data(self, fd: int, offset: int) -> int | None:
-        """The first offset from there on that is not a hole; None when there is only a hole."""
+        """The first offset from there on outside a hole; None when only a hole follows."""
         try:
             return os.lseek(fd, offset, os.SEEK_DATA)
         except OSError as error:
@@ -145,16 +146,16 @@ class Disk:
 
 
 class FileSearch:
-    """Reads a file once, from the front to its end, without filling the page cache with it.
+    """Reads a file once, from front to end, without filling the page cache.
 
-    Memory that a virtual machine has not used yet is dear, and the page cache takes it even for the zeros of
-    what was never written: 256 MiB cost half a second. Past the cache they cost the device's time or nothing.
-    While a search is open nothing is read ahead: pages that were would also hide from `Disk.next_data` that
-    nothing was ever written there. Raises OSError.
+    Memory that a virtual machine has not used yet is expensive, and the page cache takes it even for zeros of
+    bytes that were never written: 256 MiB cost half a second. Past the cache they cost the device's time or
+    nothing. Read-ahead is off while a search is open: pages that were read ahead would also hide from
+    `Disk.next_data` that nothing was ever written there. Raises OSError.
     """
 
     def __init__(self, disk: Disk, fd: int, path: Path) -> None:
-        """`fd`: of the same file, for file systems that have no other way."""
+        """`fd`: a descriptor of the same file, for file systems without direct access."""
         self._disk = disk
         self._fd = fd
         self._direct = disk.open_direct(path, os.O_RDONLY)
@@ -174,19 +175,19 @@ class FileSearch:
                 raise
             return self._disk.read(self._fd, offset, length)
         if count < skipped + length and count % mmap.PAGESIZE == 0:
-            # Short without being the end of the file.
+            # A short read before the end of the file.
             return self._disk.read(self._fd, offset, length)
         return self._pages[skipped : min(count, skipped + length)]
 
     def close(self) -> None:
-        """Gives its memory and descriptor back."""
+        """Frees its memory and descriptor."""
         _advise(self._fd, "POSIX_FADV_NORMAL")
         self._pages.close()
         os.close(self._direct)
 
 
 class VolatileDisk(Disk):
-    """A disk that is never waited for."""
+    """A disk whose syncs return at once."""
 
     def sync(self, fd: int) -> None:
         pass

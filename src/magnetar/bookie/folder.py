@@ -41,7 +41,7 @@ _QUARANTINE: Final = "quarantine"
 
 
 class StoreFolder:
-    """Paths of a store, and its identity."""
+    """Paths and identity of a store."""
 
     def __init__(self, root: Path, instance: bytes) -> None:
         self.root = root
@@ -51,7 +51,8 @@ class StoreFolder:
 
     @classmethod
     def open(cls, root: Path, disk: Disk, *, sync: bool) -> StoreFolder:
-        """Makes the folder where it is missing, and checks that it is ours. Raises StartupError."""
+        """Creates the folder if necessary, and checks that it is a store of this format. Raises
+        StartupError."""
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
             keep_private(root)
@@ -79,35 +80,35 @@ class StoreFolder:
 
     @property
     def reserve_file(self) -> Path:
-        """Room that is kept for a start on a full disk."""
+        """File whose space is kept for a start on a full disk."""
         return self.root / RESERVE_FILE
 
     def segment_path(self, segment_id: int) -> Path:
-        """Where a segment lies."""
+        """Path of a segment."""
         return self.segments / f"{segment_id:016x}{_SEALED_SUFFIX}"
 
     def new_segment_path(self, segment_id: int) -> Path:
-        """Where a segment lies while it is prepared."""
+        """Path of a segment during its preparation."""
         return self.segments / f"{segment_id:016x}{_NEW_SUFFIX}"
 
     def spare_path(self, path: Path) -> Path:
-        """Where the file of a segment that is not needed any more lies while it waits for its next life."""
+        """Path of a spare: the file of a dead segment that waits for its next use."""
         return self.segments / f"{path.stem}{_SPARE_SUFFIX}"
 
     def spare_paths(self) -> list[Path]:
-        """The files that wait for that."""
+        """The spares in the folder."""
         return list(self.segments.glob(f"*{_SPARE_SUFFIX}"))
 
     def stray_path(self, segment_id: int) -> Path:
-        """Where a segment lies that had the name of `segment_id` and is another one."""
+        """Path for a segment that was found under the name of `segment_id` but is another one."""
         return self.segments / f"{segment_id:016x}{_STRAY_SUFFIX}"
 
     def stray_paths(self) -> list[Path]:
-        """The files that lie there."""
+        """The segments in the folder that wait for their own names."""
         return sorted(self.segments.glob(f"*{_STRAY_SUFFIX}"))
 
     def set_aside(self, path: Path) -> Path:
-        """Moves a file to the quarantine, under a name that is free; returns it. Raises OSError."""
+        """Moves a file to the quarantine, under a free name; returns the new path. Raises OSError."""
         quarantine = self.root / _QUARANTINE
         quarantine.mkdir(exist_ok=True)
         number, target = 1, quarantine / path.name
@@ -117,13 +118,13 @@ class StoreFolder:
         return target
 
     def segment_ids(self) -> list[int]:
-        """Ids of the segments that are there, ascending. Raises OSError."""
+        """Ids of the segments in the folder, ascending. Raises OSError."""
         return sorted(int(path.stem, 16) for path in _segment_paths(self.segments))
 
     def remove_unfinished(self) -> None:
-        """Deletes segments whose preparation was cut short."""
+        """Deletes segments whose preparation was interrupted."""
         for path in self.segments.glob(f"*{_NEW_SUFFIX}"):
-            with contextlib.suppress(FileNotFoundError):  # the other preparer renamed or removed it
+            with contextlib.suppress(FileNotFoundError):  # the other thread renamed or removed it
                 path.unlink()
 
 
@@ -149,7 +150,7 @@ def _read_text(path: Path) -> str | None:
 
 
 def _write_text(path: Path, text: str, disk: Disk, *, sync: bool) -> None:
-    """Replaces a small file so that a crash leaves the old or the new one."""
+    """Replaces a small file; a crash leaves the old or the new content."""
     unfinished = path.with_name(path.name + ".new")
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:

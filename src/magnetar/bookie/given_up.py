@@ -1,4 +1,4 @@
-"""What an operator gave up: entries that damage took, and that consumers are led past.
+"""Entries lost by damage that an operator gave up, so that consumers skip them.
 
 A file beside the segments, or in the data folder of a broker whose messages are on bookies. Written by
 `magnetar doctor storage salvage` and `magnetar storage accept-loss`, never by a broker:
@@ -26,22 +26,22 @@ _VERSION: Final = 1
 
 
 class GivenUp(NamedTuple):
-    """Entries of one ledger."""
+    """Entries of one ledger that were given up."""
 
     ledger: int
     first: int
     last: int
     topic: str
-    """Whose ledger it is; empty when nobody's."""
+    """The topic of the ledger; empty when the ledger belongs to none."""
     file: str
     offset: int
     why: str
     at: str
-    """When, as ISO 8601."""
+    """Time of the decision, as ISO 8601."""
 
 
 def read_given_up(folder: Path) -> list[GivenUp]:
-    """What was given up in the store of this folder. Raises StartupError when the file cannot be read."""
+    """The entries given up in this folder. Raises StartupError when the file cannot be read."""
     path = folder / GIVEN_UP_FILE
     try:
         said = json.loads(path.read_bytes())
@@ -64,7 +64,7 @@ def write_given_up(folder: Path, entries: Iterable[GivenUp]) -> None:
 
 
 class GivenUpFile:
-    """The file of one folder as it is now: somebody may write it while the broker runs."""
+    """The current content of the file of one folder: an operator may write it while the broker runs."""
 
     def __init__(self, folder: Path) -> None:
         """Raises StartupError."""
@@ -80,13 +80,13 @@ class GivenUpFile:
         return found.st_ino, found.st_mtime_ns
 
     def ranges(self) -> Mapping[int, Sequence[tuple[int, int]]]:
-        """See the function; of what could be read last."""
+        """See the function; from the last version that could be read."""
         if (stamp := self._look()) != self._stamp:
             self._stamp = stamp
             try:
                 self._ranges = ranges(read_given_up(self._folder))
             except StartupError as error:
-                # An unreadable list must not give up more or less than the last one that was read.
+                # An unreadable list must not give up more or fewer entries than the last one that was read.
                 _log.error("the list of given-up entries is unchanged: %s", error)
         return self._ranges
 

@@ -1,14 +1,13 @@
-"""Where the blocks of each ledger lie.
+"""Where the blocks of each ledger are.
 
-One row per block, kept packed, because a store may hold many thousands of ledgers and most of them
-are asked for nothing:
+One row per block, packed, because a store may hold many thousands of ledgers, most of which are never read:
 
-    offset width field
-    0      8     first_entry  i64
-    8      4     offset       of the block in its segment
-    12     4     size         of the block, header included
-    16     4     entry_count
-    20     4     data_bytes   of the entries alone
+    offset  width  field
+         0      8  first_entry    i64
+         8      4  offset         of the block in its segment
+        12      4  size           of the block, header included
+        16      4  entry_count
+        20      4  data_bytes     of the entries alone
 
 The same rows, grouped by ledger, are the footer of a sealed segment.
 """
@@ -27,7 +26,7 @@ UNKNOWN_OWNER: Final = -2
 
 
 def may_be_row(buffer: bytes, blocks_from: int, blocks_to: int) -> bool:
-    """Whether a row may stand in these bytes: of a block that lies between these two offsets."""
+    """Whether these bytes can be a row of a block between the two offsets."""
     if len(buffer) != ROW_BYTES:
         return False
     first, offset, size, count, data_bytes = _ROW.unpack(buffer)
@@ -36,7 +35,7 @@ def may_be_row(buffer: bytes, blocks_from: int, blocks_to: int) -> bool:
 
 
 class BlockPlace(NamedTuple):
-    """One block of a ledger and where it lies."""
+    """One block of a ledger and its place."""
 
     segment_id: int
     first_entry: int
@@ -52,11 +51,10 @@ class BlockPlace(NamedTuple):
 
 
 class BlockRows:
-    """The blocks of one ledger in one segment, in the order in which they were written.
+    """The blocks of one ledger in one segment, in the order of writing.
 
-    That is the order of their entries as well, unless a networked bookie got them in another one: copies
-    that are made anew come late, and may be of entries that are here already. Of several copies the latest
-    counts.
+    That is also the order of their entries, except on a networked bookie: re-replicated copies arrive late,
+    and may repeat entries that are already stored. The latest copy counts.
     """
 
     __slots__ = ("data_bytes", "is_ascending", "last_entry", "rows", "segment_id")
@@ -69,7 +67,7 @@ class BlockRows:
     data_bytes: int
     """Bytes of all entries."""
     is_ascending: bool
-    """Whether the entries of each block come after those of the blocks before it."""
+    """Whether the entries of each block follow those of the blocks before it."""
 
     def __init__(self, segment_id: int, rows: bytes = b"") -> None:
         self.segment_id = segment_id
@@ -89,7 +87,7 @@ class BlockRows:
         return len(self.rows) // ROW_BYTES
 
     def append(self, first_entry: int, offset: int, size: int, entry_count: int, data_bytes: int) -> None:
-        """Notes the next block."""
+        """Adds the next block."""
         last = first_entry + entry_count - 1
         if first_entry > self.last_entry:
             self.last_entry = last
@@ -113,9 +111,9 @@ class BlockRows:
         return first
 
     def holder(self, entry: int) -> BlockPlace | None:
-        """The latest block that holds an entry; None when none does.
+        """The latest block with the entry; None when there is none.
 
-        Looks at every row where they are not in order.
+        Scans all rows when they are not in order.
         """
         if self.is_ascending:
             row = self.find(entry)
@@ -144,7 +142,7 @@ class BlockRows:
         return low - 1
 
     def check(self) -> None:
-        """Walks the invariants: rows ascend where they should, none is empty, the sums agree."""
+        """Asserts the invariants: rows ascend where they should, none is empty, the sums agree."""
         last, total = -1, 0
         for row in range(len(self)):
             place = self.place(row)
@@ -156,28 +154,28 @@ class BlockRows:
 
 
 class LedgerIndex:
-    """All blocks of one ledger, across segments. The part of the active segment grows in place."""
+    """All blocks of one ledger, across segments. The part in the active segment grows in place."""
 
     __slots__ = ("__weakref__", "deleted", "ledger_id", "parts")
 
     ledger_id: int
     parts: list[BlockRows]
-    """One per segment that holds blocks of the ledger, in the order of the segments."""
+    """One per segment with blocks of the ledger, in the order of the segments."""
 
     def __init__(self, ledger_id: int, parts: list[BlockRows] | None = None) -> None:
         self.ledger_id = ledger_id
         self.deleted = False
-        """Set for ever when the ledger is deleted while somebody holds its index."""
+        """Set for good when the ledger is deleted while a reader holds its index."""
         self.parts = [] if parts is None else parts
 
     @property
     def last_entry(self) -> int:
-        """Highest entry that lies somewhere; -1 when there is none."""
+        """Highest stored entry; -1 when there is none."""
         return max((part.last_entry for part in self.parts), default=-1)
 
     @property
     def is_ascending(self) -> bool:
-        """Whether blocks were written in the order of their entries."""
+        """Whether the blocks were written in the order of their entries."""
         last = -1
         for part in self.parts:
             if not part.is_ascending or part.first_entry <= last:
@@ -187,7 +185,7 @@ class LedgerIndex:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of all entries that lie somewhere."""
+        """Bytes of all stored entries."""
         return sum(part.data_bytes for part in self.parts)
 
     @property
@@ -196,14 +194,14 @@ class LedgerIndex:
         return self.parts[-1].place(len(self.parts[-1]) - 1) if self.parts else None
 
     def place_of(self, entry: int) -> BlockPlace | None:
-        """The latest block that holds an entry; None when none does."""
+        """The latest block with the entry; None when there is none."""
         for part in reversed(self.parts):
             if entry <= part.last_entry and (place := part.holder(entry)) is not None:
                 return place
         return None
 
     def following(self, entry: int) -> int | None:
-        """The first entry behind `entry` that lies somewhere; None when none does."""
+        """The first stored entry after `entry`; None when there is none."""
         starts = [
             max(entries.start, entry + 1)
             for part in self.parts
@@ -214,7 +212,7 @@ class LedgerIndex:
         return min(starts, default=None)
 
     def preceding(self, entry: int) -> int | None:
-        """The last entry before `entry` that lies somewhere; None when none does."""
+        """The last stored entry before `entry`; None when there is none."""
         ends = [
             min(entries.stop, entry) - 1
             for part in self.parts
@@ -224,13 +222,13 @@ class LedgerIndex:
         return max(ends, default=None)
 
     def select(self, first: int, last: int, bytes_max: int) -> list[BlockPlace]:
-        """Blocks that hold the entries from `first` on, without a gap.
+        """The blocks with the entries from `first` on, without a gap.
 
-        Stops at `last`, at a gap, or with the block in which the entries from `first` on reach
-        `bytes_max`. Empty when `first` itself lies nowhere.
+        Stops at `last`, at a gap, or with the block in which the entries from `first` on reach `bytes_max`.
+        Empty when `first` is not stored.
         """
         if not self.is_ascending:
-            # One by one: what comes next may lie anywhere.
+            # One by one: the next entry may be in any block.
             place = self.place_of(first)
             return [] if place is None else [place]
         chosen: list[BlockPlace] = []
@@ -247,8 +245,8 @@ class LedgerIndex:
                 chosen.append(place)
                 if not room > 0:
                     return chosen
-                # The entries before `wanted` in the first block do not count; their sizes are not
-                # known here, so the mean stands in: it only decides how much is read at once.
+                # The entries before `wanted` in the first block do not count. Their sizes are not known here,
+                # so the mean stands in: it only decides how much is read at once.
                 skipped = (wanted - place.first_entry) * place.data_bytes // place.entry_count
                 room -= place.data_bytes - skipped
                 wanted = place.last_entry + 1
@@ -257,7 +255,7 @@ class LedgerIndex:
         return chosen
 
     def check(self) -> None:
-        """Walks the invariants: segments ascend, no part is empty."""
+        """Asserts the invariants: segments ascend, no part is empty."""
         last_segment = -1
         for part in self.parts:
             part.check()
@@ -267,28 +265,28 @@ class LedgerIndex:
 
 
 class Damage(NamedTuple):
-    """Bytes that were synced and do not match their checksum any more."""
+    """Bytes that were synced and no longer match their checksum."""
 
     offset: int
     """Where they begin in the segment."""
     length: int
     ledger_id: int
-    """Whose they were; -1 for nobody's (a mark), UNKNOWN_OWNER when that was lost with them."""
+    """The ledger of the bytes; -1 for a mark, which has none, UNKNOWN_OWNER when the damage hides it."""
     first_entry: int
-    """First entry that was lost; -1 when unknown."""
+    """First lost entry; -1 when unknown."""
     last_entry: int
-    """Last entry that was lost; -1 when unknown."""
+    """Last lost entry; -1 when unknown."""
 
 
 class SegmentIndex:
-    """What one segment holds, while it is written or after it was scanned."""
+    """The content of one segment, while it is written or after a scan."""
 
     __slots__ = ("block_count", "damages", "ledgers", "segment_id", "tombstones")
 
     segment_id: int
     ledgers: dict[int, BlockRows]
     tombstones: list[int]
-    """Ledgers whose deletion is noted in this segment."""
+    """Ledgers whose tombstones are in this segment."""
     damages: list[Damage]
     block_count: int
     """Blocks of all kinds."""
@@ -301,14 +299,14 @@ class SegmentIndex:
         self.block_count = 0
 
     def rows(self, ledger_id: int) -> BlockRows:
-        """The rows of a ledger, made when there are none yet."""
+        """The rows of a ledger, created when there are none yet."""
         rows = self.ledgers.get(ledger_id)
         if rows is None:
             rows = self.ledgers[ledger_id] = BlockRows(self.segment_id)
         return rows
 
     def check(self) -> None:
-        """Walks the invariants of every ledger's rows; no two blocks may overlap."""
+        """Asserts the invariants of all ledgers' rows; no two blocks may overlap."""
         extents = []
         for rows in self.ledgers.values():
             rows.check()

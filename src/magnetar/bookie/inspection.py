@@ -1,4 +1,4 @@
-"""Looks at every byte of a store's segments: what is damaged, what is whole; and mends them. Blocking."""
+"""Checks every byte of a store's segments, and repairs them. Blocking."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from magnetar.bookie.segment_file import SegmentFile
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One fault."""
 
     file: str
     offset: int
     length: int
     detail: str
     repairable: bool
-    """Whether nothing is lost by it: `repair` makes it good."""
+    """Whether `repair` mends it without loss."""
     ledger: int | None = None
-    """Whose entries were there; None when nobody's, or nobody knows."""
+    """The ledger whose entries were there; None when there is none, or when it is unknown."""
     first: int | None = None
     last: int | None = None
 
 
 @dataclass(slots=True)
 class Inspection:
-    """What was found in a store."""
+    """The findings in a store."""
 
     findings: list[Finding] = field(default_factory=list)
     segments: int = 0
     blocks: int = 0
     missing: list[int] = field(default_factory=list)
-    """Segments whose files were lost."""
+    """Listed segments without a file."""
     whole: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """First and last entries of every good block, by ledger."""
     deleted: set[int] = field(default_factory=set)
@@ -56,7 +56,8 @@ class Inspection:
 
 
 def inspect(folder: StoreFolder, disk: Disk, *, in_use: bool = False) -> Inspection:
-    """Reads all segments; of a store that is `in_use` the active one may end in what is being written.
+    """Reads all segments. When the store is `in_use`, the active one may end in blocks that are being
+    written.
 
     Raises OSError.
     """
@@ -65,7 +66,7 @@ def inspect(folder: StoreFolder, disk: Disk, *, in_use: bool = False) -> Inspect
     opened: list[SegmentFile] = []
     listed = _listed(folder, disk, found)
     present = folder.segment_ids()
-    # Beside a running store: what was deleted meanwhile was taken off the list before.
+    # The store is running: segments that were deleted meanwhile were removed from the roster before.
     _find_missing(folder, (listed & _listed(folder, disk, Inspection())) - set(present), found)
     try:
         for segment_id in present:
@@ -76,7 +77,7 @@ def inspect(folder: StoreFolder, disk: Disk, *, in_use: bool = False) -> Inspect
                     starts[start[0]] = start[1]
         for number, segment in enumerate(opened):
             followed = number + 1 < len(opened)
-            # A segment that was set aside for later holds nothing yet, and follows nothing.
+            # A segment set aside for later is empty, and has no predecessor.
             followed = followed and any(_holds(other, disk) for other in opened[number + 1 :])
             _look(segment, disk, found, starts.get(segment.segment_id, 0), followed=followed, in_use=in_use)
     finally:
@@ -163,7 +164,7 @@ def _look(
     named = _from_footer(segment, disk, found, good)
     for damage in scan.found.damages:
         if any(damage.offset <= offset < damage.offset + damage.length for offset in named):
-            # The footer knows exactly whose these bytes were.
+            # The footer names the ledger of these bytes.
             continue
         if in_use and not end and not followed:
             continue
@@ -187,7 +188,7 @@ def _look(
 
 
 def _from_footer(segment: SegmentFile, disk: Disk, found: Inspection, good: set[int]) -> set[int]:
-    """Blocks that the footer names and that are not good: where they begin."""
+    """Offsets of the blocks that the footer names and that are not good."""
     named: set[int] = set()
     sealed = segment.sealed
     if sealed is None:
@@ -220,7 +221,7 @@ def _from_footer(segment: SegmentFile, disk: Disk, found: Inspection, good: set[
 
 
 def lost_entries(whole: list[tuple[int, int]], last: int) -> list[tuple[int, int]]:
-    """Of the entries 0 to `last` those in no good block, as first and last of each hole."""
+    """The entries 0 to `last` that are in no good block, as first and last of each hole."""
     holes: list[tuple[int, int]] = []
     following = 0
     for first, stop in sorted(whole):
@@ -233,10 +234,10 @@ def lost_entries(whole: list[tuple[int, int]], last: int) -> list[tuple[int, int
 
 
 def repair(folder: StoreFolder, disk: Disk) -> list[str]:
-    """Does what loses nothing: names, headers, footers; what it did, a line each.
+    """Repairs without loss: names, headers, footers. Returns a line for each repair.
 
-    Raises OSError, StartupError. Blocks that were being written when the process died are cut off, as by a
-    start.
+    Raises OSError, StartupError. Blocks that were being written when the process died are cut off, as a start
+    does.
     """
     done: list[str] = []
     for segment_id in folder.segment_ids():
@@ -266,7 +267,7 @@ def repair(folder: StoreFolder, disk: Disk) -> list[str]:
 
 
 def forget_missing(folder: StoreFolder, disk: Disk) -> list[str]:
-    """Takes segments whose files were lost off the list for good; what it did, a line each.
+    """Removes segments whose files were lost from the roster for good. Returns a line for each.
 
     Raises OSError, StartupError.
     """

@@ -1,4 +1,4 @@
-"""What a bookie knows of one ledger besides its entries. Sync, no I/O."""
+"""A bookie's knowledge of one ledger besides its entries. Sync, no I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from magnetar.wire.bookkeeper.requests import Read
 
 
 class KnownLedger:
-    """Its key, its fence, its end."""
+    """Master key, fence and last add confirmed of a ledger."""
 
     __slots__ = ("fence_durable", "fenced", "limbo", "master_key", "tail", "waiting")
 
@@ -26,11 +26,11 @@ class KnownLedger:
         self.limbo = limbo
         self.tail = LedgerTail(lac_blob)
         self.waiting: list[tuple[object, Read]] = []
-        """Reads that came with the fence, until it is durable."""
+        """Fencing reads that wait until the fence is durable."""
 
     @classmethod
     def of(cls, stored: StoredLedger) -> KnownLedger:
-        """What was durable when the bookie started."""
+        """From the durable state at the bookie's start."""
         return cls(
             stored.master_key,
             fenced=stored.fenced or stored.limbo,
@@ -39,7 +39,7 @@ class KnownLedger:
         )
 
     def opens_to(self, master_key: bytes) -> bool:
-        """Whether this is the key; a ledger in limbo takes the first one."""
+        """Whether this is the master key; a ledger in limbo adopts the first key it sees."""
         if self.limbo and not self.master_key:
             self.master_key = master_key
         return self.master_key == master_key

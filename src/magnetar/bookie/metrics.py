@@ -1,4 +1,4 @@
-"""What `/metrics` says of segment stores. Read at scrape time."""
+"""The `/metrics` of segment stores, read at scrape time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar.runtime.syncer import HelperSyncer
 
 
 def collect(stores: Sequence[SegmentStore], out: Exposition) -> Iterable[None]:
-    """Adds the samples of all stores of a process, added up, to a scrape."""
+    """Adds the sums over all stores of a process to a scrape."""
     segments = [segment for store in stores for segment in store.segments]
     out.gauge("magnetar_segments", "Segments of the message store.", len(segments))
     damages = sum(len(segment.damages) for segment in segments)

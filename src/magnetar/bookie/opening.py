@@ -1,17 +1,16 @@
-"""Opening the segments of a store, whatever state their files are in. Blocking; no event loop here.
+"""Opens the segments of a store, whatever the state of their files. Blocking; no event loop here.
 
-What a file is can be learned in several places, and one of them is enough:
+Each fact about a file is in several places, and one of them suffices:
 
-    what               header   trailer   blocks                     file name
-    salt               yes      yes       every header of a block
-    id                 yes                                           yes
-    where blocks end            yes       START of the next segment
+    what                  header  trailer  blocks                       file name
+    salt                  yes     yes      every header of a block
+    id                    yes                                           yes
+    where blocks end              yes      START of the next segment
 
-So a damaged header costs nothing, nor does a damaged footer: the blocks are scanned and the footer is written
-anew. A segment that others follow, or whose file does not end with a whole page, was ended by somebody:
-nothing in it is torn, and what does not hold is damage. One that its follower does not name as the segment
-before it was prepared too late and holds nothing. Files in the wrong place are told by their headers
-(`settle_names`).
+So a damaged header or footer loses nothing: the blocks are scanned and the footer is written anew. A segment
+that others follow, or whose file does not end with a whole page, was ended: nothing in it is torn, and any
+mismatch is damage. A segment that its follower does not name as its predecessor was prepared too late and is
+empty. Files under a wrong name are recognised by their headers (`settle_names`).
 """
 
 from __future__ import annotations
@@ -53,19 +52,19 @@ _log = logging.getLogger("magnetar.bookie")
 
 
 class Identity(NamedTuple):
-    """What a segment's file says of itself."""
+    """The identity in a segment's file."""
 
     salt: int | None
-    """None: no header of a segment or of a block is left, nor a trailer."""
+    """None: neither a header of the segment or a block nor a trailer is left."""
     header_is_good: bool
     trailer: Trailer | None
 
 
 def load_segments(folder: StoreFolder, disk: Disk, roster: Roster) -> list[SegmentFile]:
-    """Opens every segment, ascending; those without a valid footer are scanned and sealed.
+    """Opens every segment, ascending; scans and seals those without a valid footer.
 
-    A segment that holds nothing is deleted. Those that `roster` lists and that have no file are among them:
-    nobody knows what was in them. Raises StartupError, OSError.
+    Deletes empty segments. Segments that `roster` lists and that have no file are included: their content is
+    unknown. Raises StartupError, OSError.
     """
     folder.remove_unfinished()
     settle_names(folder, disk)
@@ -83,14 +82,15 @@ def load_segments(folder: StoreFolder, disk: Disk, roster: Roster) -> list[Segme
         if segment.sealed is None and (start := read_start(follower, disk)) is not None:
             ends.setdefault(start[0], start[1])
             if start[0] < segment.segment_id:
-                # Prepared too late: the log did not wait for it, and nothing was ever written to it.
+                # Prepared too late: the log did not wait for it, so nothing was ever written to it.
                 passed_over.add(segment.segment_id)
     kept: list[SegmentFile] = []
     empty: list[SegmentFile] = []
     followed = False
-    # From the last one: whether a segment was ended is known once those behind it are.
+    # From the last one: the later segments show whether this one was ended.
     for segment in reversed(segments):
-        # Damage known before the scan: nothing of the file can be told apart, so nothing is cut off either.
+        # Damage known before the scan: no part of the file can be told from another, so nothing is cut off
+        # either.
         unreadable = segment.sealed is None and bool(segment.damages)
         if segment.sealed is None and not unreadable:
             end = ends.get(segment.segment_id, 0)
@@ -112,11 +112,11 @@ def load_segments(folder: StoreFolder, disk: Disk, roster: Roster) -> list[Segme
 def _missing(
     folder: StoreFolder, disk: Disk, listed: frozenset[int] | None, present: frozenset[int], used: list[int]
 ) -> list[SegmentFile]:
-    """Of the segments that are `listed` those without a file; `used` are those that hold something."""
+    """The `listed` segments without a file; `used` are those with content."""
     if listed is None:
         return []
     if any(segment_id > max(listed, default=0) for segment_id in used):
-        # No segment is written to before it is listed: what was written here knows nothing of the list.
+        # A segment is listed before it is written: the store was written by a version without the roster.
         _log.warning("%s: another version used this folder; its segments are listed again", folder.root)
         return []
     missing = []
@@ -133,7 +133,7 @@ def _missing(
 
 
 def identify(disk: Disk, fd: int) -> Identity:
-    """Learns what can be learned. Raises OSError."""
+    """Reads the identity from header, blocks or trailer. Raises OSError."""
     size = os.fstat(fd).st_size
     tail = disk.read(fd, max(size - TRAILER_BYTES, 0), TRAILER_BYTES)
     header = decode_segment_header(disk.read(fd, 0, HEADER_READ_BYTES))
@@ -145,7 +145,7 @@ def identify(disk: Disk, fd: int) -> Identity:
 
 
 def _find_salt(disk: Disk, fd: int, size: int) -> int | None:
-    """That of the first whole block: what lies behind may be of a former life of the file."""
+    """The salt of the first whole block: blocks after it may be of a former use of the file."""
     at = disk.next_data(fd, DATA_OFFSET)
     while at is not None and at + HEADER_BYTES <= size:
         buffer = disk.read(fd, at, WINDOW_BYTES + HEADER_BYTES)
@@ -160,7 +160,8 @@ def _find_salt(disk: Disk, fd: int, size: int) -> int | None:
 
 
 def _open(folder: StoreFolder, disk: Disk, segment_id: int) -> tuple[SegmentFile, int]:
-    """The segment, sealed when its footer holds, and where its trailer says that blocks end; 0: unknown."""
+    """The segment, sealed when its footer is valid, and where its trailer says that blocks end; 0:
+    unknown."""
     path = folder.segment_path(segment_id)
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -213,7 +214,7 @@ def check_header(folder: StoreFolder, disk: Disk, segment_id: int, fd: int) -> N
 
 
 def read_start(segment: SegmentFile, disk: Disk) -> tuple[int, int] | None:
-    """What the START block of an open segment says: the segment before, and where that ended."""
+    """The START block of an open segment: the previous segment, and where it ended."""
     header = decode_header(disk.read(segment.fd, DATA_OFFSET, HEADER_BYTES), 0, segment.salt, DATA_OFFSET)
     if header is None or header.kind != Kind.START:
         return None
@@ -224,7 +225,7 @@ def read_start(segment: SegmentFile, disk: Disk) -> tuple[int, int] | None:
 
 
 def scan_file(segment: SegmentFile, disk: Disk, synced_end: int, *, ended: bool) -> Scan:
-    """Reads every block of a segment's file, which must be open, and what can be said of its end.
+    """Reads every block of a segment's open file, and determines its end.
 
     `synced_end`, `ended`: as `scan_segment`. Raises OSError.
     """
@@ -253,21 +254,21 @@ def scan_file(segment: SegmentFile, disk: Disk, synced_end: int, *, ended: bool)
 
 
 def _ends_there(segment: SegmentFile, disk: Disk, scan: Scan, size: int, *, ended: bool) -> bool:
-    """Whether nothing of the log can have been behind what was found of it."""
+    """Whether no part of the log can have followed the blocks that were found."""
     if scan.end >= size:
-        # A file that waits for blocks has room left, and one that was ended has a footer.
+        # A file in use has free space at its end, and a file that was ended has a footer.
         return False
     if not ended:
         return True
     footer = encode_footer(scan.found, segment.salt, scan.end)
     if size - scan.end == len(footer):
         return True
-    # Or a footer begins there, though of more blocks than were found: then no block was there.
+    # Or a footer begins there, though of more blocks than were found: then a block is missing.
     return may_be_row(disk.read(segment.fd, scan.end, ROW_BYTES), DATA_OFFSET, scan.end)
 
 
 def _recover(segment: SegmentFile, disk: Disk, synced_end: int, *, followed: bool) -> bool:
-    """Scans and seals; False when the segment holds nothing."""
+    """Scans and seals; False when the segment is empty."""
     path = str(segment.path)
     scan = scan_file(segment, disk, synced_end, ended=followed)
     say_damages(path, scan.found)
@@ -284,7 +285,7 @@ def _recover(segment: SegmentFile, disk: Disk, synced_end: int, *, followed: boo
 
 
 def say_damages(path: str, index: SegmentIndex) -> None:
-    """Logs what was found damaged in a segment: file, place, and whose it was."""
+    """Logs the damage found in a segment: file, offset, ledger."""
     for damage in index.damages:
         ledger = damage.ledger_id if damage.ledger_id >= 0 else None
         detail = f"{damage.length} synced bytes do not match their checksum"
@@ -295,10 +296,10 @@ def say_damages(path: str, index: SegmentIndex) -> None:
 
 
 def rebuild_index(segment: SegmentFile, disk: Disk) -> None:
-    """Makes the footer of a sealed segment anew from its blocks, where rows of some ledger are damaged.
+    """Rebuilds the footer of a sealed segment from its blocks when rows of a ledger are damaged.
 
-    What the old one has and is good stays: rows, tombstones, noted damage. The segment must be pinned.
-    Raises OSError.
+    Good parts of the old footer stay: rows, tombstones, noted damage. The segment must be pinned. Raises
+    OSError.
     """
     old = segment.sealed
     assert old is not None
@@ -319,7 +320,7 @@ def rebuild_index(segment: SegmentFile, disk: Disk) -> None:
 
 
 def mend_index(segment: SegmentFile, disk: Disk) -> bool:
-    """Makes the footer of a sealed segment anew when rows in it are damaged; whether they were.
+    """Rebuilds the footer of a sealed segment when rows in it are damaged; returns whether they were.
 
     The segment must be pinned. Raises OSError.
     """
@@ -333,11 +334,11 @@ def mend_index(segment: SegmentFile, disk: Disk) -> bool:
 
 
 def mend_header(segment: SegmentFile, folder: StoreFolder, disk: Disk) -> bool:
-    """Writes a damaged header anew, where the salt is known; whether it was. Pinned; raises OSError."""
+    """Rewrites a damaged header when the salt is known; returns whether it did. Pinned; raises OSError."""
     if segment.salt == 0 or decode_segment_header(disk.read(segment.fd, 0, HEADER_READ_BYTES)) is not None:
         return False
     header = encode_segment_header(segment.segment_id, folder.instance, segment.salt)
-    # Not the checkpoint behind it.
+    # Not the checkpoint after it.
     disk.write(segment.fd, [header[:HEADER_READ_BYTES]], 0)
     disk.sync(segment.fd)
     return True
@@ -347,9 +348,9 @@ def mend_header(segment: SegmentFile, folder: StoreFolder, disk: Disk) -> bool:
 
 
 def settle_names(folder: StoreFolder, disk: Disk) -> None:
-    """Gives segments that were renamed, or swapped, the names that their headers say.
+    """Gives segments that were renamed or swapped the names in their headers.
 
-    One whose place is taken by the right one is a copy: it is set aside in the folder `quarantine`. A segment
+    A segment whose name is taken by the right one is a copy: it moves to the folder `quarantine`. A segment
     of another store stays, and the start is refused for it. Raises OSError.
     """
     wrong: dict[int, int] = {}
@@ -362,7 +363,7 @@ def settle_names(folder: StoreFolder, disk: Disk) -> None:
     if not wrong and not folder.stray_paths():
         return
     for name in wrong:
-        # First all out of the way: two that were swapped want each other's names.
+        # First all under other names: two swapped segments need each other's names.
         folder.segment_path(name).rename(folder.stray_path(name))
     disk.sync_folder(folder.segments)
     for path in folder.stray_paths():

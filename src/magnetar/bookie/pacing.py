@@ -1,9 +1,10 @@
-"""When a group goes to the disk: at once, or after a moment in which others may join it.
+"""When a group is written: at once, or after a moment in which other blocks may join it.
 
-A commit costs about the same for one entry as for a hundred: two switches of process, a sync, some turns of
-the loop. Who publishes steadily, or waits for each receipt, is never made to wait: his entries go as soon as
-the disk is free, and take along what waits. Only where very many ledgers get an entry now and then, so that
-each comes nearly alone, these wait for each other (docs/decisions/0007-rare-entries-wait.md).
+A commit costs about the same for one entry as for a hundred: two process switches, a sync, some turns of the
+loop. Producers that publish steadily, or wait for each receipt, are never delayed: their entries are written
+as soon as the disk is free, and take the waiting ones along. Only where very many ledgers each get an entry
+now and then, so that entries arrive nearly alone, do these wait for each other
+(docs/decisions/0007-rare-entries-wait.md).
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from magnetar.bookie.options import StoreOptions
 from magnetar.runtime.tasks import call_later
 
 WINDOW_S: Final = 0.1
-"""Time over which rare entries are counted."""
+"""Seconds over which rare entries are counted."""
 
 NEVER: Final = -math.inf
 """Last commit of a ledger that had none."""
 
 
 class Rarity:
-    """Whether entries of ledgers that are rarely written come often enough to wait for each other. Pure."""
+    """Whether entries of rarely written ledgers are frequent enough to wait for each other. Pure."""
 
     __slots__ = ("_count", "_per_s", "_since_s", "waits")
 
     waits: bool
-    """Whether they do."""
+    """Whether they wait."""
 
     def __init__(self, per_s: float) -> None:
-        """They do while at least so many of these ledgers are written a second."""
+        """They wait while at least this many of these ledgers are written per second."""
         self._per_s = per_s
         self._count = 0
         self._since_s = 0.0
@@ -52,7 +53,8 @@ class Pacer:
     """Calls `flush` when the blocks that wait may go to the disk."""
 
     rare_before_s: float
-    """A ledger whose last commit was not later is rarely written; counts from the commit that ended last."""
+    """A ledger whose last commit was not later counts as rarely written; measured from the commit that ended
+    last."""
 
     __slots__ = (
         "_flush",
@@ -77,7 +79,7 @@ class Pacer:
         self.rare_before_s = NEVER
 
     def added(self, last_commit_s: float, *, busy: bool) -> None:
-        """A block waits, of a ledger that was committed last at this time of the loop.
+        """A block waits, of a ledger with this last commit on the loop's clock.
 
         `busy`: a commit is under way; `freed` follows.
         """
@@ -91,7 +93,7 @@ class Pacer:
                 self._handle.cancel()
                 self._handle = None
         if not busy and self._handle is None:
-            # Not now: what the other connections of this tick bring shares the sync.
+            # Not now: blocks from other connections of this turn share the sync.
             self._handle = self._loop.call_soon(self._due)
 
     def _due(self) -> None:
@@ -99,15 +101,15 @@ class Pacer:
         self._flush()
 
     def taken(self, *, all_of_it: bool) -> None:
-        """A commit began, of all that waited or of as much as fits."""
+        """A commit began, of all waiting blocks or as many as fit."""
         self._urgent = not all_of_it
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def freed(self, rare: int, now_s: float, *, waiting: bool) -> bool:
-        """The commit that ended now had entries of `rare` ledgers that are rarely written: whether the next
-        one begins at once. `waiting`: there are blocks for it."""
+        """The commit that ended had entries of `rare` rarely written ledgers; returns whether the next one
+        begins at once. `waiting`: there are blocks for it."""
         self._rarity.committed(rare, now_s)
         self.rare_before_s = now_s - self._rare_after_s
         if not waiting or self._urgent or not self._rarity.waits:

@@ -1,9 +1,9 @@
-"""Fills files with zeros in the background, so that segments made of them are written over old bytes.
+"""Fills files with zeros in the background, so that segments made of them are written over existing bytes.
 
-Never the segment in use: a zero cannot fall on an entry, and what the file system must note about the
-new bytes belongs to another file than the one whose syncs are waited for. The zeros go past the page
-cache in pieces, at a bounded rate, and none are written while entries come fast: then the device has
-better things to do, and a segment in which nothing lives will soon be there instead.
+Never the segment in use: a zero cannot overwrite an entry, and the file system's notes about new bytes belong
+to another file than the one whose syncs are waited for. The zeros bypass the page cache in pieces, at a
+bounded rate, and none are written while entries come fast: then the device is busy, and a dead segment will
+soon be there instead.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from magnetar.runtime.tasks import happens_within
 from magnetar.runtime.threads import in_thread
 
 _LOOK_S: Final = 0.1
-"""Between two looks at how fast entries come."""
+"""Seconds between two measurements of the entries' rate."""
 _LIGHT_SHARE: Final = 0.5
-"""Entries may come at this share of the rate of the zeros: so the file is filled before it is needed."""
+"""Zeros are written while entries come at less than this share of the zeros' rate: so the file is full before
+it is needed."""
 
 
 class Prewriter:
     """Fills one file at a time."""
 
     def __init__(self, disk: Disk, *, bytes_per_s: int, committed: Callable[[], int]) -> None:
-        """`committed` says how many bytes of entries were written until now."""
+        """`committed` returns the bytes of entries written so far."""
         self.written_bytes = 0
-        """Zeros written since the store was opened."""
+        """Bytes of zeros written since the store was opened."""
         self._disk = disk
         self._bytes_per_s = bytes_per_s
         self._committed = committed
@@ -40,13 +41,13 @@ class Prewriter:
         self._light = False
 
     def stop(self) -> None:
-        """A filling under way is given up at its next step, and so is every later one."""
+        """Ends the filling under way at its next step, and every later one."""
         self._stop.set()
 
     async def fill(self, path: Path, size: int) -> bool:
-        """Makes a file of `size` bytes, all of them written; False when stopped, and no file is left.
+        """Creates a file of `size` bytes, all written; False when stopped, and no file is left.
 
-        Raises OSError: then no file is left either.
+        Raises OSError: no file is left either.
         """
         fd = direct = -1
         done = False
@@ -57,7 +58,7 @@ class Prewriter:
             if done:
                 await in_thread(self._disk.sync, fd)
         except asyncio.CancelledError:
-            # A thread may be writing still: the numbers must not become those of other files.
+            # A thread may still be writing: its descriptor must not be reused for another file.
             fd = direct = -1
             raise
         finally:

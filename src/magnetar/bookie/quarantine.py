@@ -1,7 +1,7 @@
-"""Ledgers that lie here and that metadata does not name: kept for a while, then given up. Decides only.
+"""Ledgers on the disk that the metadata does not name: kept for a while, then deleted. Decides only.
 
-Nobody asked for their deletion: what was asked for is noted before and done at once. So metadata lost them,
-or is an older copy. They stay as they are until metadata names them again, somebody decides, or a running
+These were not deleted on purpose: a deletion is recorded first and done at once. So the metadata lost them,
+or is an older copy. They are kept until the metadata names them again, an operator decides, or a running
 process has seen them unnamed for the whole grace period.
 """
 
@@ -15,21 +15,22 @@ from magnetar.bookie.belonging import Held
 
 
 class Round(NamedTuple):
-    """What one look came to."""
+    """The result of one round."""
 
     held: dict[int, Held]
-    """Who is in quarantine now."""
+    """The ledgers in quarantine now."""
     entered: list[int]
     left: list[int]
-    """Named again, or gone."""
+    """Ledgers that are named again, or no longer exist."""
     due: list[int]
-    """Seen unnamed for the whole grace period."""
+    """Ledgers that were unnamed for the whole grace period."""
 
 
 def look(
     before: Mapping[int, Held], unnamed: Collection[int], *, now_ms: int, elapsed_s: int, grace_s: int
 ) -> Round:
-    """`unnamed`: what lies here without a name, now; `elapsed_s`: since this process's last look."""
+    """`unnamed`: the unnamed ledgers on the disk now; `elapsed_s`: seconds since this process's last
+    round."""
     held = {
         ledger: replace(before[ledger], observed_s=before[ledger].observed_s + elapsed_s)
         if ledger in before

@@ -1,4 +1,4 @@
-"""Reading entries: from the page cache at once, from the device in a thread."""
+"""Reads entries: from the page cache at once, from the device in a thread."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from magnetar.runtime.threads import in_thread
 _log = logging.getLogger("magnetar.bookie")
 
 _REST_BYTES_MAX: Final = 8 << 20
-"""Bytes of blocks that are kept decoded because their reader took only the first part."""
+"""Bytes of decoded blocks that are kept because their reader took only the first part."""
 
 
 class DeletedLedgerError(StorageError):
-    """The ledger was deleted while somebody read it."""
+    """The ledger was deleted during a read."""
 
     def __init__(self, ledger_id: int) -> None:
         super().__init__(f"ledger {ledger_id} was deleted")
@@ -46,21 +46,21 @@ class BlockReader:
         self._rests_bytes = 0
         self._rebuilding = asyncio.Lock()
         self.indexes_rebuilt = 0
-        """Indexes of segments that were damaged and were made anew from the blocks."""
+        """Damaged indexes of segments that were rebuilt from the blocks."""
 
     # -- where blocks lie ---------------------------------------------------------------------
 
     def share(self, index: LedgerIndex) -> None:
-        """Readers of the ledger use this index, which its writer keeps growing."""
+        """Readers of the ledger use this index, which its writer extends."""
         self._indexes[index.ledger_id] = index
 
     def mark_deleted(self, ledger_id: int) -> None:
-        """Whoever holds the ledger's index hears of it at the next read."""
+        """Readers that hold the ledger's index see the deletion at the next read."""
         if (index := self._indexes.pop(ledger_id, None)) is not None:
             index.deleted = True
 
     def replace(self, segment: SegmentFile, fresh: SegmentFile, rows: SegmentIndex) -> None:
-        """The blocks of `segment` lie at other places now; whoever holds an index has them at once."""
+        """The blocks of `segment` have moved; readers that hold an index see the new places at once."""
         for index in list(self._indexes.values()):
             for part in index.parts:
                 moved = rows.ledgers.get(index.ledger_id)
@@ -71,7 +71,7 @@ class BlockReader:
             self._rests_bytes -= self._rests.pop(key)[1]
 
     async def index_of(self, ledger_id: int) -> LedgerIndex:
-        """Where the ledger's blocks lie; empty when there are none. Raises StorageError."""
+        """Index of the ledger's blocks; empty when there are none. Raises StorageError."""
         if (index := self._indexes.get(ledger_id)) is not None:
             return index
         while True:
@@ -85,16 +85,16 @@ class BlockReader:
                         parts.append(rows)
             except OSError as error:
                 raise storage_error(error, self._directory, "read an index") from error
-            # While one segment was read the ledger may have been deleted, or another was rewritten, so
-            # that its blocks lie elsewhere now.
+            # While one segment was read the ledger may have been deleted, or another segment was rewritten,
+            # so that blocks moved.
             if all(self._segments.get(segment.segment_id) in (segment, None) for segment in segments):
                 break
         return self._indexes.setdefault(ledger_id, LedgerIndex(ledger_id, parts))
 
     async def rows_of(self, segment: SegmentFile, ledger_id: int) -> BlockRows | None:
-        """The ledger's blocks in one segment, whose index is made anew when it is damaged. Raises OSError."""
+        """The ledger's blocks in one segment, whose index is rebuilt when it is damaged. Raises OSError."""
         with self._segments.pinned(segment):
-            # Some microseconds mostly; a thread costs ten times that, and the wait for its turn.
+            # Mostly some microseconds; a thread costs ten times that, and the wait for its turn.
             if (rows := segment.rows_now(ledger_id)) is not None:
                 return rows
             try:
@@ -103,7 +103,7 @@ class BlockReader:
                 damage = error
             async with self._rebuilding:
                 try:
-                    # Somebody else may have been first.
+                    # Another read may have loaded it.
                     return await in_thread(segment.load_rows, ledger_id)
                 except CorruptDataError:  # rebuilt below from the blocks, which have checksums of their own
                     _log.error("%s", damage)
@@ -115,7 +115,7 @@ class BlockReader:
     # -- reading ------------------------------------------------------------------------------
 
     def read_now(self, index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
-        """Like `read`, but None instead of waiting for the device."""
+        """Like `read`, but returns None instead of waiting for the device."""
         runs, extents = self._start(index, first, last, bytes_max)
         for extent in extents:
             segment = self._segment(extent, index)
@@ -135,8 +135,8 @@ class BlockReader:
     async def read(self, index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[EntryRun]:
         """Entries `first..last` of a ledger, as many as fit `bytes_max`, at least one.
 
-        `first` must be an entry that was written. Raises LostEntriesError when it is damaged,
-        DeletedLedgerError, StorageError when the device does not give it.
+        `first` must be a written entry. Raises LostEntriesError when it is damaged, DeletedLedgerError,
+        StorageError when the device fails.
         """
         found = self.read_now(index, first, last, bytes_max)
         if found is not None:
@@ -157,7 +157,7 @@ class BlockReader:
         return self._finish(index, runs, first, last, bytes_max)
 
     def read_blocking(self, index: LedgerIndex, entry: int) -> list[EntryRun]:
-        """One entry, waiting for the device where it must. Raises what `read` does."""
+        """One entry; blocks on the device if necessary. Raises what `read` raises."""
         runs, extents = self._start(index, entry, entry, 0)
         for extent in extents:
             segment = self._segment(extent, index)
@@ -178,7 +178,7 @@ class BlockReader:
     def _start(
         self, index: LedgerIndex, first: int, last: int, bytes_max: int
     ) -> tuple[list[EntryRun], list[Extent]]:
-        """What is decoded already, and what to read."""
+        """The runs that are decoded already, and the extents to read."""
         if index.deleted:
             raise DeletedLedgerError(index.ledger_id)
         places = index.select(first, last, bytes_max)
@@ -192,14 +192,14 @@ class BlockReader:
     def _segment(self, extent: Extent, index: LedgerIndex) -> SegmentFile:
         segment = self._segments.get(extent.segment_id)
         if segment is None:
-            # Segments go only when every ledger in them is deleted.
+            # A segment is deleted only when every ledger in it is deleted.
             raise DeletedLedgerError(index.ledger_id)
         return segment
 
     def _decode(
         self, extent: Extent, data: bytes, index: LedgerIndex, segment: SegmentFile, runs: list[EntryRun]
     ) -> bool:
-        """Adds the extent's runs; False when a bad block ends what can be given."""
+        """Adds the extent's runs; False when a bad block ends the result."""
         more, bad = decode(extent, data, index.ledger_id, segment.salt)
         runs += more
         if bad is None:
@@ -224,7 +224,8 @@ class BlockReader:
     # -- blocks of which only a part was asked for --------------------------------------------
 
     def _keep_rest(self, place: BlockPlace, run: EntryRun) -> None:
-        """The rest of the block is what its reader asks for next: it is not read and checked again."""
+        """The rest of the block is what its reader asks for next, so it need not be read and checked
+        again."""
         self._rests[(place.segment_id, place.offset)] = (run, place.size)
         self._rests_bytes += place.size
         while self._rests_bytes > _REST_BYTES_MAX:
@@ -240,7 +241,7 @@ class BlockReader:
 
 
 def _goes_on_elsewhere(index: LedgerIndex, extent: Extent) -> bool:
-    """Whether the ledger's next block lies in the same segment, but not where this piece ends."""
+    """Whether the ledger's next block is in the same segment, but not right after this extent."""
     following = index.place_of(extent.places[-1].last_entry + 1)
     if following is None or following.segment_id != extent.segment_id:
         return False

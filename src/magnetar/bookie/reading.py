@@ -1,4 +1,4 @@
-"""From places on disk to entry runs: what to read at once, and what of it was asked for."""
+"""Plans reads of blocks, and cuts the requested entries out of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from magnetar.bookie.blocks import HEADER_BYTES, body_is_good, decode_entries, d
 from magnetar.bookie.index import BlockPlace
 
 GAP_BYTES_MAX: Final = 64 << 10
-"""Foreign blocks up to this size between two wanted ones are read along: cheaper than another read."""
+"""Foreign blocks of up to this many bytes between two wanted ones are read along: cheaper than another
+read."""
 READ_BYTES_MAX: Final = 4 << 20
 """Bytes of one read; a single larger block is read whole."""
 
 
 class Extent(NamedTuple):
-    """A piece of one segment that is read at once, and the wanted blocks in it."""
+    """A range of one segment that is read at once, and the wanted blocks in it."""
 
     segment_id: int
     offset: int
@@ -43,7 +44,7 @@ def plan(places: list[BlockPlace]) -> list[Extent]:
 
 
 class BadBlock(NamedTuple):
-    """A block that does not hold what the index says."""
+    """A block whose content is not what the index says."""
 
     place: BlockPlace
     detail: str
@@ -72,7 +73,7 @@ def decode(extent: Extent, data: bytes, ledger_id: int, salt: int) -> tuple[list
 
 
 def trim(runs: list[EntryRun], first: int, last: int, bytes_max: int) -> list[EntryRun]:
-    """Of consecutive runs the entries `first..last`, as many as fit `bytes_max`, at least one."""
+    """The entries `first..last` of consecutive runs, as many as fit `bytes_max`, at least one."""
     trimmed: list[EntryRun] = []
     room = bytes_max
     for whole in runs:

@@ -37,10 +37,10 @@ from magnetar.bookie.index import UNKNOWN_OWNER, Damage, SegmentIndex
 from magnetar.bookie.segment import DATA_OFFSET
 
 WINDOW_BYTES: Final = 4 << 20
-"""Bytes read at once: bounds what a scan holds in memory."""
+"""Bytes per read: bounds the memory of a scan."""
 
 _ZEROS: Final = bytes(SEARCH_BYTES)
-# Looking a member up in an Enum costs as much as checking a small block.
+# Looking up a member of an Enum costs as much as checking a small block.
 _ENTRIES: Final = int(Kind.ENTRIES)
 _START: Final = int(Kind.START)
 _TOMBSTONE: Final = int(Kind.TOMBSTONE)
@@ -49,19 +49,19 @@ Read = Callable[[int, int], bytes]
 """`read(offset, length)`: that many bytes, fewer only at the end of the file."""
 
 NextData = Callable[[int], int | None]
-"""`next_data(offset)`: the first offset from there on that is not a hole; None when only holes follow."""
+"""`next_data(offset)`: the first offset from there on outside a hole; None when only holes follow."""
 
 
 class Scan(NamedTuple):
-    """What a segment without a footer holds."""
+    """The content of a segment without a footer."""
 
     found: SegmentIndex
     end: int
-    """Where its log ends: everything behind it is to be cut off."""
+    """End of the log; everything after it is to be cut off."""
     torn_bytes: int
-    """Bytes of a group that was being written behind `end`; 0 when the end is clean."""
+    """Bytes of an unfinished group after `end`; 0 when the end is clean."""
     previous: tuple[int, int] | None
-    """Id and end of the segment before it, from the START block."""
+    """Id and end of the previous segment, from the START block; None without one."""
 
 
 class _Item(NamedTuple):
@@ -102,13 +102,13 @@ def scan_segment(
 ) -> Scan:
     """Reads a segment block by block.
 
-    `synced_end` is where the next segment or the trailer says that its log ends; 0 when nothing says so.
-    `synced_to`: the log was synced up to there at least. `ended`: nothing in it was being written, so that
-    nothing of it is torn. `search`: `read` for what is looked through once, SEARCH_BYTES at most at a time.
+    `synced_end`: the end of the log according to the next segment or the trailer; 0 when neither says so.
+    `synced_to`: the log was synced at least up to there. `ended`: no block of it was being written, so
+    nothing is torn. `search`: `read` for bytes that are searched once, at most SEARCH_BYTES at a time.
     """
     window = _Window(read)
     index = SegmentIndex(segment_id)
-    # Without a bad place, which is nearly always, nothing but the index is built.
+    # Nearly always there is no bad place, and only the index is built.
     end, previous = _admit_good(window, index, salt, min(synced_end or file_bytes, file_bytes))
     walk = _Walk(window, salt, file_bytes, _Search(next_data, search or read), end)
     items = list(walk)
@@ -118,7 +118,8 @@ def scan_segment(
     torn_bytes = 0
     for item in items:
         if synced_end and item.offset >= synced_end:
-            # Left by a group whose write failed: the writer was told, and went on in the next segment.
+            # Left by a group whose write failed: its writers were told, and the log continued in the next
+            # segment.
             torn_bytes = items[-1].offset + items[-1].size - item.offset
             break
         if item.good:
@@ -134,7 +135,7 @@ def scan_segment(
         index.damages.append(Damage(end, checkpoint - end, UNKNOWN_OWNER, -1, -1))
         end = checkpoint
     if not torn_bytes and not ended and end < file_bytes:
-        # A header that was torn itself is no item; how far its bytes reach does not matter.
+        # A torn header is no item; the length of its body does not matter.
         left = window.get(end, min(HEADER_BYTES, file_bytes - end)).rstrip(b"\0")
         if _begins_header(left, salt):
             torn_bytes = len(left)
@@ -144,10 +145,10 @@ def scan_segment(
 def _admit_good(
     window: _Window, index: SegmentIndex, salt: int, stop: int
 ) -> tuple[int, tuple[int, int] | None]:
-    """Admits blocks up to the first place that does not hold a good one, or to `stop`.
+    """Admits blocks up to the first place without a good block, or to `stop`.
 
-    Returns that place, and what a START block said. The same as `_Walk` would give, in a fraction of
-    the time: this is what a start after a crash waits for.
+    Returns that place, and the content of a START block. The same result as `_Walk`, in a fraction of the
+    time: a start after a crash waits for this.
     """
     previous: tuple[int, int] | None = None
     offset = DATA_OFFSET
@@ -176,14 +177,14 @@ def _admit_good(
 
 
 class _Search(NamedTuple):
-    """How to look for the next block where there should be one and is none."""
+    """How to search for the next block after a place without one."""
 
     next_data: NextData
     read: Read
 
 
 class _Walk:
-    """Every block whose header is whole, and the gaps between them, in the order of the file."""
+    """Every block with an intact header, and the gaps between them, in the order of the file."""
 
     def __init__(
         self, window: _Window, salt: int, file_bytes: int, search: _Search, start: int = DATA_OFFSET
@@ -195,7 +196,7 @@ class _Walk:
         self._start = start
         self._items = self._walk()
         self.previous: tuple[int, int] | None = None
-        """What the START block says, once it was passed."""
+        """The content of the START block, once it was passed."""
 
     def __iter__(self) -> Iterator[_Item]:
         return self._items
@@ -223,15 +224,15 @@ class _Walk:
 
 
 def _begins_header(buffer: bytes, salt: int) -> bool:
-    """Whether `buffer`, which may be cut anywhere, begins like a header of this segment."""
+    """Whether `buffer`, which may be cut anywhere, begins like a block header of this segment."""
     theirs = salt.to_bytes(8, "little")
     found = buffer[SALT_AT : SALT_AT + len(theirs)]
     return bool(buffer) and MAGIC.startswith(buffer[: len(MAGIC)]) and theirs.startswith(found)
 
 
 def _resync(window: _Window, salt: int, offset: int, file_bytes: int, search: _Search) -> int | None:
-    """The next place from `offset` on where a whole header stands."""
-    # Not the magic: in a file that had a life before there may be tens of thousands of old ones.
+    """The next offset from `offset` on with an intact header."""
+    # Not the magic: a file that was used before may hold tens of thousands of old ones.
     wanted = salt.to_bytes(8, "little")
     at: int | None = offset + 1
     while at is not None and at + HEADER_BYTES <= file_bytes:
@@ -239,7 +240,7 @@ def _resync(window: _Window, salt: int, offset: int, file_bytes: int, search: _S
         if at is None:
             return None
         buffer = search.read(at, SEARCH_BYTES)
-        # Comparing is ten times faster than searching, and most of what lies here is zeros.
+        # Comparing is ten times faster than searching, and most of the bytes are zeros.
         found = -1 if buffer == _ZEROS else buffer.find(wanted, SALT_AT)
         while found >= 0:
             start = found - SALT_AT
@@ -251,7 +252,7 @@ def _resync(window: _Window, salt: int, offset: int, file_bytes: int, search: _S
             found = buffer.find(wanted, found + 1)
         if len(buffer) < SEARCH_BYTES:
             return None
-        # A header may lie across the border of two windows.
+        # A header may cross the border of two windows.
         at += len(buffer) - SALT_AT - len(wanted) + 1
     return None
 
@@ -266,7 +267,7 @@ def _admit(index: SegmentIndex, header: BlockHeader) -> None:
 
 
 def _damages(item: _Item, items: list[_Item]) -> list[Damage]:
-    """Whose bytes were lost, as far as it can be told."""
+    """The lost bytes and their ledgers, as far as they can be determined."""
     header = item.header
     if header is not None:
         if header.kind != Kind.ENTRIES:

@@ -1,15 +1,15 @@
-"""Gives back the space of dead ledgers in segments where some ledger still lives.
+"""Frees the space of dead ledgers in segments that still hold living ones.
 
-A segment in which nothing lives is deleted as a file at once. One slow subscription would keep 256 MiB
-of others' consumed messages for every segment that holds a little of its own; so now and then the
-sealed segment with the smallest living part is written anew without the rest (segment_copy.py).
+A segment without living ledgers is deleted at once. Otherwise one slow subscription would keep 256 MiB of
+other topics' consumed messages for every segment that holds a little of its own. So the sealed segment with
+the smallest living part is rewritten without the rest now and then (segment_copy.py).
 
-Where the options say so, a segment is also written anew because reads ask for it: ledgers that were written
-at once lie there block by block between each other, and who reads one of them from the device has a read for
-each. In the new file every ledger lies in one piece.
+Where the options say so, a segment is also rewritten because reads ask for it: the blocks of ledgers that
+were written at the same time alternate, and a reader of one of them needs a read from the device for each
+block. In the new file each ledger is in one piece.
 
-The work is done in small pieces in a thread, at a bounded rate, and waits while entries wait for their
-sync: what it takes from live traffic is bounded, and nothing is in a hurry.
+The work is done in small pieces in a thread, at a bounded rate, and waits while entries wait for their sync:
+it takes a bounded share from live traffic, and is never urgent.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ from magnetar.runtime.threads import in_thread
 _log = logging.getLogger("magnetar.bookie")
 
 _STEP_BYTES: Final = 128 << 10
-"""Of living blocks, copied at once: some milliseconds in which a thread competes with the loop. The few that
-cursors leave in a large segment are one such piece, so that freeing keeps up with the fastest writers."""
+"""Bytes of living blocks copied per step: some milliseconds in which a thread competes with the loop. The few
+blocks that cursors leave in a large segment are one such step, so that freeing keeps up with the fastest
+writers."""
 _YIELDS_MAX: Final = 20
-"""Times that a step waits for the store to be idle before it goes on all the same."""
+"""Times that a step waits for the store to be idle before it runs anyway."""
 
 
 @dataclass(slots=True)
 class Reclaimed:
-    """What rewriting did since the store was opened."""
+    """Totals of rewriting since the store was opened."""
 
     segments: int = 0
     """Segments rewritten."""
     copied_bytes: int = 0
     """Bytes of living blocks that were copied."""
     freed_bytes: int = 0
-    """Bytes given back."""
+    """Bytes freed."""
     sorted_segments: int = 0
-    """Of the segments, those that were rewritten because reads asked for it."""
+    """Those of the segments that were rewritten because reads asked for it."""
 
 
 class Rewriter:
@@ -69,7 +70,8 @@ class Rewriter:
         busy: Callable[[], bool],
         replaced: Callable[[SegmentFile], None],
     ) -> None:
-        """`busy` says whether live traffic waits for the disk; `replaced` hears of each new segment."""
+        """`busy` tells whether live traffic waits for the disk; `replaced` is called with each new
+        segment."""
         self.reclaimed = Reclaimed()
         self._segments = segments
         self._reader = reader
@@ -82,14 +84,15 @@ class Rewriter:
         self._task: asyncio.Task[None] | None = None
         self._once = asyncio.Lock()
         self._refused: dict[int, int] = {}
-        """Segments not worth it, or damaged, by how many ledgers lived then: looked at again with fewer."""
+        """Segments not worth rewriting, or damaged, with their number of living ledgers at that time: checked
+        again with fewer."""
 
     def start(self) -> None:
         """Works in the background until `close`."""
         self._task = begin(self._run())
 
     async def close(self) -> None:
-        """Stops; a rewriting under way is given up."""
+        """Stops; a rewriting under way is abandoned."""
         self._stop.set()
         if self._task is not None:
             await self._task
@@ -105,15 +108,16 @@ class Rewriter:
     # -- choosing -----------------------------------------------------------------------------
 
     def _candidate(self) -> SegmentFile | None:
-        """The sealed segment with the smallest living share of blocks, if that is small enough; else the one
-        that reads ask most to be sorted."""
+        """The sealed segment with the smallest living share of blocks, if it is small enough; else the one
+        that reads ask for most."""
         best: tuple[float, SegmentFile] | None = None
         for segment in self._segments:
-            # A damaged one stays as it is: its damage is known by places in this file.
+            # A damaged segment stays as it is: its damage is known by offsets in this file.
             if segment.sealed is None or segment.live_count == 0 or segment.damages:
                 continue
             if segment.live_count == len(segment.sealed.ledger_ids):
-                # Nothing in it is dead: by far the most, which counting block by block would be slow for.
+                # Nothing in it is dead. By far the most segments are like that, and counting block by block
+                # would be slow.
                 continue
             if self._refused.get(segment.segment_id, segment.live_count + 1) <= segment.live_count:
                 continue
@@ -136,14 +140,14 @@ class Rewriter:
         return enough > 0 and segment.sealed is not None and segment.scattered_reads >= enough
 
     async def rewrite_one(self) -> bool:
-        """Rewrites the segment that gives back most; False when there is none, or it was given up."""
+        """Rewrites the segment that frees most; False when there is none, or it was abandoned."""
         async with self._once:
             segment = self._candidate()
             if segment is None or self._stop.is_set():
                 return False
             self._refused[segment.segment_id] = segment.live_count
             by_ledger = self._is_asked_for(segment)
-            # Whatever becomes of it, it is asked for anew.
+            # Whatever the result, reads must ask for it anew.
             segment.scattered_reads = 0
             try:
                 segment.pin()
@@ -154,9 +158,9 @@ class Rewriter:
             try:
                 return await self._rewrite(segment, by_ledger=by_ledger)
             except CorruptDataError as error:
-                # What is damaged stays where it is: the reader reports it, the doctor shows it.
+                # Damaged blocks stay where they are: the reader reports them, the doctor shows them.
                 _log.error("%s", error)
-            except OSError as error:  # the old segment is whole; the next round tries again
+            except OSError as error:  # the old segment is intact; the next round tries again
                 _log.warning("%s", storage_error(error, self._folder.root, "rewrite a segment"))
             finally:
                 segment.rewriting = False
@@ -173,7 +177,7 @@ class Rewriter:
             if ledger_id not in self._segments.deleted:
                 places += await self._places(segment, ledger_id)
         if segment.damages:
-            # Found only now, when the index was made anew: it stays as it is.
+            # Found only now, when the index was rebuilt: the segment stays as it is.
             return False
         if not by_ledger:
             places.sort(key=lambda place: place.offset)
@@ -193,7 +197,7 @@ class Rewriter:
         except BaseException:
             copy.discard()
             raise
-        # From here to the end of `replace` nothing else runs: readers see the one file or the other.
+        # From here to the end of `replace` no other task runs: readers see the one file or the other.
         self._reader.replace(segment, fresh, copy.rows())
         self._segments.replace(segment, fresh)
         self._refused.pop(segment.segment_id, None)
@@ -206,12 +210,12 @@ class Rewriter:
         return True
 
     async def _places(self, segment: SegmentFile, ledger_id: int) -> list[BlockPlace]:
-        """The ledger's blocks there. Raises OSError."""
+        """The ledger's blocks in the segment. Raises OSError."""
         rows = await self._reader.rows_of(segment, ledger_id)
         return [] if rows is None else [rows.place(row) for row in range(len(rows))]
 
     async def _give_way(self) -> bool:
-        """Waits as the rate wants, and longer while live traffic waits; whether to stop."""
+        """Waits as the rate demands, and longer while live traffic waits; returns whether to stop."""
         delay_s = _STEP_BYTES / self._options.rewrite_bytes_per_s
         if await happens_within(self._stop, delay_s):
             return True

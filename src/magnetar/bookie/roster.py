@@ -40,7 +40,7 @@ _log = logging.getLogger("magnetar.bookie")
 
 ROSTER_FILE: Final = "ROSTER"
 _COPY_BYTES_MIN: Final = 4096
-"""Room for 250 ranges; most stores have fewer than ten."""
+"""Bytes of a copy: enough for 250 ranges; most stores have fewer than ten."""
 _MAGIC: Final = b"MGROSTER"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sIIQ16s")
@@ -49,14 +49,14 @@ _CRC: Final = struct.Struct("<I")
 
 
 class Listed(NamedTuple):
-    """What one copy says."""
+    """The content of one copy."""
 
     sequence: int
     ids: frozenset[int]
 
 
 def encode_roster(listed: Listed, instance: bytes) -> bytes:
-    """One copy."""
+    """Encodes one copy."""
     ranges: list[tuple[int, int]] = []
     for segment_id in sorted(listed.ids):
         if ranges and ranges[-1][1] == segment_id - 1:
@@ -69,7 +69,7 @@ def encode_roster(listed: Listed, instance: bytes) -> bytes:
 
 
 def decode_roster(copy: bytes, instance: bytes) -> Listed | None:
-    """What a copy says; None when it is damaged, of another store, or of a format that is not known."""
+    """Decodes a copy; None when it is damaged, of another store, or of an unknown format."""
     if len(copy) < _HEAD.size:
         return None
     magic, version, count, sequence, its_instance = _HEAD.unpack_from(copy)
@@ -98,7 +98,7 @@ class Roster:
         return self._listed.ids
 
     def read(self) -> frozenset[int] | None:
-        """What the file lists; None: there is none. Raises StartupError when no copy is good, OSError."""
+        """The listed segments; None without a file. Raises StartupError when no copy is good, OSError."""
         try:
             data = self.file.read_bytes()
         except FileNotFoundError:
@@ -116,17 +116,17 @@ class Roster:
         return self._listed.ids
 
     def replace(self, ids: Iterable[int]) -> None:
-        """Lists exactly these. Raises OSError."""
+        """Lists exactly these segments. Raises OSError."""
         with self._lock:
             self._write(frozenset(ids))
 
     def add(self, segment_id: int) -> None:
-        """Lists a segment whose file has its name for good; before it is written to. Raises OSError."""
+        """Lists a segment, after its file has its final name and before it is written. Raises OSError."""
         with self._lock:
             self._write(self._listed.ids | {segment_id})
 
     def remove(self, segment_id: int) -> None:
-        """A segment is not needed any more; before its file goes. Raises OSError."""
+        """Removes a segment from the list, before its file is deleted. Raises OSError."""
         with self._lock:
             self._write(self._listed.ids - {segment_id})
 
@@ -139,13 +139,13 @@ class Roster:
         except OSError as error:
             if not isinstance(failure := storage_error(error, self.file.parent, ""), DiskFullError):
                 raise
-            # A list that is not true any more is worse than none.
+            # A wrong list is worse than none.
             self.file.unlink(missing_ok=True)
             self._disk.sync_folder(self.file.parent)
             _log.warning("segments are not listed until there is free disk space: %s", failure)
 
     def _write_over(self, copy: bytes) -> bool:
-        """False when there is no file, or it is too small. Raises OSError."""
+        """Writes in place; False when there is no file, or it is too small. Raises OSError."""
         try:
             fd = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -154,8 +154,8 @@ class Roster:
             half = os.fstat(fd).st_size // 2
             if len(copy) > half:
                 return False
-            # One is whole at any time: the second is touched when the first is durable, and the first again
-            # when the second is.
+            # One copy is intact at any time: the second is written after the first is durable, and the first
+            # again after the second is.
             for offset in (0, half):
                 self._disk.write(fd, [copy], offset)
                 self._disk.sync(fd)
@@ -177,7 +177,7 @@ class Roster:
                 os.close(fd)
             part.replace(self.file)
         except OSError:
-            # The error that led here is raised; the leftover is overwritten by the next try.
+            # The original error is raised; the next attempt overwrites the leftover.
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
             raise

@@ -58,11 +58,11 @@ from magnetar.bookie.index import ROW_BYTES, BlockRows, Damage, SegmentIndex
 
 SEGMENT_VERSION: Final = 1
 DATA_OFFSET: Final = 4096
-"""Where blocks begin: the header's page is not written again with the data behind it."""
+"""Offset of the first block: the header's page is not rewritten together with data."""
 SEGMENT_BYTES_MAX: Final = (1 << 32) - 1
 """Offsets are u32."""
 PAGE_BYTES: Final = 4096
-"""A file that waits for blocks has whole pages of this size; one that was ended hardly ever has."""
+"""A file in use consists of whole pages of this size; a file that was ended hardly ever does."""
 
 _HEADER: Final = struct.Struct("<8sIQ16sQ")
 _CRC: Final = struct.Struct("<I")
@@ -91,7 +91,7 @@ def encode_checkpoint(salt: int, synced_to: int) -> bytes:
 
 
 def decode_checkpoint(buffer: bytes, salt: int) -> int:
-    """Up to where the log was synced at least; 0 when nothing says so."""
+    """Up to where the log was synced at least; 0 without a valid checkpoint."""
     if len(buffer) != CHECKPOINT_BYTES or buffer[_CHECKPOINT.size :] != _CRC.pack(
         _crc(buffer[: _CHECKPOINT.size])
     ):
@@ -101,7 +101,7 @@ def decode_checkpoint(buffer: bytes, salt: int) -> int:
 
 
 class SegmentHeader(NamedTuple):
-    """What stands in front of a segment."""
+    """The header of a segment."""
 
     version: int
     segment_id: int
@@ -118,7 +118,8 @@ def encode_segment_header(segment_id: int, instance: bytes, salt: int) -> bytes:
 
 
 def decode_segment_header(buffer: bytes) -> SegmentHeader | None:
-    """The header, or None when the bytes are not one (a file whose creation was cut short, or damage)."""
+    """The header, or None when the bytes are not one (the creation of the file was interrupted, or
+    damage)."""
     if len(buffer) < HEADER_READ_BYTES:
         return None
     magic, version, segment_id, instance, salt = _HEADER.unpack_from(buffer)
@@ -129,7 +130,7 @@ def decode_segment_header(buffer: bytes) -> SegmentHeader | None:
 
 
 class Trailer(NamedTuple):
-    """What stands at the very end of a sealed segment."""
+    """The end of a sealed segment."""
 
     salt: int
     version: int
@@ -143,7 +144,7 @@ class Trailer(NamedTuple):
 
     @property
     def directory_offset(self) -> int:
-        """Where the directory begins in the file."""
+        """Offset of the directory in the file."""
         return self.rows_offset + self.row_count * ROW_BYTES
 
     @property
@@ -155,7 +156,7 @@ class Trailer(NamedTuple):
 def decode_trailer(buffer: bytes, salt: int | None, file_bytes: int) -> Trailer | None:
     """The trailer of a segment of `file_bytes` bytes from its last 64, or None when it is not sealed.
 
-    `salt` None: that of the header is lost, any will do.
+    `salt` None: the header is lost, and any salt will do.
     """
     if len(buffer) != TRAILER_BYTES:
         return None
@@ -174,7 +175,7 @@ def decode_trailer(buffer: bytes, salt: int | None, file_bytes: int) -> Trailer 
 
 
 def resembles_trailer(buffer: bytes, salt: int) -> bool:
-    """Whether a damaged trailer may stand in the last 64 bytes of a file: its magic or its salt is there."""
+    """Whether the last 64 bytes of a file may be a damaged trailer: its magic or its salt is there."""
     theirs = salt.to_bytes(8, "little")
     return buffer[:8] == _TRAILER_MAGIC or buffer[8:16] == theirs
 
@@ -224,7 +225,7 @@ def encode_footer(index: SegmentIndex, salt: int, rows_offset: int) -> bytes:
 
 
 class SealedIndex:
-    """The directory of a sealed segment; the rows stay in the file until they are asked for."""
+    """The directory of a sealed segment; the rows stay in the file until they are needed."""
 
     __slots__ = (
         "_counts",
@@ -252,18 +253,18 @@ class SealedIndex:
 
     @classmethod
     def decode(cls, segment_id: int, trailer: Trailer, directory: bytes) -> SealedIndex | None:
-        """The directory's bytes as an index; None when they do not match their checksum."""
+        """Decodes the directory; None when it does not match its checksum."""
         if len(directory) != trailer.directory_bytes or _crc(directory) != trailer.directory_crc:
             return None
         return cls(segment_id, trailer, directory)
 
     def position_of(self, ledger_id: int) -> int:
-        """Where the ledger stands in the directory; -1 when the segment has no block of it."""
+        """Position of the ledger in the directory; -1 when the segment has no block of it."""
         at = bisect_left(self.ledger_ids, ledger_id)
         return at if at < len(self.ledger_ids) and self.ledger_ids[at] == ledger_id else -1
 
     def count_rows(self, deleted: set[int]) -> tuple[int, int]:
-        """Blocks of entries in the segment, and those of ledgers that are not in `deleted`."""
+        """Blocks of entries in the segment, and those of ledgers not in `deleted`."""
         alive = sum(
             count
             for ledger_id, count in zip(self.ledger_ids, self._counts, strict=True)
@@ -276,7 +277,7 @@ class SealedIndex:
         return self.rows_offset + self._starts[position] * ROW_BYTES, self._counts[position] * ROW_BYTES
 
     def decode_rows(self, position: int, rows: bytes) -> BlockRows | None:
-        """The rows of the ledger at `position` from their bytes; None when they do not match."""
+        """Decodes the rows of the ledger at `position`; None when they do not match their checksum."""
         if _crc(rows) != self._crcs[position]:
             return None
         return BlockRows(self.segment_id, rows)

@@ -1,10 +1,10 @@
-"""Copying what is alive of a sealed segment into a new file that takes its place.
+"""Copies the living blocks of a sealed segment into a new file that replaces it.
 
-The new file has the same id and a new salt, so that everything said about segments by their ids stays true.
-It holds the blocks of living ledgers, those of one ledger in the order in which they lay in the old one;
-between ledgers that order is kept too, or ledgers follow each other, where reads ask for it. It is
-written under another name, whole and synced with its footer, and then renamed over the old one: a
-crash leaves the one or the other. Blocking; no event loop here.
+The new file has the same id and a new salt, so that all references to segments by id stay valid. It holds the
+blocks of living ledgers, those of one ledger in their old order. Between ledgers the order is kept too, or,
+where reads ask for it, each ledger is in one piece. It is written under another name, complete and synced
+with its footer, and then renamed over the old one: a crash leaves the one or the other. Blocking; no event
+loop here.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
 
 
 class SegmentCopy:
-    """A new file in the making. Not used any more after `finish` or `discard`."""
+    """A new file under construction. Not used any more after `finish` or `discard`."""
 
     def __init__(
         self, folder: StoreFolder, disk: Disk, source: SegmentFile, places: Sequence[BlockPlace], size: int
     ) -> None:
-        """Of `source`, which must be pinned, the blocks at `places` are copied, in that order; they take
+        """The blocks at `places` of `source`, which must be pinned, are copied in that order; they take
         `size` bytes.
 
         Raises OSError.
@@ -64,7 +64,7 @@ class SegmentCopy:
             raise
 
     def _copy_start(self) -> None:
-        """The first block may say where the segment before this one ended."""
+        """The first block may record where the previous segment ended."""
         head = self._disk.read(self._source.fd, DATA_OFFSET, HEADER_BYTES)
         header = decode_header(head, 0, self._source.salt, DATA_OFFSET)
         if header is not None and header.kind == Kind.START:
@@ -82,7 +82,7 @@ class SegmentCopy:
         return self._tail.offset - DATA_OFFSET
 
     def step(self, bytes_max: int) -> None:
-        """Copies the next blocks, `bytes_max` bytes of them at most, at least one.
+        """Copies the next blocks, at most `bytes_max` bytes, at least one.
 
         Raises CorruptDataError, OSError.
         """
@@ -99,7 +99,7 @@ class SegmentCopy:
         self._append(blocks)
 
     def _next_blocks(self, end: int, bytes_max: int) -> list[Block]:
-        """The next blocks, before place `end`, that one read of `bytes_max` brings; at least one."""
+        """The next blocks, before place `end`, that one read of `bytes_max` returns; at least one."""
         first = self._places[self._at].offset
         chosen = [self._places[self._at]]
         for place in islice(self._places, self._at + 1, end):
@@ -118,7 +118,7 @@ class SegmentCopy:
         return blocks
 
     def _checked(self, header: BlockHeader, body: bytes, offset: int) -> Block:
-        # What is damaged must stay where it is: a new sum over it would make it good.
+        # A damaged block must stay where it is: a new checksum would make it look good.
         if not body_is_good(header, body):
             raise self._corrupt(offset)
         block = Block(
@@ -153,9 +153,9 @@ class SegmentCopy:
                 self._index.tombstones.append(block.ledger_id)
 
     def finish(self, tombstones: list[int]) -> SegmentFile:
-        """Adds what must stay known as deleted, and puts the new file in the place of the old one.
+        """Adds the tombstones that are still needed, and replaces the old file.
 
-        Raises OSError: then the old file is still in its place.
+        Raises OSError: then the old file is still in place.
         """
         assert self.done
         self._append([tombstone_block(ledger_id) for ledger_id in tombstones])
@@ -163,7 +163,7 @@ class SegmentCopy:
         footer = encode_footer(self._index, copy.salt, end)
         seal_segment(copy, self._disk, footer, end)
         self.path.rename(copy.path)
-        # After a power cut without it the old file may be there once more: it holds the same and more.
+        # Without it a power cut may bring the old file back, which holds the same blocks and more.
         with contextlib.suppress(OSError):
             self._disk.sync_folder(self._folder.segments)
         copy.sealed = sealed_index(copy, footer, end)
@@ -171,10 +171,10 @@ class SegmentCopy:
         return copy
 
     def rows(self) -> SegmentIndex:
-        """Where the blocks lie in the new file."""
+        """Index of the blocks in the new file."""
         return self._index
 
     def discard(self) -> None:
-        """Gives up; the old file stays."""
+        """Deletes the new file; the old one stays."""
         os.close(self._copy.fd)
         self.path.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from magnetar.bookie.spares import resize
 
 
 class SegmentFile:
-    """One segment, open for reading. Its index lies in memory until it is sealed, then in its footer."""
+    """One segment, open for reading. Its index is in memory until it is sealed, then in its footer."""
 
     __slots__ = (
         "_disk",
@@ -52,17 +52,17 @@ class SegmentFile:
         self.is_missing = False
         """Whether its file was lost; `fd` is then -1."""
         self.blocks_end = 0
-        """Where its trailer says that blocks end; 0: unknown, or not asked for."""
+        """End of the blocks according to its trailer; 0: unknown, or not read."""
         self.index: SegmentIndex | None = SegmentIndex(segment_id)
-        """The whole index while the segment is not sealed."""
+        """The whole index while the segment is not sealed; else None."""
         self.sealed: SealedIndex | None = None
-        """The directory of the footer once it is."""
+        """The directory of the footer once the segment is sealed; else None."""
         self.rewriting = False
-        """Whether a new file is being made of it: it must not be deleted meanwhile."""
+        """Whether it is being rewritten: it must not be deleted meanwhile."""
         self.live_count = 0
-        """Ledgers with blocks here that are not deleted; kept for sealed segments only. See `count_live`."""
+        """Living ledgers with blocks here; only for sealed segments. See `count_live`."""
         self.scattered_reads = 0
-        """Reads that waited for the device and after which their ledger goes on elsewhere in this file."""
+        """Reads that waited for the device and after which their ledger continues elsewhere in this file."""
 
     @property
     def damages(self) -> list[Damage]:
@@ -73,16 +73,16 @@ class SegmentFile:
 
     @property
     def tombstones(self) -> list[int]:
-        """Ledgers whose deletion is noted here."""
+        """Ledgers whose tombstones are in this segment."""
         if self.sealed is not None:
             return self.sealed.tombstones
         return [] if self.index is None else self.index.tombstones
 
     def count_live(self, deleted: set[int]) -> None:
-        """Counts the ledgers that live, when the segment is sealed.
+        """Counts the living ledgers when the segment is sealed.
 
-        One whose blocks here are all lost counts as well, and so do lost blocks of nobody knows whom. If the
-        file went, so would all knowledge of the loss: the owner would seem to end where it does not.
+        A ledger whose blocks here are all lost counts too, and so do lost blocks of unknown ledgers. Deleting
+        the file would delete all knowledge of the loss: the ledger would seem to end where it does not.
         """
         lost = any(
             damage.ledger_id == UNKNOWN_OWNER or (damage.ledger_id >= 0 and damage.ledger_id not in deleted)
@@ -91,13 +91,13 @@ class SegmentFile:
         self.live_count = lost + sum(1 for ledger_id in self.ledger_ids() if ledger_id not in deleted)
 
     def holds(self, ledger_id: int) -> bool:
-        """Whether blocks of the ledger lie here."""
+        """Whether the segment has blocks of the ledger."""
         if self.sealed is not None:
             return self.sealed.position_of(ledger_id) >= 0
         return self.index is not None and ledger_id in self.index.ledgers
 
     def ledger_ids(self) -> list[int]:
-        """Every ledger with blocks here, deleted ones too."""
+        """All ledgers with blocks here, deleted ones included."""
         if self.sealed is not None:
             return list(self.sealed.ledger_ids)
         return [] if self.index is None else list(self.index.ledgers)
@@ -116,7 +116,8 @@ class SegmentFile:
         return rows
 
     def rows_now(self, ledger_id: int) -> BlockRows | None:
-        """The same without waiting for the device; None when that is needed, and when they are damaged."""
+        """The same without waiting for the device; None when that is necessary, and when the rows are
+        damaged."""
         if self.sealed is None:
             return None if self.index is None else self.index.ledgers.get(ledger_id)
         if (position := self.sealed.position_of(ledger_id)) < 0:
@@ -125,7 +126,7 @@ class SegmentFile:
         return None if data is None else self.sealed.decode_rows(position, data)
 
     def pin(self) -> None:
-        """Opens the file where it is not, and keeps it open until `unpin`. Raises OSError."""
+        """Opens the file if necessary, and keeps it open until `unpin`. Raises OSError."""
         if self.fd < 0:
             self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         self._readers += 1
@@ -137,18 +138,18 @@ class SegmentFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody has the file pinned."""
+        """Whether the file is pinned."""
         return self._readers > 0
 
     def note_synced(self, end: int) -> None:
-        """Notes in the header's page that the log is synced up to `end`; durable with the next sync.
+        """Records in the header's page that the log is synced up to `end`; durable with the next sync.
 
         Raises OSError.
         """
         self._disk.write(self.fd, [encode_checkpoint(self.salt, end)], CHECKPOINT_AT)
 
     def rest(self) -> bool:
-        """Closes a sealed segment's file until the next `pin`; False while somebody reads."""
+        """Closes a sealed segment's file until the next `pin`; False while it is pinned."""
         if self.sealed is None or self._readers:
             return False
         if self.fd >= 0:
@@ -157,7 +158,7 @@ class SegmentFile:
         return True
 
     def drop(self) -> None:
-        """Closes the descriptor, once nobody reads any more."""
+        """Closes the descriptor once the file is not pinned any more."""
         self._dropped = True
         self._close_if_unused()
 
@@ -187,16 +188,16 @@ def create_segment(folder: StoreFolder, disk: Disk, segment_id: int, salt: int, 
 def recycle_segment(
     folder: StoreFolder, disk: Disk, segment_id: int, salt: int, spare: Path, size: int
 ) -> tuple[SegmentFile, int]:
-    """Like `create_segment`, of a spare file; also returns the size, which is smaller on a full disk.
+    """Like `create_segment`, from a spare file; also returns the size, which is smaller on a full disk.
 
-    Nothing of the file's former life can be taken for blocks of the new one: those carry the new salt,
-    and where the first one goes zeros are written, so that a lost header finds no salt there either.
+    No bytes of the file's former use can pass for blocks of the new one: those carry the new salt, and the
+    first block's place is filled with zeros, so that a lost header finds no old salt there either.
     """
     unfinished, path = folder.new_segment_path(segment_id), folder.segment_path(segment_id)
     spare.rename(unfinished)
     fd = -1
     try:
-        # First: whatever name the file had must not come back after a power cut, with other bytes in it.
+        # First: the former name of the file must not come back after a power cut, with other bytes in it.
         disk.sync_folder(folder.segments)
         fd = os.open(unfinished, os.O_RDWR | os.O_CLOEXEC)
         size = resize(fd, size, disk)
@@ -215,11 +216,11 @@ def recycle_segment(
 
 
 def seal_segment(segment: SegmentFile, disk: Disk, footer: bytes, end: int) -> None:
-    """Cuts the file at `end` and writes the footer there. Raises OSError; may be repeated after a crash."""
+    """The bytes after the end are cut first: blocks of a torn group must not appear after a torn footer."""
     # What lies behind the end goes first: blocks of a torn group must not be found behind a torn footer.
     os.ftruncate(segment.fd, end)
-    # At once as long as it will be: a file that ends exactly behind a block, with nothing there, was cut by
-    # somebody else (opening.py). A crash between the two would have to fall between two calls.
+    # Written in its final length at once: a file that ends exactly after a block was cut by something else
+    # (opening.py). Only a crash between two system calls could leave one.
     os.ftruncate(segment.fd, end + len(footer))
     disk.write(segment.fd, [footer], end)
     disk.sync(segment.fd)

@@ -1,4 +1,4 @@
-"""The segments of a store as one: which of them hold a ledger, which ledgers are deleted, what is damaged."""
+"""All segments of a store: which of them hold a ledger, which ledgers are deleted, what is damaged."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _log = logging.getLogger("magnetar.bookie")
 
 
 OPEN_FILES_MAX: Final = 128
-"""Sealed segments whose files stay open because they were read lately; a store may have thousands."""
+"""Sealed segments whose files stay open because they were read recently; a store may have thousands."""
 
 
 class SegmentSet:
-    """Segments by id, and the deleted ledgers whose blocks still lie in some of them."""
+    """Segments by id, and the deleted ledgers that still have blocks in some of them."""
 
     def __init__(self) -> None:
         self._segments: dict[int, SegmentFile] = {}
@@ -43,7 +43,7 @@ class SegmentSet:
         return iter(list(self._segments.values()))
 
     def get(self, segment_id: int) -> SegmentFile | None:
-        """The segment; None when it is gone."""
+        """The segment; None when it was removed."""
         return self._segments.get(segment_id)
 
     def add(self, segment: SegmentFile) -> None:
@@ -61,7 +61,7 @@ class SegmentSet:
         return True
 
     def replace(self, segment: SegmentFile, fresh: SegmentFile) -> None:
-        """`fresh` has taken the place of `segment`, without blocks of ledgers that are deleted."""
+        """`fresh` replaces `segment`, without blocks of ledgers that are deleted."""
         assert self._segments[segment.segment_id] is segment
         self._segments[segment.segment_id] = fresh
         self._recent.pop(segment.segment_id, None)
@@ -74,7 +74,7 @@ class SegmentSet:
 
     @contextmanager
     def pinned(self, segment: SegmentFile) -> Iterator[int]:
-        """The segment's file, open as long as the block lasts. Raises OSError."""
+        """The segment's file, open for the duration of the block. Raises OSError."""
         segment.pin()
         try:
             self.used(segment)
@@ -83,7 +83,7 @@ class SegmentSet:
             segment.unpin()
 
     def used(self, segment: SegmentFile) -> None:
-        """A segment's file is in use; those that were not for longest are closed."""
+        """Records a use of a segment's file; closes those that were not used for longest."""
         recent = self._recent
         recent[segment.segment_id] = segment
         recent.move_to_end(segment.segment_id)
@@ -92,7 +92,7 @@ class SegmentSet:
                 del recent[segment_id]
 
     def holds(self, ledger_id: int) -> bool:
-        """Whether blocks of the ledger lie anywhere, deleted or not."""
+        """Whether any segment has blocks of the ledger, deleted or not."""
         return any(segment.holds(ledger_id) for segment in self._segments.values())
 
     def holding(self, ledger_id: int) -> list[SegmentFile]:
@@ -118,15 +118,15 @@ class SegmentSet:
         )
 
     def bury(self, ledger_id: int, active: SegmentFile) -> list[SegmentFile]:
-        """A ledger is deleted; returns the segments in which nothing lives any more."""
+        """Records a deleted ledger; returns the segments without living ledgers."""
         if ledger_id in self.deleted:
-            # A tombstone that moved here because the segment it lay in goes.
+            # A tombstone that was written again because its segment is deleted.
             return []
         self.deleted.add(ledger_id)
         dead = []
         for segment in self._segments.values():
             if segment is active:
-                # The tombstone lies in the same file, behind the blocks: a scan comes to the same end.
+                # The tombstone is in the same file, after the blocks: a scan ends with the same result.
                 assert segment.index is not None
                 segment.index.ledgers.pop(ledger_id, None)
             elif segment.sealed is not None and segment.holds(ledger_id):
@@ -138,7 +138,7 @@ class SegmentSet:
         return dead
 
     def needed_tombstones(self, segment: SegmentFile) -> list[int]:
-        """Ledgers that would come back if the tombstones in `segment` were gone."""
+        """Ledgers that would reappear without the tombstones in `segment`."""
         others = [other for other in self._segments.values() if other is not segment]
         return [
             ledger_id
@@ -155,9 +155,9 @@ class SegmentSet:
                     yield segment, damage
 
     def uncertain_end(self, index: LedgerIndex) -> CorruptDataError | None:
-        """Damage behind the ledger's last known entry that may have been more of it, or None."""
+        """Damage after the ledger's last known entry that may have been part of it, or None."""
         last = index.last_place
-        # A later block is proof that the ledger went on behind the damage, and so is a lost one of it.
+        # A later block proves that the ledger continued after the damage, and so does a lost one of it.
         known = [(segment.segment_id, damage.offset) for segment, damage in self._damages(index.ledger_id)]
         if last is not None:
             known.append((last.segment_id, last.offset))
@@ -168,11 +168,11 @@ class SegmentSet:
         return None
 
     def last_lost(self, ledger_id: int) -> int:
-        """Last entry of the ledger that is known to be lost; -1 when none is."""
+        """Last entry of the ledger that is known to be lost; -1 when there is none."""
         return max((damage.last_entry for _, damage in self._damages(ledger_id)), default=-1)
 
     def has_lost_blocks(self) -> bool:
-        """Whether damage took blocks of ledgers that nobody knows."""
+        """Whether damage took blocks of unknown ledgers."""
         return any(
             damage.ledger_id == UNKNOWN_OWNER
             for segment in self._segments.values()
@@ -180,7 +180,7 @@ class SegmentSet:
         )
 
     def may_have_lost(self, ledger_id: int, entry: int) -> bool:
-        """Whether damage may have taken an entry that lies in no block."""
+        """Whether damage may have taken an entry that is in no block."""
         return any(
             damage.ledger_id == UNKNOWN_OWNER
             or (damage.ledger_id == ledger_id and (damage.first_entry < 0 or _covers(damage, entry)))
@@ -189,7 +189,7 @@ class SegmentSet:
         )
 
     def missing(self, index: LedgerIndex, entry: int) -> LostEntriesError:
-        """The error for an entry that was written and lies in no block, logged."""
+        """The error for a written entry that is in no block, logged."""
         ledger_id = index.ledger_id
         before, following = index.preceding(entry), index.following(entry)
         first = 0 if before is None else before + 1
@@ -214,14 +214,14 @@ def _covers(damage: Damage, entry: int) -> bool:
 
 
 def corrupt(segment: SegmentFile, place: BlockPlace, detail: str, ledger_id: int) -> LostEntriesError:
-    """The error for a block that does not hold what it should, logged."""
+    """The error for a block with wrong content, logged."""
     return lost(segment, place.offset, detail, ledger_id, place.first_entry, place.last_entry)
 
 
 def lost(
     segment: SegmentFile, offset: int, detail: str, ledger_id: int, first: int, last: int | None
 ) -> LostEntriesError:
-    """The error for entries that damage took, logged."""
+    """The error for entries lost to damage, logged."""
     error = LostEntriesError(str(segment.path), offset, detail, ledger_id, first, last)
     _log.error("%s", error)
     return error

@@ -1,4 +1,4 @@
-"""What goes between the rules of a bookie (`serving.py`) and its driver: writes, answers, what is stored."""
+"""The interface between a bookie's rules (`serving.py`) and its driver: writes, answers, stored entries."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from magnetar.wire.bookkeeper.responses import Response
 
 
 class StoredEntries(Protocol):
-    """What is durable."""
+    """The durable entries."""
 
     def last_entry(self, ledger_id: int) -> int:
         """The highest entry of a ledger; -1 when there is none."""
 
     def entry(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """An entry; None when there is certainly none. Raises CorruptDataError."""
+        """An entry; None when it certainly does not exist. Raises CorruptDataError."""
 
 
 class ListedEntries(StoredEntries, Protocol):
-    """What is durable, for bookies that also list it."""
+    """The durable entries, for bookies that also list them."""
 
     def entry_ranges(self, ledger_id: int) -> Sequence[range]:
-        """Which entries there are: ascending, not touching, none empty."""
+        """The entries of a ledger: ascending, separate ranges, none empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLedger:
-    """What a bookie must know of a ledger after a restart."""
+    """State of a ledger that survives a restart."""
 
     ledger_id: int
     master_key: bytes
@@ -37,12 +37,12 @@ class StoredLedger:
     lac_blob: bytes | None = None
     """The explicit last add confirmed."""
     limbo: bool = False
-    """Whether entries or the fence may have been lost; the master key is then not known, and empty."""
+    """Whether entries or the fence may have been lost; then the master key is unknown, and empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Make this durable; `durable(ticket)` tells that it is, `failed(ticket, ...)` that it never will be."""
+    """Make this durable; `durable(ticket)` reports success, `failed(ticket, ...)` that it never will be."""
 
     ticket: int
     ledger_id: int
@@ -55,7 +55,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Send this to whoever asked."""
+    """Send this response to the client of the request."""
 
     asker: object
     response: Response
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Call `wait_over` with these after so many milliseconds."""
+    """Call `wait_over` with these arguments after this many milliseconds."""
 
     asker: object
     request: Read

@@ -1,15 +1,15 @@
-"""What a bookie answers to ledger clients: fences, keys, and what it may say of entries. Sync, no I/O.
+"""The rules by which a bookie answers ledger clients: fences, keys, and what it may say of entries. Sync, no
+I/O.
 
-Whatever changes the disk goes out as a `Write` and is answered when `durable` comes back for it, or
-`failed`. Writes become durable in the order in which they went out.
+A request that changes the disk results in a `Write`, and is answered when `durable` or `failed` reports its
+outcome. Writes become durable in their order.
 
-A fence is set as soon as it is asked for, so no add that comes later is taken; the read that came with it
-waits until the fence is durable. By then every add that was taken before it is durable as well and can be
-seen: an entry that this bookie called absent under a fence never appears on it through its writer
-afterwards.
+A fence holds from the moment of its request, so later adds are refused; the read that came with it waits
+until the fence is durable. By then every add that was accepted before is durable and visible too: an entry
+that this bookie called absent under a fence never appears on it through its writer afterwards.
 
-A ledger of which entries or the fence may have been lost is in limbo: it takes nothing but what a recovery
-writes, and its absences are not certain.
+A ledger whose entries or fence may have been lost is in limbo: it accepts only the writes of a recovery, and
+its absences are not certain.
 
 Source: BookKeeper protocol, behaviour of servers; its findings on fencing.
 """
@@ -54,12 +54,12 @@ from magnetar.wire.bookkeeper.responses import (
 from magnetar.wire.bookkeeper.status import Status
 
 BATCH_BYTES_MAX: Final = 5 << 20
-"""Most that one answer to a batch read carries, whatever its client would take."""
+"""Bytes of one response to a batch read at most, whatever its client would accept."""
 _BATCH_HEAD_BYTES: Final = 36
 
 
 class BookieLedgers:
-    """Decides for all ledgers of one bookie."""
+    """The rules for all ledgers of one bookie."""
 
     def __init__(
         self,
@@ -69,17 +69,18 @@ class BookieLedgers:
         *,
         knows_all: bool = True,
     ) -> None:
-        """`ledgers`: what was durable when the bookie started; `buried`: deleted before, space in use.
+        """`ledgers`: the durable state at the start; `buried`: ledgers deleted before whose space is still in
+        use.
 
         `knows_all`: whether there certainly were no others.
         """
         self._unknown = Status.NO_LEDGER if knows_all else Status.UNKNOWN_LEDGER_STATE
         self.read_only = False
-        """Takes only what recoveries write: the disk is full."""
+        """Whether only recoveries may write, because the disk is full."""
         self._store = store
         self._ledgers = {ledger.ledger_id: KnownLedger.of(ledger) for ledger in ledgers}
         self._buried = set(buried)
-        """Deleted ledgers: a writer that does not know it yet must not bring them back."""
+        """Deleted ledgers: a writer that does not know of the deletion must not create them again."""
         self._tickets = 0
         self._adds: dict[int, tuple[object, AddRun]] = {}
         self._fences: dict[int, int] = {}
@@ -88,7 +89,7 @@ class BookieLedgers:
     # -- adds -----------------------------------------------------------------------------------
 
     def add(self, asker: object, run: AddRun) -> list[Output]:
-        """Adds of one ledger."""
+        """Handles adds to one ledger."""
         if run.ledger_id < 0 or min(run.entry_ids) < 0:
             return [_added(asker, run, Status.BAD_REQUEST)]
         if self.read_only and not run.high_priority:
@@ -99,9 +100,9 @@ class BookieLedgers:
         if ledger is None:
             limbo = self._unknown is not Status.NO_LEDGER
             if limbo and not run.recovery:
-                # It may have been fenced here.
+                # The fence may have been lost.
                 return [_added(asker, run, Status.READ_ONLY)]
-            # It may have had more entries here than those that are written again now.
+            # It may have had more entries here than are written again now.
             ledger = KnownLedger(run.master_key, fenced=limbo, limbo=limbo)
             self._ledgers[run.ledger_id] = ledger
         elif not ledger.opens_to(run.master_key):
@@ -111,7 +112,7 @@ class BookieLedgers:
         ticket = self._ticket()
         write = Write(ticket, run.ledger_id, run.master_key, run.entry_ids, run.entries, fence=False)
         self._adds[ticket] = (asker, run)
-        # Written all the same, and answered first: whoever wants it durable forces the ledger.
+        # Written all the same, and answered first: a client that needs it durable forces the ledger.
         return [_added(asker, run, Status.OK), write] if run.deferred_sync else [write]
 
     def _may_add(self, ledger: KnownLedger, run: AddRun) -> bool:
@@ -120,10 +121,10 @@ class BookieLedgers:
     # -- reads ----------------------------------------------------------------------------------
 
     def read(self, asker: object, request: Read) -> list[Output]:
-        """One entry, or the last one, with a fence or without, or when there is more.
+        """Handles a read of one entry, or of the last one: with a fence, without one, or once there is more.
 
-        Changes nothing before it has looked, unless it fences: what the store raises may be met by asking
-        again.
+        Unless it fences, it changes nothing before it has read: an error of the store may be met by a
+        repetition.
         """
         if request.fence:
             return self._fence(asker, request)
@@ -139,7 +140,7 @@ class BookieLedgers:
         if request.ledger_id in self._buried:
             return [Answer(asker, _read_done(request, Status.NO_LEDGER))]
         if ledger is None:
-            # Fenced before its first entry: the writer may still be on its way to this bookie.
+            # Fenced before its first entry: the writer's add may still be on its way to this bookie.
             limbo = self._unknown is not Status.NO_LEDGER
             ledger = self._ledgers[request.ledger_id] = KnownLedger(key, limbo=limbo)
         if ledger.fence_durable:
@@ -164,10 +165,10 @@ class BookieLedgers:
             entry_id = self._store.last_entry(ledger_id)
         try:
             entry = self._store.entry(ledger_id, entry_id) if entry_id >= 0 else None
-            # What is known of the end goes with answers of version 3, but not under a fence.
+            # Responses of version 3 carry the last add confirmed, except under a fence.
             lac = None if request.fence or request.txn_id is None else self._lac(ledger_id, ledger)
         except CorruptDataError:
-            # Not "no such entry": recovery would count it and cut the ledger off.
+            # Not "no such entry": recovery would count it and truncate the ledger.
             return Answer(asker, _read_done(request, Status.IO_ERROR))
         if entry is None:
             absent = Status.UNKNOWN_LEDGER_STATE if ledger.limbo else Status.NO_ENTRY
@@ -175,9 +176,9 @@ class BookieLedgers:
         return Answer(asker, _read_done(request, Status.OK, entry, lac))
 
     def batch_read(self, asker: object, request: BatchRead) -> list[Output]:
-        """Consecutive entries, as many as are wanted and fit; at least the first."""
+        """Handles a batch read: as many consecutive entries as are wanted and fit; at least the first."""
         if request.fence:
-            # Nobody recovers with it; a fence without its rules would be none.
+            # Recovery does not use it; a fence without its rules would be no fence.
             return [Answer(asker, _batch_done(request, Status.BAD_REQUEST))]
         count = request.count_max if request.count_max > 0 else BATCH_BYTES_MAX
         room = min(request.bytes_max, BATCH_BYTES_MAX) - _BATCH_HEAD_BYTES
@@ -199,7 +200,7 @@ class BookieLedgers:
         return [Answer(asker, _batch_done(request, Status.OK, entries))]
 
     def list_entries(self, asker: object, request: ListEntries, store: ListedEntries) -> list[Output]:
-        """Which entries there are."""
+        """Handles a request for the list of entries."""
         ledger = self._ledgers.get(request.ledger_id)
         if ledger is None:
             return [Answer(asker, EntriesListed(request.ledger_id, Status.NO_LEDGER, request.txn_id))]
@@ -209,7 +210,7 @@ class BookieLedgers:
     # -- the end of a ledger --------------------------------------------------------------------
 
     def _lac(self, ledger_id: int, ledger: KnownLedger) -> int:
-        """The highest last add confirmed that is known here. Raises CorruptDataError."""
+        """The highest last add confirmed known here. Raises CorruptDataError."""
         tail = ledger.tail
         if tail.lac is None:
             last = self._store.last_entry(ledger_id)
@@ -253,14 +254,14 @@ class BookieLedgers:
         ]
 
     def wait_over(self, asker: object, request: Read) -> list[Output]:
-        """Answers Wait: the time is over."""
+        """The time of a Wait is over."""
         ledger = self._ledgers.get(request.ledger_id)
         if ledger is None or not ledger.tail.over(asker, request):
             return []
         return [self._answer_tail(asker, request, ledger)]
 
     def write_lac(self, asker: object, request: WriteLac) -> list[Output]:
-        """Keeps an explicit last add confirmed."""
+        """Stores an explicit last add confirmed."""
         status = Status.OK
         ledger = self._ledgers.get(request.ledger_id)
         if self.read_only:
@@ -277,7 +278,7 @@ class BookieLedgers:
         return [Write(ticket, request.ledger_id, key, (), (), fence=False, lac_blob=blob)]
 
     def read_lac(self, asker: object, request: ReadLac) -> list[Output]:
-        """The explicit last add confirmed, and the last entry."""
+        """Reads the explicit last add confirmed, and the last entry."""
         ledger_id = request.ledger_id
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
@@ -290,7 +291,7 @@ class BookieLedgers:
         return [Answer(asker, LacRead(ledger_id, status, request.txn_id, blob, answer.entry))]
 
     def force(self, asker: object, request: ForceLedger) -> list[Output]:
-        """Answers when everything that was added before is durable."""
+        """Answers once all earlier adds are durable."""
         ledger = self._ledgers.get(request.ledger_id)
         if ledger is None:
             return [Answer(asker, Forced(request.ledger_id, Status.NO_LEDGER, request.txn_id))]
@@ -301,7 +302,7 @@ class BookieLedgers:
     # -- what became of writes ------------------------------------------------------------------
 
     def durable(self, ticket: int) -> list[Output]:
-        """A Write, and all that went out before it, is on disk."""
+        """A Write, and all earlier ones, are durable."""
         added = self._adds.pop(ticket, None)
         if added is not None:
             asker, run = added
@@ -334,7 +335,7 @@ class BookieLedgers:
         return outputs
 
     def failed(self, ticket: int, status: Status) -> list[Output]:
-        """A Write will not become durable; `status` is what to answer."""
+        """A Write failed; `status` is the answer."""
         added = self._adds.pop(ticket, None)
         if added is not None:
             return [] if added[1].deferred_sync else [_added(*added, status)]
@@ -346,7 +347,7 @@ class BookieLedgers:
         ledger = self._ledgers.get(self._fences.pop(ticket))
         if ledger is None:
             return []
-        # Nobody was told of the fence; who asks again gets a new one.
+        # No client was told of the fence; a repeated request gets a new one.
         ledger.fenced = ledger.limbo
         waiting, ledger.waiting = ledger.waiting, []
         return [Answer(asker, _read_done(request, Status.IO_ERROR)) for asker, request in waiting]
@@ -361,12 +362,12 @@ class BookieLedgers:
         return [Answer(asker, _read_done(request, Status.NO_LEDGER)) for asker, request in waiting]
 
     def known(self) -> list[int]:
-        """Every ledger that the bookie knows of."""
+        """All ledgers that the bookie knows."""
         return list(self._ledgers)
 
     @property
     def in_limbo(self) -> int:
-        """Of how many ledgers a key, a fence or entries may be lost."""
+        """Number of ledgers that may have lost a key, a fence or entries."""
         return sum(ledger.limbo for ledger in self._ledgers.values())
 
     def _ticket(self) -> int:

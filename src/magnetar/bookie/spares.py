@@ -1,9 +1,9 @@
-"""Spare files: segments to be, whose place on the device was written before.
+"""Spare files: future segments whose bytes on the device were written before.
 
-The first write into a place of a file changes what the file system keeps about it, so the sync behind
-it has to commit the journal; a sync of bytes written over old ones does not, and takes half as long
-(docs/decisions/0006-files-written-before.md). Segments in which nothing lives any more become spares,
-and so do files that were filled with zeros for it (prewriter.py). What lies in a spare has no meaning.
+The first write to a place of a file changes the file system's records of it, so the next sync must commit the
+journal. A sync of overwritten bytes need not, and takes half as long
+(docs/decisions/0006-files-written-before.md). Dead segments become spares, and so do files that were filled
+with zeros for it (prewriter.py). The content of a spare has no meaning.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.segment import PAGE_BYTES
 
 KEEP_SHARE: Final = 16
-"""A file is kept when it has at least this part of a segment's bytes: `segment_bytes / KEEP_SHARE`."""
+"""A file is kept when it has at least this fraction of a segment's bytes: `segment_bytes / KEEP_SHARE`."""
 
 
 class SparePool:
-    """The spare files of one store. What it says of files is blocking, and may be called in any thread."""
+    """The spare files of one store. Methods that touch files block, and may be called in any thread."""
 
     def __init__(self, folder: StoreFolder, disk: Disk, *, count_max: int, segment_bytes: int) -> None:
-        """Keeps at most `count_max` files; segments are made with `segment_bytes` bytes."""
+        """Keeps at most `count_max` files; segments have `segment_bytes` bytes."""
         self._folder = folder
         self._disk = disk
         self._count_max = count_max
@@ -37,7 +37,7 @@ class SparePool:
         return len(self._files)
 
     def load(self) -> None:
-        """Finds the spares that are there; deletes those that are too many. Raises OSError."""
+        """Finds the existing spares; deletes surplus ones. Raises OSError."""
         found = sorted(self._folder.spare_paths(), key=lambda path: path.stat().st_size)
         keep = found[-self._count_max :] if self._count_max else []
         for path in found[: len(found) - len(keep)]:
@@ -45,7 +45,7 @@ class SparePool:
         self._files = keep
 
     def reserve(self, size: int) -> bool:
-        """Whether a file of `size` bytes is welcome; then `keep` or `forgo` must follow. Event loop only."""
+        """Whether a file of `size` bytes is wanted; then `keep` or `forgo` must follow. Event loop only."""
         if len(self._files) + self._expected >= self._count_max:
             return False
         if size < self._segment_bytes // KEEP_SHARE or not self.has_room(self._segment_bytes):
@@ -54,18 +54,18 @@ class SparePool:
         return True
 
     def forgo(self) -> None:
-        """The file that was reserved for does not come, or has come. Event loop only."""
+        """Ends a reservation. Event loop only."""
         self._expected -= 1
 
     def has_room(self, size: int) -> bool:
-        """Whether the disk has `size` bytes that nobody uses: what is short is not kept back."""
+        """Whether the disk has `size` free bytes; on a short disk no spare is kept."""
         return self._disk.free_bytes(self._folder.segments) >= size
 
     def keep(self, path: Path) -> None:
-        """Takes a file, which nobody may have open. Raises OSError.
+        """Takes a file, which must not be open anywhere. Raises OSError.
 
-        It counts only when its old name is gone for good: a power cut must not bring a segment back
-        whose bytes were written over.
+        It becomes a spare only after its old name is durably gone: a power cut must not bring back a segment
+        whose bytes were overwritten.
         """
         spare = self._folder.spare_path(path)
         path.rename(spare)
@@ -73,27 +73,27 @@ class SparePool:
         self._files.append(spare)
 
     def take(self) -> Path | None:
-        """A file to be written over; None when there is none."""
+        """A file to overwrite; None when there is none."""
         with contextlib.suppress(IndexError):  # an empty list of spares is no error
             return self._files.pop()
         return None
 
     def clear(self) -> bool:
-        """Deletes all, to free space; whether there was any."""
+        """Deletes all spares to free space; returns whether there were any."""
         any_there = False
         while (path := self.take()) is not None:
             any_there = True
-            # The next one may go; a spare that stays is found at the next start.
+            # The others may still be deleted; the next start finds a spare that stays.
             with contextlib.suppress(OSError):
                 path.unlink()
         return any_there
 
 
 def resize(fd: int, size: int, disk: Disk) -> int:
-    """Brings a spare to `size` bytes, where the disk has space for that; returns what it has.
+    """Resizes a spare to `size` bytes, as far as the disk has space; returns the actual size.
 
-    Bytes that come to it were never written; they lie behind those that were. `size` is of whole pages, and
-    so is what it has: the file of a dead segment ended behind a footer. Raises OSError.
+    The added bytes were never written; they come after those that were. `size` and the actual size are whole
+    pages: the file of a dead segment ended with a footer. Raises OSError.
     """
     has = os.fstat(fd).st_size
     if has > size:
@@ -102,7 +102,7 @@ def resize(fd: int, size: int, disk: Disk) -> int:
     try:
         disk.allocate(fd, size)
     except OSError:
-        # No room: it serves as it is. What was found meanwhile is given back.
+        # The disk is full: the spare is used as it is. The space found so far is freed.
         has -= has % PAGE_BYTES
         os.ftruncate(fd, has)
         return has

@@ -44,7 +44,7 @@ _log = logging.getLogger("magnetar.bookie")
 
 _RESERVE_BYTES: Final = 64 << 10
 _RESERVE_SHARE: Final = 8
-"""Entries leave this much of a segment free, or that share of a small one: space for tombstones."""
+"""A log segment keeps this many bytes free for tombstones, or this share of a small segment."""
 _DRAIN_S: Final = 30.0
 _PAGE: Final = bytes(4096)
 
@@ -107,11 +107,11 @@ class SegmentStore:
         disk: Disk | None = None,
         on_fatal: Callable[[StorageError], None] | None = None,
     ) -> SegmentStore:
-        """Opens the store in the folder `root`, which is made where it is missing, and recovers it.
+        """Opens the store in the folder `root`, which is created if necessary, and recovers it.
 
-        `root` None stands for a temporary folder that goes with `close`. `on_fatal` is called once,
-        on the event loop, when a write or sync has failed: no entry is taken after that. The store
-        closes `syncer`.
+        `root` None stands for a temporary folder that `close` deletes. `on_fatal` is called once, on the
+        event loop, when a write or sync has failed: the store refuses entries from then on. The store closes
+        `syncer`.
 
         Raises StartupError: in use by another process, of a newer format, not usable, disk full.
         """
@@ -122,7 +122,7 @@ class SegmentStore:
         disk = disk or (Disk() if safe else VolatileDisk())
         lock: FileLock | None = None
         try:
-            # First, because it starts meanwhile.
+            # First, because the helper starts in parallel.
             syncer = syncer or (HelperSyncer() if safe else NoSyncer())
             folder = StoreFolder.open(root, disk, sync=safe)
             lock = FileLock(root / LOCK_FILE, f"the data folder {root}")
@@ -162,7 +162,7 @@ class SegmentStore:
         self.rewriter.start()
 
     async def close(self) -> None:
-        """Waits for what was appended, seals the active segment, and gives the folder back."""
+        """Waits for pending blocks, seals the active segment, and releases the folder."""
         if self._closed:
             return
         self._closed = True
@@ -178,7 +178,7 @@ class SegmentStore:
         is_empty = index is not None and not (index.ledgers or index.tombstones)
         if self._failure is None and not is_empty:
             await in_thread(self._seal_last)
-        # Of a store that failed nothing is touched any more.
+        # The files of a failed store are left untouched.
         await self.supply.close(active_is_empty=is_empty and self._failure is None)
         await self.syncer.close()
         self.segments.close()
@@ -196,12 +196,12 @@ class SegmentStore:
     # -- appending ----------------------------------------------------------------------------
 
     def appender(self, ledger_id: int, sink: AppendSink) -> LedgerAppender:
-        """The only appender of a ledger that has no entries yet. Raises StorageError after a failure."""
+        """The only appender of a ledger without entries. Raises StorageError after a failure."""
         self.attach(appender := LedgerAppender(ledger_id, sink, self.enqueue))
         return appender
 
     def attach(self, appender: BlockAppender) -> None:
-        """The ledger's only appender from now on. Raises StorageError after a failure."""
+        """Makes this the ledger's only appender. Raises StorageError after a failure."""
         if self._failure is not None:
             raise self._failure
         assert appender.ledger_id not in self._appenders
@@ -209,7 +209,7 @@ class SegmentStore:
         self.reader.share(appender.index)
 
     def release(self, appender: BlockAppender) -> None:
-        """The appender appends no more; nothing of it may be pending."""
+        """Ends the use of an appender; it must have nothing pending."""
         assert appender.error is not None or not appender.pending_bytes
         self._appenders.pop(appender.ledger_id, None)
 
@@ -223,7 +223,7 @@ class SegmentStore:
         return bool(self._queue.in_flight) or len(self._queue) > 0
 
     def enqueue(self, block: Block, last_commit_s: float = math.inf) -> None:
-        """`last_commit_s`: of the ledger whose entries these are; blocks of another kind do not wait."""
+        """`last_commit_s`: of the ledger of these entries; other blocks do not wait."""
         queue = self._queue
         queue.add(block)
         self._pacer.added(last_commit_s, busy=bool(queue.in_flight))
@@ -248,7 +248,7 @@ class SegmentStore:
         tail = self._tail
         self._offsets, pieces = tail.place(group)
         if self._whole_pages and (end := tail.offset + queue.in_flight_bytes) < tail.limit:
-            # Of a page written in part the kernel would first read the rest, which may lie on the device.
+            # To write a part of a page the kernel must first read the rest, perhaps from the device.
             pieces.append(_PAGE[: min(-end % len(_PAGE), tail.limit - end)])
         try:
             if group[0].kind == Kind.MARK:
@@ -260,7 +260,7 @@ class SegmentStore:
         self.syncer.sync(self._slot, self._synced)
 
     def _tombstones_at_least(self, error: OSError) -> list[Block]:
-        """The next segment cannot be had: the entries are refused, the deletions may use the reserve."""
+        """The next segment cannot be created: entries are refused, tombstones may use the reserve."""
         failure = storage_error(error, self.directory, "set aside the next segment")
         if not isinstance(failure, DiskFullError):
             self._fail(failure)
@@ -299,7 +299,7 @@ class SegmentStore:
             self._must_roll = True
         self._commits += 1
         self._marked = group[-1].kind == Kind.MARK
-        # The disk goes on before anybody is told: the callbacks run while the next group is synced.
+        # The next group starts before the writers are told: their callbacks run while it is synced.
         if self._pacer.freed(rare, now_s, waiting=len(queue) > 0):
             self._flush()
         for appender in touched:
@@ -313,7 +313,8 @@ class SegmentStore:
             self._went_idle()
 
     def _admit(self, group: list[Block], now_s: float) -> tuple[list[BlockAppender], int]:
-        """Makes a durable group readable; the appenders it concerns, and how many of them are rarely used."""
+        """Makes a durable group readable; returns its appenders, and the number of those that are rarely
+        used."""
         index = self._active.index
         assert index is not None
         index.block_count += len(group)
@@ -341,7 +342,7 @@ class SegmentStore:
     # -- idleness -----------------------------------------------------------------------------
 
     def _went_idle(self) -> None:
-        """Nothing waits: the log's end is marked unless more comes soon."""
+        """No block waits: the log's end is marked soon, unless another block comes."""
         self._release_idle()
         if not self._marked and self._mark_timer is None and not self._closed:
             self._arm_mark()
@@ -368,7 +369,7 @@ class SegmentStore:
 
     @property
     def failure(self) -> StorageError | None:
-        """Why the store takes nothing any more; None while it works."""
+        """Why the store refuses entries; None while it works."""
         return self._failure
 
     def _write_failed(self, error: OSError, action: str) -> None:
@@ -376,8 +377,8 @@ class SegmentStore:
         if not isinstance(failure, DiskFullError):
             self._fail(failure)
             return
-        # Part of the group may lie in the file. Nothing is written over it: the log goes on in a new
-        # segment, whose first block says where this one ended.
+        # Part of the group may be in the file. It is not overwritten: the log continues in a new segment,
+        # whose first block records where this one ended.
         self._must_roll = True
         _log.error("%s", failure)
         self._drop_pending(failure)
@@ -392,7 +393,7 @@ class SegmentStore:
             self._loop.call_soon(self._on_fatal, failure)
 
     def _syncer_broken(self, error: OSError) -> None:
-        """Nothing can be made durable any more. An idle store does not wait for the next entry to say so."""
+        """No sync can succeed any more. An idle store reports it at once, not with the next entry."""
         if self._failure is None and not self._closed:
             self._fail(storage_error(error, self.directory, "sync entries"))
 
@@ -421,7 +422,7 @@ class SegmentStore:
         self._tail = Tail(segment.segment_id, segment.salt, DATA_OFFSET, supplied.size)
 
     def _roll(self, first_bytes: int) -> None:
-        """Goes on in the next segment, in which a block of `first_bytes` bytes must fit. Raises OSError."""
+        """Continues in the next segment, which must hold a block of `first_bytes` bytes. Raises OSError."""
         old, end = self._active, self._tail.offset
         start = start_block(old.segment_id, end)
         needed = DATA_OFFSET + start.size + first_bytes
@@ -457,13 +458,13 @@ class SegmentStore:
     # -- deleting -----------------------------------------------------------------------------
 
     def ledger_ids(self) -> set[int]:
-        """Ledgers that are not deleted and have entries here."""
+        """Ledgers with entries here that are not deleted."""
         return self.segments.ledger_ids()
 
     async def delete(self, ledger_id: int) -> None:
         """Deletes a ledger: durable on return; not an error when there is none. Raises StorageError.
 
-        Its appender, if there is one, must have been told to stop.
+        The caller must have stopped its appender, if there is one.
         """
         if self._failure is not None:
             raise self._failure
@@ -496,19 +497,19 @@ class SegmentStore:
             self._tasks.spawn(self._reclaim(segment))
 
     async def _reclaim(self, segment: SegmentFile) -> None:
-        """Deletes a segment in which no ledger lives any more."""
+        """Deletes a segment without living ledgers."""
         if needed := self.segments.needed_tombstones(segment):
             if self._closed or self._failure is not None:
                 return
-            # Without them the blocks that lie in other segments would come back at the next start.
+            # Without them the blocks in other segments would reappear at the next start.
             await self._write_tombstones(needed)
         if self.segments.remove(segment):
             await self.supply.give_back(segment)
 
     def check(self) -> None:
-        """Walks the invariants of the queue, the active segment and the open ledgers."""
+        """Asserts the invariants of the queue, the active segment and the open ledgers."""
         self._queue.check()
-        if self._slot >= 0:  # Else it is being opened, or could not be.
+        if self._slot >= 0:  # Otherwise it is being opened, or its opening failed.
             self._tail.check(self._active.segment_id, self._active.index)
         for appender in self._appenders.values():
             appender.check()

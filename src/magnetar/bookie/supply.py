@@ -1,9 +1,9 @@
-"""Where segments come from: a spare file written before, or a new one that is only set aside.
+"""The source of segments: a spare file written before, or a new one that is only allocated.
 
 dead segment ──┐
                ├─► spare file (spares.py) ─► ready ─► the next segment
 zeros ─────────┘                               ▲
-                  set aside, not written yet ──┘   when there is no spare in time
+           allocated, not written yet ─────────┘   when there is no spare in time
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from magnetar.runtime.threads import in_thread
 _log = logging.getLogger("magnetar.bookie")
 
 _READY_AT: Final = 0.25
-"""Share of the bytes written before that is used when the next spare is prepared."""
+"""Used share of the prewritten bytes at which the next spare is prepared."""
 _SET_ASIDE_AT: Final = 0.5
-"""Share of the active segment that is used when the next one is prepared, without a spare."""
+"""Used share of the active segment at which the next one is prepared, without a spare."""
 _LAST_AT: Final = 0.85
-"""The same while zeros are still being written: they are waited for until here."""
+"""The same while zeros are still being written: the log waits for them up to here."""
 _MARGIN_BYTES: Final = 64 << 10
-"""So much before the end of the bytes written before the log goes on in the next segment, if one is ready."""
+"""Bytes before the end of the prewritten ones at which the log moves to the next segment, if one is ready."""
 _EARLY_S: Final = 1.0
-"""A segment is in use for so long before that: entries that come fast stay in large segments."""
+"""Seconds that a segment is used before that: entries that come fast stay in large segments."""
 _FULL_S: Final = 0.5
-"""For so long a full disk is taken to be full still: many may ask."""
+"""Seconds for which a full disk counts as still full, so that not every request measures it."""
 _SMALL_BYTES: Final = 1 << 20
-"""A segment that only takes deletions, until there is space again."""
+"""Size of a segment that only takes deletions, until there is space again."""
 _BESIDE_BYTES: Final = 128 << 10
-"""What a start on a full disk writes besides: footers, and small files in the folder."""
+"""Bytes that a start on a full disk writes besides: footers, and small files in the folder."""
 _CLOSE_S: Final = 30.0
 _PAGES_MAX_BYTES: Final = SEGMENT_BYTES_MAX - SEGMENT_BYTES_MAX % PAGE_BYTES
 
 
 class Supplied(NamedTuple):
-    """A segment that holds nothing yet."""
+    """An empty segment."""
 
     segment: SegmentFile
     size: int
-    """Blocks must end here at the latest."""
+    """Upper bound of the end of a block."""
     written_bytes: int
-    """Its first bytes on the device were written before: so many, 0 for a new file."""
+    """Leading bytes that were written on the device before; 0 for a new file."""
 
 
 class SegmentSupply:
@@ -73,7 +73,7 @@ class SegmentSupply:
         *,
         is_durable: bool,
     ) -> None:
-        """`first_id`: of the first segment that is made."""
+        """`first_id`: id of the first segment that is created."""
         self._folder = folder
         self._disk = disk
         self._roster = roster
@@ -97,7 +97,7 @@ class SegmentSupply:
         self.recycled = 0
         """Segments made of spare files."""
         self.is_preparing = False
-        """Whether the next segment is under way: the log does not wait for it."""
+        """Whether the next segment is being prepared: the log does not wait for it."""
         self.spares: Final = SparePool(
             folder, disk, count_max=options.spare_segments, segment_bytes=options.segment_bytes
         )
@@ -113,8 +113,8 @@ class SegmentSupply:
 
     def _make(self, segment_id: int, size: int) -> Supplied:
         """Blocking. Raises OSError."""
-        # Whole pages, whatever was asked for: after a kill any other file would be taken for one that was
-        # ended, and the place that is set aside behind its blocks for blocks that were lost (opening.py).
+        # Whole pages, whatever was requested: after a kill any other file would count as ended, and the space
+        # allocated after its blocks as lost blocks (opening.py).
         made = self._create(segment_id, min(size + -size % PAGE_BYTES, _PAGES_MAX_BYTES))
         try:
             self._roster.add(segment_id)
@@ -129,24 +129,24 @@ class SegmentSupply:
         if spare is not None:
             try:
                 written = min(spare.stat().st_size, size)
-                # The file is cut there when it is given back unused, while it still has a name of a segment.
+                # An unused file is cut there, while it still has the name of a segment.
                 written -= written % PAGE_BYTES
                 segment, has = recycle_segment(self._folder, self._disk, segment_id, salt, spare, size)
                 self.recycled += 1
                 return Supplied(segment, has, written)
-            except OSError as error:  # a new segment is made below, which needs no spare
+            except OSError as error:  # a new segment is created below, which needs no spare
                 _log.warning("%s", storage_error(error, self._folder.root, "use a spare file"))
         try:
             segment = create_segment(self._folder, self._disk, segment_id, salt, size)
         except OSError:
-            # What is kept for speed must not be what is missing.
+            # Space kept for speed must not be the missing space.
             if not self.spares.clear():
                 raise
             segment = create_segment(self._folder, self._disk, segment_id, salt, size)
         return Supplied(segment, size, 0)
 
     def first(self) -> Supplied:
-        """The segment to begin with; on a full disk a small one, for deletions. Blocking. Raises OSError."""
+        """The first segment; on a full disk a small one, for deletions. Blocking. Raises OSError."""
         self.spares.load()
         size = self._options.segment_bytes
         while True:
@@ -162,7 +162,7 @@ class SegmentSupply:
                 size = min(size, max(size // 4, _SMALL_BYTES))
 
     def _refill_reserve(self) -> None:
-        """Sets aside what a start on a full disk needs, where there is space. Blocking. Raises OSError."""
+        """Allocates the reserve for a start on a full disk, if there is space. Blocking. Raises OSError."""
         file = self._folder.reserve_file
         if self._is_durable and not file.exists() and self.spares.has_room(4 * self._options.segment_bytes):
             size = min(_SMALL_BYTES, self._options.segment_bytes) + _BESIDE_BYTES
@@ -187,7 +187,7 @@ class SegmentSupply:
             self._discard(ready.segment)
             ready = None
         if ready is None:
-            # Writing was faster than the preparation: a few milliseconds here, rarely.
+            # Writing was faster than the preparation: this takes a few milliseconds, rarely.
             ready = self._make(self._take_id(), max(self._options.segment_bytes, size_min))
             if ready.size < size_min:
                 self._discard(ready.segment)
@@ -206,8 +206,8 @@ class SegmentSupply:
     # -- ahead of need ------------------------------------------------------------------------
 
     def set_aside(self) -> bool:
-        """Whether the next segment is ready; makes it when it is not. For after a full disk: blocks for
-        milliseconds."""
+        """Whether the next segment is ready; creates it when it is not. For a full disk that has space again:
+        blocks for milliseconds."""
         if self._ready is not None or self.is_preparing or self._closed:
             return self._ready is not None
         if self._loop.time() < self._full_until_s:
@@ -220,8 +220,8 @@ class SegmentSupply:
         return True
 
     def has_better(self, end: int) -> bool:
-        """Whether the log, which goes to `end`, comes to bytes that were never written, and a segment is
-        ready whose bytes were."""
+        """Whether the log, which reaches `end`, comes to bytes that were never written while a segment with
+        written bytes is ready."""
         ready = self._ready
         if ready is None or not ready.written_bytes or end + _MARGIN_BYTES < self._active.written_bytes:
             return False
@@ -229,11 +229,11 @@ class SegmentSupply:
 
     @property
     def durable_end(self) -> tuple[str, int]:
-        """Name of the segment that is written to, and up to which byte it is durable."""
+        """Name of the active segment, and up to which byte it is durable."""
         return self._active.segment.path.name, self._end
 
     def committed(self, size: int, block_count: int, end: int, used: float) -> None:
-        """A group of blocks is durable; the log goes to `end`, the share `used` of the segment is used."""
+        """A group is durable; the log reaches `end`, the share `used` of the segment is used."""
         self._end = end
         self.committed_bytes += size
         self.committed_blocks += block_count
@@ -260,20 +260,21 @@ class SegmentSupply:
         try:
             ready = await in_thread(self._make, segment_id, self._options.segment_bytes)
         except OSError as error:
-            # A writer that finds no segment prepared makes one itself, and raises what it meets.
+            # A writer without a prepared segment creates one itself, and raises the error.
             _log.warning("%s", storage_error(error, self._folder.root, "prepare the next segment"))
             return
         finally:
             self.is_preparing = False
         if segment_id < self._active.segment.segment_id:
-            # The log could not wait and went on in a later one; ids must ascend.
+            # The log could not wait and continued in a later segment; ids must ascend.
             await self._return(ready)
         else:
             self._ready = ready
 
     @property
     def _fill_bytes(self) -> int:
-        """What the next segment will need, by what came until now: zeros are not written for nothing."""
+        """Bytes that the next segment will need, judged by the rate so far: zeros are not written for
+        nothing."""
         options = self._options
         by_blocks = self.committed_bytes // max(self.committed_blocks, 1) * options.segment_blocks_max
         size = max(options.prewrite_bytes_min, min(self.committed_bytes, by_blocks))
@@ -282,9 +283,9 @@ class SegmentSupply:
 
     def _fill_one(self) -> None:
         size = self._fill_bytes
-        # Should it fail or not be wanted: so much later it may be different.
+        # If it fails or is not wanted, it is tried again after as many bytes.
         self._fill_from_bytes = self.committed_bytes + size
-        # Room for two: the next segment must find some as well.
+        # Space for two: the next segment needs some as well.
         has_room = self.spares.has_room(2 * self._options.segment_bytes)
         if has_room and not self._closed and self.spares.reserve(size):
             self._filling = True
@@ -304,10 +305,10 @@ class SegmentSupply:
     # -- dead segments, the end ---------------------------------------------------------------
 
     async def give_back(self, segment: SegmentFile) -> None:
-        """The file of a segment that is in no set any more. Raises OSError."""
+        """Takes the file of a segment that is in no set any more. Raises OSError."""
         stat = segment.path.stat()
-        # Whoever reads a deleted ledger still must not find other bytes there, nor who has the file by
-        # another name: a backup links what it will copy.
+        # A reader of a deleted ledger must not find other bytes there, nor a backup that has linked the file
+        # under another name.
         if not segment.is_read and stat.st_nlink == 1 and self.spares.reserve(stat.st_size):
             segment.drop()
             try:
@@ -319,17 +320,17 @@ class SegmentSupply:
         await in_thread(self._delete, segment)
 
     def _keep(self, segment: SegmentFile) -> None:
-        """Makes it a spare. Blocking. Raises OSError."""
+        """Makes the file a spare. Blocking. Raises OSError."""
         self._roster.remove(segment.segment_id)
         self.spares.keep(segment.path)
 
     def _delete(self, segment: SegmentFile) -> None:
-        """Blocking. Raises OSError."""
+        """Deletes the file. Blocking. Raises OSError."""
         self._roster.remove(segment.segment_id)
         remove_segment(segment, self._disk)
 
     async def close(self, *, active_is_empty: bool) -> None:
-        """Ends what is under way. What holds nothing becomes a spare again, or goes."""
+        """Ends the preparation under way. Empty segments become spares again, or are deleted."""
         self._closed = True
         self.prewriter.stop()
         await self._tasks.drain(_CLOSE_S)
@@ -341,7 +342,7 @@ class SegmentSupply:
             await self._return(self._active)
 
     async def _return(self, supplied: Supplied) -> None:
-        """A segment that holds nothing. What was only set aside for it is given back."""
+        """Returns an empty segment. Space that was only allocated is freed."""
         segment = supplied.segment
         if not self.spares.reserve(supplied.written_bytes):
             self._discard(segment)

@@ -1,11 +1,11 @@
 """Ledgers: BookKeeper's model of a write-once sequence of entries with one writer.
 
-The managed log is written against these protocols only, so that the ledgers may lie in the bookie of
-the same process or in an ensemble of bookies behind sockets.
+The managed log uses these protocols only, so the ledgers may be in the bookie of the same process or in an
+ensemble of bookies behind sockets.
 
-A ledger is OPEN while its writer lives, IN_RECOVERY while another owner closes it, CLOSED for ever
-after. Entries are numbered from 0 without gaps. The writer's promise is a high-water mark:
-everything up to entry e is durable. There is no future or callback per entry.
+A ledger is OPEN while its writer lives, IN_RECOVERY while another owner closes it, then CLOSED for good.
+Entries are numbered from 0 without gaps. The writer reports a high-water mark: all entries up to e are
+durable. There is no future or callback per entry.
 
 Source: BookKeeper's ledger API and protocol (ledger metadata, fencing, last add confirmed).
 """
@@ -29,7 +29,7 @@ class NoSuchLedgerError(LedgerError):
 
 
 class NoSuchEntryError(LedgerError):
-    """The ledger certainly holds no such entry. Never said when a copy could not be read."""
+    """The ledger certainly holds no such entry. Never raised when a copy could not be read."""
 
     def __init__(self, ledger_id: int, entry_id: int) -> None:
         super().__init__(f"ledger {ledger_id} has no entry {entry_id}")
@@ -38,7 +38,7 @@ class NoSuchEntryError(LedgerError):
 
 
 class LedgerFencedError(LedgerError):
-    """Another owner has fenced the ledger; this writer has lost it for good."""
+    """Another owner has fenced the ledger; this writer cannot write it any more."""
 
 
 class LedgerClosedError(LedgerError):
@@ -46,12 +46,12 @@ class LedgerClosedError(LedgerError):
 
 
 class LedgerWriteError(LedgerError):
-    """Entries could not be made durable; the writer takes no more. The cause is chained."""
+    """Entries could not be made durable; the writer accepts no more. The cause is chained."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEnd:
-    """Where a closed ledger ends."""
+    """The end of a closed ledger."""
 
     last_entry: int
     """Last entry id; -1 when the ledger is empty."""
@@ -60,10 +60,10 @@ class LedgerEnd:
 
 
 class Copies(NamedTuple):
-    """How many bookies a ledger lies on: ensemble >= written >= acknowledged >= 1."""
+    """Number of bookies of a ledger: ensemble >= written >= acknowledged >= 1."""
 
     ensemble: int
-    """E: bookies that share its entries."""
+    """E: number of bookies that share its entries."""
     written: int
     """Qw: copies of an entry."""
     acknowledged: int
@@ -71,13 +71,13 @@ class Copies(NamedTuple):
 
 
 class WriterListener(Protocol):
-    """Told, on the event loop, how far a ledger is durable. Calls come in order and never nest."""
+    """Notified on the event loop of how far a ledger is durable. Calls come in order and never nest."""
 
     def durable(self, last_entry: int) -> None:
         """Every entry up to and including `last_entry` is durable."""
 
     def failed(self, error: LedgerError) -> None:
-        """Nothing beyond the last `durable` mark is known to be kept; called at most once, last."""
+        """Entries after the last `durable` mark may be lost; called at most once, as the last call."""
 
 
 class LedgerReader(Protocol):
@@ -95,7 +95,7 @@ class LedgerReader(Protocol):
         """Bytes of all readable entries."""
 
     def read_now(self, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
-        """Like `read`, but None instead of waiting for a device or a network."""
+        """Like `read`, but returns None instead of waiting for a device or a network."""
 
     async def read(self, first: int, last: int, bytes_max: int) -> list[EntryRun]:
         """Entries `first..last` (inclusive), or as many of the first ones as fit `bytes_max` bytes.
@@ -108,15 +108,15 @@ class LedgerReader(Protocol):
 
 @runtime_checkable
 class SaysLoss(Protocol):
-    """A reader that knows whether its ledger went on behind the last entry."""
+    """A reader that knows whether damage may have cut off the end of its ledger."""
 
     @property
     def loss(self) -> str:
-        """What damage may have taken there, in words; empty: nothing."""
+        """What damage may have taken after the last entry, in words; empty: nothing."""
 
 
 def may_have_lost(reader: LedgerReader) -> str:
-    """What damage may have taken behind a ledger's last entry, in words; empty: nothing that is known of."""
+    """What damage may have taken after a ledger's last entry, in words; empty: nothing that is known."""
     return reader.loss if isinstance(reader, SaysLoss) else ""
 
 
@@ -125,20 +125,20 @@ class LedgerWriter(LedgerReader, Protocol):
 
     @property
     def last_pushed(self) -> int:
-        """Last entry handed to `append`; -1 at first. `last_entry` is the last durable one."""
+        """Last appended entry; -1 at first. `last_entry` is the last durable one."""
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes handed to `append` that are not durable yet."""
+        """Bytes of appended entries that are not durable yet."""
 
     def append(
         self, entries: list[bytes], counts: list[int] | None, base_index: int, broker_time_ms: int
     ) -> int:
-        """Takes the next entries and returns the id of the first; never blocks, never waits.
+        """Appends entries and returns the id of the first; never blocks, never waits.
 
-        Args are those of EntryRun and come back with the entries on reading. The list and the bytes
-        belong to the ledger from here on. Raises LedgerClosedError, LedgerFencedError,
-        LedgerWriteError (after `failed`).
+        The arguments are those of EntryRun and are returned with the entries on reading. The caller must not
+        change the list or the bytes any more. Raises LedgerClosedError, LedgerFencedError, LedgerWriteError
+        (after `failed`).
         """
 
     async def close(self) -> LedgerEnd:
@@ -149,7 +149,7 @@ class Ledgers(Protocol):
     """Creates, opens and deletes ledgers."""
 
     def has_room(self) -> bool:
-        """Whether writers made now would find room, to be asked after one failed on a full disk."""
+        """Whether a writer created now would find space, to be asked after one failed on a full disk."""
 
     async def create(
         self,
@@ -157,20 +157,19 @@ class Ledgers(Protocol):
         custom_metadata: Mapping[str, bytes],
         copies: Copies | None = None,
     ) -> LedgerWriter:
-        """A new open ledger with an id higher than any before; exists durably on return.
+        """Creates an open ledger with an id higher than all before; its metadata is durable on return.
 
-        `copies`: how many bookies hold it; None: as many as the process was told. Where there is one bookie
-        they say nothing.
+        `copies`: how many bookies hold it; None: the process's default. Ignored where there is one bookie.
 
-        `custom_metadata` is kept with the ledger (Pulsar tags: `application`, `component`,
+        `custom_metadata` is stored with the ledger (Pulsar tags: `application`, `component`,
         `pulsar/managed-ledger`, `pulsar/cursor`).
         """
 
     async def open(self, ledger_id: int, *, to_replace: bool = False) -> LedgerReader:
-        """A reader. A ledger left open by a writer that is gone is fenced, recovered and closed first.
+        """Opens a reader. A ledger left open by a writer that is gone is fenced, recovered and closed first.
 
-        `to_replace`: it is read once and deleted when its content lies elsewhere. Where nobody else could
-        write it, that it is closed need not be stored.
+        `to_replace`: the ledger is read once and deleted when its content is stored elsewhere. Where no other
+        process could write it, its closing need not be stored.
 
         Raises NoSuchLedgerError.
         """

@@ -1,11 +1,11 @@
 """Keeps bookies beside the broker and its metadata together, as `guard.py` does for the store in the process.
 
     begin   before any bookie starts: judges each folder (`membership.py`), raises the generation
-    run     now and then: raises the generation, does what operators decided
+    run     periodically: raises the generation, carries out operators' decisions
     end     raises the generation once more: a copy made while the process ran is older than the folders
 
-What operators decide comes in the file DECISIONS of the folder where the bookies meet, written by
-`magnetar storage accept`.
+Operators decide by the file DECISIONS of the folder where the bookies meet, written by `magnetar storage
+accept`.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from magnetar.runtime.threads import in_thread
 _log = logging.getLogger("magnetar.ledger")
 
 RAISE_S: Final = 600.0
-"""Between two generations."""
+"""Seconds between two generations."""
 DECISIONS_S: Final = 5.0
-"""Between two looks for decisions."""
+"""Seconds between two searches for decisions."""
 _IDENTITY: Final = "identity"
 _ACCEPT: Final = "or go on with what is there by `magnetar storage accept`"
 
 
 def read_member(folder: Path) -> Member | DamagedBelongingError | None:
-    """What a bookie's folder says of itself; an error where that is damaged. Raises OSError."""
+    """The content of a bookie's MEMBER file; an error when it is damaged. Raises OSError."""
     try:
         return decode_member((folder / MEMBER_FILE).read_bytes())
     except FileNotFoundError:
@@ -69,12 +69,12 @@ def read_member(folder: Path) -> Member | DamagedBelongingError | None:
 
 
 class BesideGuard:
-    """Of the bookies beside one broker."""
+    """Guards the bookies beside one broker."""
 
     def __init__(
         self, folder: Path, registry: FolderBookieRegistry, metadata: MetadataStore, trust: MetadataTrust
     ) -> None:
-        """`folder`: where the bookies meet; `trust` hears whether metadata is doubted."""
+        """`folder`: where the bookies meet; `trust` is told whether the metadata is doubted."""
         self._folder = folder
         self._registry = registry
         self._metadata = metadata
@@ -94,7 +94,7 @@ class BesideGuard:
         doubt = self._registry.doubt()
         accepted = decisions.accepts(in_words(found, known, doubt))
         self._refuse(rulings, accepted=accepted)
-        # What was doubted once is doubted until somebody decides.
+        # A doubt stays until an operator decides.
         doubt = doubt or next((ruling.doubt for ruling in rulings.values() if ruling.doubt), "")
         if accepted:
             await self._accept(doubt, [bookie for bookie in bookies if rulings[bookie].misses])
@@ -127,10 +127,10 @@ class BesideGuard:
             write_durably(folder / UNSURE_FILE, b"")
             sync_folder(self._folder)
             if not any(folder.glob("segments/*.seg")):
-                # A new folder for one that is gone: it gets a cookie of its own.
+                # A new folder for one that is gone gets a cookie of its own.
                 try:
                     await self._registry.delete_cookie(bookie, expected_version=0)
-                except NotFoundError:  # there is none to give up
+                except NotFoundError:  # there is no registration to remove
                     _log.info("%s had no cookie", bookie)
             _log.warning(
                 "%s continues although it lacks messages: it serves those that it has, and accepts no new "
@@ -139,13 +139,13 @@ class BesideGuard:
             )
         _log.warning("the metadata is accepted as it is: %s", doubt or "nothing was in doubt")
         await self._doubted("")
-        # Each bookie doubts by itself too, and reads this within seconds.
+        # Each bookie keeps the doubt itself too, and reads this within seconds.
         for store in self._folder.glob(f"*/{FORMAT_FILE}"):
             write_durably(store.parent / DECISIONS_FILE, encode_decisions(Decisions(accept=True)))
 
     async def _readmit(self, bookies: Collection[str]) -> None:
-        """No bookie runs, and no ledger is written to: what there is may all have been lost, what comes later
-        was not."""
+        """No bookie runs, and no ledger is written: all existing ledgers may have lost entries, later ones
+        have not."""
         if bookies and not self._trust.is_trusted:
             _log.error("%s: accepts no entries while metadata is doubted", ", ".join(sorted(bookies)))
             return
@@ -163,12 +163,13 @@ class BesideGuard:
 
     @asynccontextmanager
     async def steady(self) -> AsyncIterator[None]:
-        """The generation of folders and metadata stays in this block: copies of all of them are a pair."""
+        """The generation of folders and metadata does not change in this block: copies of all of them
+        match."""
         async with self._raising:
             yield
 
     async def _raise_to(self, generation: int) -> None:
-        """The three steps. Without room they are left out: what is there belongs together as well."""
+        """The three steps. On a full disk they are skipped: the present generations match as well."""
         async with self._raising:
             try:
                 await self._write(begun=generation)
@@ -185,7 +186,7 @@ class BesideGuard:
                 )
                 await self._write(begun=generation, generation=generation)
             except (OSError, StorageError, MetadataError) as error:
-                # Tried again after RAISE_S; only the protection against older copies waits.
+                # Repeated after RAISE_S; meanwhile only the protection against older copies is missing.
                 _log.warning("the generation of the bookies stays unchanged for now: %s", error)
 
     async def _write(self, *, begun: int, generation: int | None = None) -> None:
@@ -201,7 +202,7 @@ class BesideGuard:
             self._members[bookie] = changed
 
     async def run(self) -> None:
-        """Raises the generation now and then, and does what is decided, until it is cancelled."""
+        """Raises the generation periodically, and carries out decisions, until it is cancelled."""
         raised_s = self._loop.time()
         while True:
             await pause(DECISIONS_S)
@@ -217,7 +218,7 @@ class BesideGuard:
         return 1 + max((member.begun for member in self._members.values()), default=0)
 
     async def decide(self) -> None:
-        """Does what was decided since, if anything was. Raises OSError, MetadataError."""
+        """Carries out the decisions since the last call. Raises OSError, MetadataError."""
         if not self._decisions.exists():
             return
         decisions = read_decisions(self._decisions)
@@ -230,11 +231,11 @@ class BesideGuard:
         if not decisions.readmit:
             forget_decisions(self._decisions)
         elif decisions.accept:
-            # That is for the next start.
+            # The next start does that.
             write_durably(self._decisions, encode_decisions(Decisions(readmit=decisions.readmit)))
 
     async def end(self) -> None:
-        """To be called when nothing is served any more."""
+        """To be called when no client is served any more."""
         await self._raise_to(self._next())
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:

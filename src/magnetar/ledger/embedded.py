@@ -1,8 +1,8 @@
 """Ledgers in the segment store of the same process.
 
-Which ledgers exist, and where the closed ones end, is in the metadata store; where their entries lie
-is in the segment store. A writer lives as long as its process, so an OPEN ledger without a writer here
-was left by a process that is gone: opening it recovers its end from the segment store and closes it.
+The metadata store knows which ledgers exist, and where the closed ones end; the segment store holds their
+entries. A writer lives as long as its process, so an OPEN ledger without a writer here was left by an earlier
+process: opening it recovers its end from the segment store and closes it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _log = logging.getLogger("magnetar.ledger")
 
 DEFAULT_BOOKIE_ID: Final = "embedded"
 LOSS_KEY: Final = "magnetar/loss"
-"""In a ledger's custom metadata: what damage may have taken behind its last entry, in words."""
+"""Key in a ledger's custom metadata: what damage may have taken after its last entry, in words."""
 
 
 class EmbeddedReader:
@@ -64,7 +64,7 @@ class EmbeddedReader:
 
     def __init__(self, store: SegmentStore, index: LedgerIndex, end: LedgerEnd, loss: str = "") -> None:
         self.loss: Final = loss
-        """What may have been behind the last entry and was lost; empty: nothing."""
+        """What damage may have taken after the last entry, in words; empty: nothing."""
         self._store = store
         self._index = index
         self._end = end
@@ -105,7 +105,7 @@ class EmbeddedReader:
 
 
 class EmbeddedWriter(EmbeddedReader):
-    """Writes an open ledger, and reads what is durable of it."""
+    """Writes an open ledger, and reads its durable entries."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class EmbeddedWriter(EmbeddedReader):
     ) -> None:
         self._listener: WriterListener = listener
         self.durable = listener.durable
-        """From the store: the mark moved."""
+        """Called by the store: the mark moved."""
         self._ledgers = ledgers
         self._metadata = metadata
         self._appender = store.appender(ledger_id, self)
@@ -155,7 +155,7 @@ class EmbeddedWriter(EmbeddedReader):
             raise self._write_error(error) from error
 
     def failed(self, error: StorageError) -> None:
-        """From the store: nothing more becomes durable."""
+        """Called by the store: nothing more becomes durable."""
         if not self._fenced:
             failure = self._write_error(error)
             failure.__cause__ = error
@@ -179,7 +179,7 @@ class EmbeddedWriter(EmbeddedReader):
         return end
 
     async def fence(self) -> None:
-        """Takes no more from now on; returns when nothing is pending. The listener hears of it last."""
+        """Refuses appends from now on; returns when nothing is pending. The listener is told last."""
         if self._fenced:
             return
         self._fenced = True
@@ -188,14 +188,14 @@ class EmbeddedWriter(EmbeddedReader):
             self._listener.failed(LedgerFencedError(f"ledger {self.ledger_id} is fenced"))
 
     def release(self) -> None:
-        """Nothing is appended any more, and the store tells nothing."""
+        """Ends appending and the store's notices."""
         self._store.release(self._appender)
         self._appender.release()
-        # Who listens holds this.
+        # The listener refers to this object.
         self._listener, self.durable = NOBODY, NOBODY.durable
 
     def _write_error(self, cause: StorageError) -> LedgerWriteError:
-        # With the cause in words: the text is what a publisher gets to see.
+        # With the cause in words: publishers see this text.
         return LedgerWriteError(f"entries of ledger {self.ledger_id} could not be made durable: {cause}")
 
 
@@ -212,7 +212,7 @@ class EmbeddedLedgers:
         creation_token: Callable[[], int] = lambda: secrets.randbits(63),
         guard: LedgerGuard | None = None,
     ) -> None:
-        """`guard` keeps store and metadata together where they outlive the process."""
+        """`guard` keeps store and metadata together when they outlive the process."""
         self.single_flight = SingleFlight[LedgerEnd]()
         self._opening = SingleFlight[tuple[LedgerEnd, str]]()
         self._store = store
@@ -223,12 +223,12 @@ class EmbeddedLedgers:
         self._guard = guard
         self._ids = IdRange()
         self._writers: dict[int, EmbeddedWriter] = {}
-        # Two reservations at a time would give ids away out of order.
+        # Two reservations at a time would assign ids out of order.
         self._reserving = asyncio.Lock()
 
     @property
     def store(self) -> SegmentStore:
-        """The segment store below."""
+        """The segment store of the entries."""
         return self._store
 
     def has_room(self) -> bool:
@@ -269,19 +269,21 @@ class EmbeddedLedgers:
                     await self._metadata.put(ledger_path(ledger_id), value, expected_version=MUST_NOT_EXIST)
                     return ledger_id
             except BadVersionError:
-                # Somebody who draws ids in another way was here first: this one is taken.
+                # Another process that draws ids differently took this one.
                 continue
             if (ledger_id := await self._reserve_and_put(value)) is not None:
                 return ledger_id
 
     async def _reserve_and_put(self, value: bytes) -> int | None:
-        """Reserves a range and stores the ledger with its first id in one transaction; None: try again."""
+        """Reserves a range and stores the ledger with its first id in one transaction; None: the caller must
+        try again."""
         async with self._reserving:
             if (ledger_id := self._ids.take()) is None:
                 stored = await self._metadata.get(ID_GENERATOR)
                 start = decode_reserved(None if stored is None else stored.data, ID_GENERATOR)
                 if self._guard is not None:
-                    # Metadata may be an older copy: what it gave away since must not be given away again.
+                    # The metadata may be an older copy: ids that were assigned since must not be assigned
+                    # again.
                     start = max(start, self._guard.ids_end)
                     await self._guard.ids_given(start + RANGE_SIZE)
                 version = MUST_NOT_EXIST if stored is None else stored.stat.version
@@ -307,12 +309,12 @@ class EmbeddedLedgers:
     async def open(self, ledger_id: int, *, to_replace: bool = False) -> EmbeddedReader:
         """A reader; see `Ledgers.open`. Raises NoSuchLedgerError.
 
-        A ledger that was never closed and whose last entries damage may have taken is closed behind the last
-        one that is known; its reader says so (`loss`), for ever. One without damage that is to be replaced
-        stays open: its end is found once more when the process ends before that, and each of a thousand
-        cursors needs one write less after a crash.
+        A ledger that was never closed and whose last entries damage may have taken is closed after the last
+        known one; its reader reports that (`loss`), for ever. An undamaged ledger that is to be replaced
+        stays open: if the process ends before the replacement, its end is found again, and a crash costs one
+        write less for each of a thousand cursors.
         """
-        # Held meanwhile, as others ask for it as well: who asks for it anew reads it anew.
+        # Under the lock, as other callers open it too: a later caller must read the new metadata.
         index = await self._store.reader.index_of(ledger_id)
         end, loss = await self._opening.run(
             ("replace" if to_replace else "open", ledger_id), lambda: self._closed_end(ledger_id, to_replace)
@@ -322,7 +324,7 @@ class EmbeddedLedgers:
         return EmbeddedReader(self._store, index, end, loss)
 
     async def _closed_end(self, ledger_id: int, to_replace: bool) -> tuple[LedgerEnd, str]:
-        """Where the ledger ends, after closing it if nobody did, and what may have been lost behind it."""
+        """The end of the ledger, which is closed if it was open, and what may have been lost after it."""
         while True:
             value = await self._metadata.get(ledger_path(ledger_id))
             if value is None:
@@ -346,7 +348,7 @@ class EmbeddedLedgers:
                     encode_ledger_metadata(closed),
                     expected_version=value.stat.version,
                 )
-            except BadVersionError:  # somebody else closed or fenced it: read anew
+            except BadVersionError:  # another caller closed or fenced it: read again
                 continue
             return end, loss
 
@@ -364,8 +366,8 @@ class EmbeddedLedgers:
         if (writer := self._writers.pop(ledger_id, None)) is not None:
             await writer.fence()
             writer.release()
-        # The metadata first: a crash in between leaves entries of no ledger, never a ledger without entries.
-        # What was asked for is noted with it: entries that nobody names and nobody deleted are kept.
+        # The metadata first: a crash in between leaves entries without a ledger, never a ledger without
+        # entries. The deletion is recorded with it: entries that are unnamed without such a record are kept.
         noted = self._guard is not None and self._store.segments.holds(ledger_id)
         note = [Put(deletion_path(ledger_id), b"")] if noted else []
         # A crash in between, or another call, deleted the metadata; entries may be left.

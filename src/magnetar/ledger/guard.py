@@ -1,11 +1,12 @@
-"""Keeps messages and metadata together: who belongs to whom, which ledger ids were used, what may be deleted.
+"""Keeps messages and metadata together: whether they belong together, which ledger ids are used, what may be
+deleted.
 
-    begin   before anything is served: judges (`bookie/belonging.py`), raises the generation
-    look    now and then: raises the generation, does deletions that were cut short, quarantine
+    begin   before any client is served: judges (`bookie/belonging.py`), raises the generation
+    look    periodically: raises the generation, completes interrupted deletions, quarantine
     end     raises the generation once more: a copy made while the process ran is older than the folder
 
-What operators decide comes in the file DECISIONS of the folder, written by `magnetar storage`; it is read at
-`begin` and every few seconds, and removed when it is done.
+Operators decide by the file DECISIONS of the folder, written by `magnetar storage`; it is read at `begin` and
+every few seconds, and removed once it is carried out.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ from magnetar.runtime.threads import in_thread
 _log = logging.getLogger("magnetar.ledger")
 
 LOOK_S: Final = 600.0
-"""Between two looks at what has no name."""
+"""Seconds between two searches for unnamed ledgers."""
 DECISIONS_S: Final = 5.0
-"""Between two looks for decisions."""
+"""Seconds between two searches for decisions."""
 _PER_TURN: Final = 100
 _NAMED_MAX: Final = 20
-"""Ledgers of one look that get a line of their own in the log."""
+"""Ledgers per search that are logged by name."""
 _IDENTITY: Final = "identity"
 _CHECK: Final = "check"
 
 
 class LedgerGuard:
-    """Of one segment store and one metadata store."""
+    """Guards one segment store and one metadata store."""
 
     def __init__(
         self,
@@ -72,10 +73,10 @@ class LedgerGuard:
         grace_s: int,
         check: Callable[[], Awaitable[None]],
     ) -> None:
-        """`check` looks at every row of metadata and raises StorageError for a damaged one."""
+        """`check` reads every row of the metadata and raises StorageError for a damaged one."""
         self.trust = trust
         self.given_up = 0
-        """Ledgers deleted at the end of their grace period, or because somebody decided so."""
+        """Ledgers deleted at the end of their grace period, or by an operator's decision."""
         self._store = store
         self._metadata = metadata
         self._clock = clock
@@ -168,7 +169,7 @@ class LedgerGuard:
             self.trust.cleared(_IDENTITY)
 
     async def _raise_to(self, generation: int) -> None:
-        """The three steps. Without room they are left out: what is there belongs together as well."""
+        """The three steps. On a full disk they are skipped: the present generations match as well."""
         try:
             await self._write(begun=generation)
             await self._metadata.transact(
@@ -179,11 +180,11 @@ class LedgerGuard:
             )
             await self._write(generation=generation)
         except (OSError, StorageError, MetadataError) as error:
-            # Tried again with the next look; only the protection against older copies waits.
+            # Repeated with the next search; meanwhile only the protection against older copies is missing.
             _log.warning("the generation stays %d for now: %s", self._state.generation, error)
 
     async def _write(self, **changes: Any) -> None:
-        """Changes what the file says: durable on return. Raises OSError."""
+        """Changes the content of the file: durable on return. Raises OSError."""
         async with self._writing:
             changed = replace(self._state, **changes)
             if changed != self._state or not self._file.exists():
@@ -194,18 +195,18 @@ class LedgerGuard:
 
     @property
     def ids_end(self) -> int:
-        """No ledger id from here on was ever given away by this folder, nor does any lie in it."""
+        """No ledger id from here on was ever assigned in this folder, and none has entries in it."""
         return self._state.ids_end
 
     async def ids_given(self, end: int) -> None:
-        """To be called before ids below `end` are given away. Raises StorageError."""
+        """To be called before ids below `end` are assigned. Raises StorageError."""
         try:
             await self._write(ids_end=max(end, self._state.ids_end))
         except OSError as error:
             raise storage_error(error, self._file.parent, "note which ledger ids are used") from error
 
     async def run(self) -> None:
-        """Looks now and then, and does what is decided, until it is cancelled."""
+        """Searches periodically, and carries out decisions, until it is cancelled."""
         looked_s = self._loop.time() - LOOK_S
         while True:
             try:
@@ -228,7 +229,7 @@ class LedgerGuard:
         return replace(held, entries=index.last_entry + 1, size_bytes=index.data_bytes)
 
     async def look(self) -> None:
-        """One round; see the module. Raises StorageError, MetadataError."""
+        """One search; see the module. Raises StorageError, MetadataError."""
         async with self._working:
             if self._looked_s is not None:
                 await self._raise_to(self._state.begun + 1)
@@ -277,7 +278,7 @@ class LedgerGuard:
             _log.warning("ledger %d leaves the quarantine: it is named again, or deleted", ledger_id)
 
     async def _is_sound(self) -> bool:
-        """Whether an absence in metadata counts, right now."""
+        """Whether an absence in the metadata counts, right now."""
         try:
             await self._check()
         except StorageError as error:
@@ -306,7 +307,7 @@ class LedgerGuard:
             )
 
     async def _finish_deletions(self) -> None:
-        """Deletions that somebody asked for and that a crash cut short."""
+        """Completes requested deletions that a crash interrupted."""
         for name in await self._metadata.children(DELETIONS):
             ledger_id = int(name)
             if not await self._metadata.exists(ledger_path(ledger_id)):
@@ -315,14 +316,14 @@ class LedgerGuard:
             await self.deletion_done(ledger_id)
 
     async def deletion_done(self, ledger_id: int) -> None:
-        """Nothing of the ledger is left: what was noted before goes."""
-        with contextlib.suppress(NotFoundError):  # a deletion that was done twice is done
+        """All entries of the ledger are gone: removes the record of its deletion."""
+        with contextlib.suppress(NotFoundError):  # another call removed it
             await self._metadata.delete(deletion_path(ledger_id))
 
     # -- decisions ------------------------------------------------------------------------------
 
     async def decide(self) -> None:
-        """Does what was decided since, if anything was. Raises StorageError, MetadataError."""
+        """Carries out the decisions since the last call. Raises StorageError, MetadataError."""
         if not self._decisions.exists():
             return
         async with self._working:
@@ -338,12 +339,12 @@ class LedgerGuard:
             forget_decisions(self._decisions)
 
     async def end(self) -> None:
-        """To be called when nothing is served any more."""
+        """To be called when no client is served any more."""
         if self._store.failure is None:
             await self._raise_to(self._state.begun + 1)
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
-        """Adds what is in quarantine to a scrape."""
+        """Adds the ledgers in quarantine to a scrape."""
         held = self._state.held.values()
         out.gauge(
             "magnetar_quarantined_ledgers",

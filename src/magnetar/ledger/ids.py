@@ -1,4 +1,4 @@
-"""Ledger ids: strictly increasing, never given away twice, reserved in ranges."""
+"""Ledger ids: strictly increasing, never assigned twice, reserved in ranges."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 from magnetar.base.errors import MetadataError
 
 RANGE_SIZE: Final = 256
-"""Ids reserved by one write. What is left of a range when the process ends is never used."""
+"""Ids reserved by one write. The rest of a range is lost when the process ends."""
 FIRST_ID: Final = 1
 
 
 class IdRange:
-    """The ids that are reserved and not given away yet."""
+    """The reserved ids that are not assigned yet."""
 
     __slots__ = ("_end", "_next")
 
@@ -28,13 +28,13 @@ class IdRange:
         return self._next - 1
 
     def reserved(self, start: int) -> None:
-        """The ids from `start` on, RANGE_SIZE of them, belong to this process."""
+        """The RANGE_SIZE ids from `start` on belong to this process."""
         assert self._next == self._end <= start
         self._next, self._end = start, start + RANGE_SIZE
 
 
 def decode_reserved(value: bytes | None, path: str) -> int:
-    """First id that nobody reserved, from the generator's value. Raises MetadataError for no number."""
+    """First unreserved id, from the generator's value. Raises MetadataError when it is no number."""
     if value is None or not value:
         return FIRST_ID
     if not value.isdigit():

@@ -1,4 +1,4 @@
-"""What the metadata store keeps of a ledger.
+"""The record of a ledger in the metadata store.
 
     "BookieMetadataFormatVersion" TAB version LF
 
@@ -7,8 +7,8 @@
     1    lines: write quorum, ensemble size, length; for each ensemble its first entry and its members, with
          tabs between them; at the end "<last entry> TAB CLOSED", -102 for the last entry of one in recovery
 
-New ledgers have version 3; what was read in an older one is written in it again, for clients that know no
-newer one may read it too.
+New ledgers have version 3. A ledger read in an older version is written in that version again, because
+clients that know no newer one may read it too.
 
 Source: BookKeeper's LedgerMetadataSerDe.
 """
@@ -35,11 +35,11 @@ _LINE_IN_RECOVERY: Final = -102
 
 
 class LedgerMetadataError(LedgerError):
-    """A ledger's node does not hold ledger metadata that this version understands."""
+    """A ledger's node does not hold ledger metadata of a known version."""
 
 
 class LedgerState(Enum):
-    """Where a ledger stands in its life."""
+    """The state of a ledger."""
 
     OPEN = LedgerMetadataFormat.OPEN
     IN_RECOVERY = LedgerMetadataFormat.IN_RECOVERY
@@ -52,25 +52,25 @@ class LedgerMetadata:
 
     state: LedgerState
     end: LedgerEnd | None
-    """Where the ledger ends; None unless CLOSED."""
+    """The end of the ledger; None unless CLOSED."""
     ensembles: tuple[tuple[int, tuple[str, ...]], ...]
-    """(first entry, bookie ids): who holds the entries from there on. Ascending, the first is 0."""
+    """(first entry, bookie ids): the ensemble from that entry on. Ascending, the first is 0."""
     write_quorum: int = 1
     ack_quorum: int = 1
     created_ms: int | None = None
-    """Unix milliseconds."""
+    """Time of creation in Unix milliseconds."""
     creation_token: int | None = None
     """Random per creation, >= 0."""
     custom: Mapping[str, bytes] = field(default_factory=dict)
     password: bytes = b""
     digest: DigestType | None = DigestType.CRC32C
-    """None when the metadata does not say: then reading an entry shows it."""
+    """None when the metadata names none: then the entries show it."""
     format_version: int = NEWEST_FORMAT
-    """In which of the formats it is written."""
+    """The format version in which it is written."""
 
     @property
     def ensemble_size(self) -> int:
-        """How many bookies hold the ledger at a time."""
+        """Number of bookies of an ensemble."""
         return len(self.ensembles[0][1])
 
     def closed(self, end: LedgerEnd) -> LedgerMetadata:
@@ -78,21 +78,21 @@ class LedgerMetadata:
         return replace(self, state=LedgerState.CLOSED, end=end)
 
     def recovering(self) -> LedgerMetadata:
-        """The same ledger, about to be closed by somebody other than its writer."""
+        """The same ledger in recovery, to be closed by another process than its writer."""
         return replace(self, state=LedgerState.IN_RECOVERY)
 
     def with_ensembles(self, ensembles: tuple[tuple[int, tuple[str, ...]], ...]) -> LedgerMetadata:
-        """The same ledger, held by these."""
+        """The same ledger with these ensembles."""
         return replace(self, ensembles=ensembles)
 
     def with_ensemble(self, first_entry: int, members: tuple[str, ...]) -> LedgerMetadata:
-        """The same ledger, held by `members` from `first_entry` on. One that began there is replaced."""
+        """The same ledger with `members` from `first_entry` on. An ensemble that began there is replaced."""
         kept = tuple(part for part in self.ensembles if part[0] < first_entry)
         return self.with_ensembles((*kept, (first_entry, members)))
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
-    """The node's value. Raises LedgerMetadataError for what its format cannot say."""
+    """The node's value. Raises LedgerMetadataError when its format cannot hold it."""
     head = b"%b%d\n" % (_HEADER, metadata.format_version)
     if metadata.format_version == 1:
         return head + _encode_lines(metadata)

@@ -1,4 +1,4 @@
-"""Which ledgers exist, by the metadata store."""
+"""The ledgers that exist in the metadata store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from magnetar.runtime.tasks import yield_loop
 
 
 async def existing_ledgers(store: MetadataStore) -> AsyncIterator[tuple[int, LedgerMetadata]]:
-    """Every ledger with its metadata, in no order; one that comes or goes meanwhile may be there or not.
+    """All ledgers with their metadata, in no order; one that is created or deleted meanwhile may be missing
+    or present.
 
     Raises MetadataError, LedgerMetadataError.
     """

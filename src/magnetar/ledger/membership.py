@@ -1,9 +1,9 @@
-"""Whether a folder is that of the bookie beside the broker that metadata knows, and as new. Decides; no I/O.
+"""Whether a folder is the known and newest folder of a bookie beside the broker. Decides; no I/O.
 
-    file MEMBER in the bookie's folder    instance, bookie, generation, begun: see `encode_member`
-    /magnetar/bookies-beside/BOOKIE       generation: decimal
+    file MEMBER in the bookie's folder     instance, bookie, generation, begun: see `encode_member`
+    /magnetar/bookies-beside/BOOKIE        generation: decimal
 
-Both are raised by the broker at each start, while it runs, and when it stops, in the three steps of
+The broker raises both at each start, while it runs, and when it stops, in the three steps of
 `bookie/belonging.py`. An older copy of one folder would deny entries that its bookie acknowledged, and ledger
 recovery believes denials.
 """
@@ -24,25 +24,25 @@ _NOTHING: Final = "Nothing was changed."
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What the file says."""
+    """The content of the file MEMBER."""
 
     instance: str
-    """Of the cluster that broker and bookies are."""
+    """Instance id of the cluster of broker and bookies."""
     bookie: str
     generation: int = 0
-    """0: metadata has not heard of it yet."""
+    """0: the metadata does not know it yet."""
     begun: int = 0
-    """The generation that is being written; equal to `generation` when none is."""
+    """The generation that is being written; equals `generation` when none is."""
 
 
 def encode_member(member: Member) -> bytes:
-    """The file: a line of JSON, a line with its CRC-32."""
+    """Encodes the file: a line of JSON, a line with its CRC-32."""
     line = json.dumps(asdict(member), sort_keys=True).encode()
     return b"%b\n%08x\n" % (line, zlib.crc32(line))
 
 
 def decode_member(data: bytes) -> Member:
-    """What the file says. Raises DamagedBelongingError."""
+    """Decodes the file. Raises DamagedBelongingError."""
     line, _, rest = data.partition(b"\n")
     if rest != b"%08x\n" % zlib.crc32(line):
         raise DamagedBelongingError(f"{MEMBER_FILE} fails its checksum")
@@ -50,19 +50,20 @@ def decode_member(data: bytes) -> Member:
 
 
 class Ruling(NamedTuple):
-    """What is to become of one folder."""
+    """The decision about one folder."""
 
     refusal: str = ""
     """Why its bookie must not start; empty: it may."""
     misses: bool = False
-    """Somebody may accept the refusal: then what the folder does not hold is not certain to be absent."""
+    """Whether an operator may accept the refusal: then entries missing in the folder are not certainly
+    absent."""
     doubt: str = ""
-    """Why an absence in metadata says nothing; empty: it may be believed."""
+    """Why ledgers that the metadata does not name must be kept; empty: they may be deleted."""
 
 
 def rule(mine: Member | DamagedBelongingError | None, known: InMetadata | None, me: Member) -> Ruling:
-    """`mine`: what the folder says, None where it says nothing; `known`: the cluster and this bookie's
-    generation in metadata, None where it does not know the bookie; `me`: the cluster and bookie to be."""
+    """`mine`: the folder's file, None without one; `known`: the cluster and this bookie's generation in the
+    metadata, None when it does not know the bookie; `me`: the cluster and the bookie that starts."""
     bookie = me.bookie
     if isinstance(mine, DamagedBelongingError):
         return Ruling(f"{bookie}: {mine}. {_NOTHING} Restore the file, or the folder", misses=True)
@@ -86,7 +87,7 @@ def rule(mine: Member | DamagedBelongingError | None, known: InMetadata | None, 
         )
     if known is None:
         if not mine.generation:
-            # Stopped within its very first step 1: metadata heard nothing of it.
+            # The first process was killed in its very first step 1: the metadata knows of no generation.
             return Ruling()
         return Ruling(doubt=f"the metadata was restored from an older copy: it does not know {bookie}")
     if known.generation > mine.begun:
@@ -109,7 +110,7 @@ def in_words(
     known: Mapping[str, InMetadata | None],
     doubt: str,
 ) -> str:
-    """What there is, for people who accept it; another text as soon as anything of it changes."""
+    """Describes the pair for the operator who accepts it; any change of the pair changes the text."""
     lines = []
     for bookie, member in sorted(members.items()):
         theirs = known.get(bookie)

@@ -1,11 +1,11 @@
-"""Where ledgers stand in the metadata store.
+"""Paths of ledgers in the metadata store.
 
-    /ledgers/00/0000/L0001                 ledger 1: ten digits split 2/4/4, for ids below 2^31 - 1
-    /ledgers/000/0000/0000/0000/L0001      longer ids: nineteen digits split 3/4/4/4/4
-    /ledgers/idgen                         ids below this number (decimal text) are given away
-    /ledgers/INSTANCEID                    which cluster this is: random UUID text
-    /magnetar/generation                   how often it was raised: `bookie/belonging.py`
-    /magnetar/deletions/1                  ledger 1 was deleted, and its entries may still be there
+    /ledgers/00/0000/L0001                ledger 1: ten digits split 2/4/4, for ids below 2^31 - 1
+    /ledgers/000/0000/0000/0000/L0001     longer ids: nineteen digits split 3/4/4/4/4
+    /ledgers/idgen                        ids below this number (decimal text) are assigned
+    /ledgers/INSTANCEID                   identity of the cluster: random UUID text
+    /magnetar/generation                  number of raises: `bookie/belonging.py`
+    /magnetar/deletions/1                 ledger 1 was deleted, and its entries may still be stored
 
 Source: BookKeeper's hierarchical ledger manager. Its clients draw each id from a sequential node below
 `/ledgers/idgen`; drawing ranges from the value of that node itself costs one write per range.
@@ -34,7 +34,7 @@ def ledger_path(ledger_id: int) -> str:
 
 
 def deletion_path(ledger_id: int) -> str:
-    """What says that the ledger was deleted on purpose, until nothing of it is left."""
+    """Node of a deliberate deletion, kept until all entries of the ledger are gone."""
     return f"{DELETIONS}/{ledger_id}"
 
 

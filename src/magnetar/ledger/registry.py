@@ -1,6 +1,6 @@
-"""Ledgers in the metadata store: ids, metadata, and who may write them.
+"""Ledgers in the metadata store: ids and metadata, with compare and set.
 
-This is the contract; `tree_registry.py` keeps it in BookKeeper's tree on any `MetadataStore`. The other
+This is the contract; `tree_registry.py` implements it in BookKeeper's tree on any `MetadataStore`. The other
 half, bookies and their cookies, is `magnetar.metadata.bookkeeper.registry`.
 
 Source: BookKeeper's ledger manager and id generator.
@@ -31,25 +31,25 @@ class StoredLedger:
     ledger_id: int
     metadata: LedgerMetadata
     version: int
-    """What the next write must expect."""
+    """The version that the next write must expect."""
 
 
 class LedgerRegistry(Protocol):
     """Ids and metadata of one cluster's ledgers.
 
-    All calls raise MetadataError when the store refuses or cannot be reached, LedgerMetadataError for a
-    value that is no ledger metadata.
+    All calls raise MetadataError when the store refuses or cannot be reached, LedgerMetadataError when a
+    value is not ledger metadata.
     """
 
     async def create(self, metadata: LedgerMetadata, ledger_id: int | None = None) -> StoredLedger:
-        """Stores a new ledger under an id that no ledger had before, or under `ledger_id`.
+        """Stores a new ledger under an id that was never used, or under `ledger_id`.
 
         The caller need not set `creation_token`: it is drawn here when absent, and tells a creation whose
-        answer was lost from somebody else's. Raises LedgerExistsError for a `ledger_id` that is taken.
+        answer was lost from another client's. Raises LedgerExistsError when `ledger_id` is used.
         """
 
     async def read(self, ledger_id: int) -> StoredLedger:
-        """The newest metadata, also what others wrote before the call. Raises NoSuchLedgerError."""
+        """The newest metadata, including all writes before the call. Raises NoSuchLedgerError."""
 
     async def write(self, ledger_id: int, metadata: LedgerMetadata, expected_version: int) -> StoredLedger:
         """Compare and set. Raises BadVersionError (its `actual` is None when the ledger was deleted)."""
@@ -58,10 +58,10 @@ class LedgerRegistry(Protocol):
         """Deletes the metadata; not an error when there is none. Raises BadVersionError."""
 
     def watch(self, ledger_id: int, changed: Callable[[], None]) -> Callable[[], None]:
-        """Calls back, on the event loop, when `read` may answer differently; returns the cancel."""
+        """Calls back on the event loop when `read` may answer differently; returns the cancel."""
 
     def ledger_ids(self) -> AsyncIterator[int]:
-        """Every ledger, in no order; one that comes or goes meanwhile may be there or not.
+        """All ledgers, in no order; one that is created or deleted meanwhile may be missing or present.
 
-        An error ends the iteration by its exception: what was not listed is not known to be gone.
+        An error is raised and ends the iteration: ledgers that were not listed then may exist.
         """

@@ -23,16 +23,16 @@ from magnetar.metadata.store import (
 )
 
 _ATTEMPTS: Final = 3
-"""At a write whose outcome nobody knows."""
+"""Attempts at a write whose outcome is unknown."""
 
 
 def draw_token() -> int:
-    """What tells one creation from another."""
+    """A random number that identifies one creation."""
     return secrets.randbits(63)
 
 
 class TreeLedgerRegistry:
-    """A `LedgerRegistry`; it has no state but the store's."""
+    """A `LedgerRegistry` whose only state is the store's."""
 
     def __init__(
         self, store: MetadataStore, tree: BookKeeperTree, *, creation_token: Callable[[], int] = draw_token
@@ -56,16 +56,16 @@ class TreeLedgerRegistry:
                 raise LedgerExistsError(ledger_id)
 
     async def _create_at(self, ledger_id: int, metadata: LedgerMetadata, value: bytes) -> StoredLedger | None:
-        """The new ledger; None when somebody else's is there."""
+        """The new ledger; None when another client's exists."""
         path = self._tree.ledger(ledger_id)
         for attempt in range(_ATTEMPTS):
             try:
                 stat = await self._store.put(path, value, expected_version=MUST_NOT_EXIST)
             except BadVersionError:
-                # Our own first attempt may have taken effect though nobody told us.
+                # Our own first attempt may have succeeded although its answer was lost.
                 return await self._with_token(ledger_id, metadata.creation_token)
             except OutcomeUnknownError:
-                # Once more for the same id: whatever became of the first attempt shows now.
+                # Another attempt with the same id: it shows the outcome of the first one.
                 if attempt + 1 == _ATTEMPTS:
                     raise
             else:
@@ -97,10 +97,11 @@ class TreeLedgerRegistry:
         for attempt in range(_ATTEMPTS):
             try:
                 await self._store.delete(self._tree.ledger(ledger_id), expected_version=expected_version)
-            except NotFoundError:  # deleted is what was asked for
+            except NotFoundError:  # it is deleted, as requested
                 return
             except OutcomeUnknownError:
-                # An id is used once: what was deleted is not found, and what is found is still to be deleted.
+                # An id is used once: a deleted ledger is not found, and one that is found is still to be
+                # deleted.
                 if attempt + 1 == _ATTEMPTS:
                     raise
             else:

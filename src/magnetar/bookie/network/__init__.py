@@ -1,1 +1,1 @@
-"""The bookie that ledger clients reach over a network."""
+"""The bookie that serves ledger clients over a network."""

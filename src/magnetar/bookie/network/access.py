@@ -1,8 +1,8 @@
-"""Who may ask a bookie for anything. Decides; no I/O.
+"""Authentication of a bookie's clients. Decides; no I/O.
 
-Three things can be asked of a client: TLS; a certificate with a role that is let in; a user's password,
-proven by the hand-shake of SASL. Whoever has not done what is asked is told so, add by add and read by read;
-what has no such answer, and a certificate that is not enough, ends the connection.
+A bookie can demand three things: TLS; a client certificate with an allowed role; a user's password, proven by
+the handshake of SASL. Until a client meets the demands, its adds and reads are answered with UNAUTHORIZED. A
+request that has no such answer, and a certificate without an allowed role, end the connection.
 
 A certificate's role is the first of its organizational unit `0:ROLE,ROLE;1:CLUSTER`, as Apache's bookies read
 it, or its common name where the unit names none.
@@ -46,30 +46,30 @@ from magnetar.wire.bookkeeper.responses import (
 from magnetar.wire.bookkeeper.status import Status
 
 NO_AUTHENTICATION: Final = "AuthDisabledPlugin"
-"""What a client that would authenticate is told when it need not."""
+"""The answer to a client that tries to authenticate when the bookie demands nothing."""
 SASL: Final = "sasl"
-"""The hand-shake by user and password."""
+"""The handshake by user and password."""
 _ROLES: Final = "0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What is asked of clients."""
+    """What the bookie demands of clients."""
 
     tls_required: bool = False
     roles: frozenset[str] = frozenset()
-    """Roles of certificates that are let in; empty: certificates need none. Asks for TLS."""
+    """Allowed roles of client certificates; empty: no certificate is demanded. Needs TLS."""
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Passwords of users; empty: nobody need prove one."""
+    """Passwords by user; empty: no password is demanded."""
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is asked."""
+        """Whether nothing is demanded."""
         return not (self.tls_required or self.roles or self.users)
 
 
 def role_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """The role in a verified certificate, as `ssl.SSLSocket.getpeercert` gives it; None without one."""
+    """The role in a verified certificate, as `ssl.SSLSocket.getpeercert` returns it; None without one."""
     units = [
         value
         for distinguished in (certificate or {}).get("subject", ())
@@ -84,10 +84,10 @@ def role_of(certificate: Mapping[str, Any] | None) -> str | None:
 
 
 class Door:
-    """What one client has done of what is asked."""
+    """How far one client has met the demands."""
 
     def __init__(self, access: Access, nonce: Callable[[], str]) -> None:
-        """`nonce`: makes a word that was never said before."""
+        """`nonce`: returns a word that was never used before."""
         self._access = access
         self._nonce = nonce
         self._tls_done = not (access.tls_required or access.roles)
@@ -98,11 +98,11 @@ class Door:
 
     @property
     def is_open(self) -> bool:
-        """Whether the client may ask for everything."""
+        """Whether the client may send any request."""
         return self._tls_done and self._user_done
 
     def secured(self, certificate: Mapping[str, Any] | None) -> str | None:
-        """TLS is up; why this client is not let in, or None."""
+        """TLS is established: why this client is refused, or None."""
         if self._access.roles:
             role = role_of(certificate)
             if role not in self._access.roles:
@@ -112,14 +112,14 @@ class Door:
         return None
 
     def answer(self, request: Request) -> Response | None:
-        """To whoever has not been let in; None: the connection ends."""
+        """The answer to a client that has not met the demands; None ends the connection."""
         if isinstance(request, Auth):
             return self._step(request)
         return _refusal(request)
 
     def _step(self, request: Auth) -> Response | None:
         if self._user_done or not self._tls_done:
-            # The certificate is what counts here, or a password would go in clear.
+            # A client certificate is demanded; a password would be sent in clear.
             return self._failed(request)
         if request.plugin != SASL:
             return self._failed(request)

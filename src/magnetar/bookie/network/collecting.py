@@ -1,13 +1,13 @@
-"""Deletes what lies here of ledgers that do not exist any more.
+"""Deletes the entries of ledgers that no longer exist.
 
-Whoever deletes a ledger deletes its metadata; bookies find out by what is missing in the listing of all. So a
-listing deletes only while the metadata is certainly the bookie's own and the newest: it has the instance id
-and the bookie's cookie, and its generation is not behind what this bookie saw before. Otherwise, and where a
-listing is empty altogether, what it does not name is kept in quarantine.
+Deleting a ledger deletes its metadata; bookies learn of it because the ledger is missing in the listing of
+all ledgers. So a listing deletes only while the metadata is certainly the bookie's own and the newest: it has
+the instance id and the bookie's cookie, and its generation is not behind the one that this bookie saw before.
+Otherwise, and when a listing is empty altogether, the ledgers that it does not name are kept in quarantine.
 
-Fails safe: only a ledger that a whole listing did not name, and that the store certainly does not have right
-before it would go, is gone; all of that within one connection to the store, which the identity was read over
-as well. Any error ends the round with nothing deleted that was not certain.
+Fails safe: a ledger is deleted only when a whole listing did not name it and the metadata store certainly
+lacks it right before the deletion, all within one connection to the store, over which the identity was read
+too. Any error ends the round; nothing uncertain is deleted.
 """
 
 from __future__ import annotations
@@ -24,34 +24,35 @@ from magnetar.bookie.quarantine import look
 _log = logging.getLogger("magnetar.bookie.network")
 
 _NAMED_MAX = 20
-"""Ledgers of one round that get a line of their own in the log."""
+"""Ledgers per round that are logged by name."""
 
 
 class ExistingLedgers(Protocol):
     """The part of `BookieRegistry` that tells which ledgers exist."""
 
     def connection_id(self) -> int:
-        """Another number after each interruption of the connection to the store."""
+        """Changes after each interruption of the connection to the store."""
 
     async def ledger_exists(self, ledger_id: int) -> bool:
-        """Whether it exists certainly or certainly not; sees what others wrote before the call."""
+        """Whether the ledger exists, for certain; sees all writes before the call."""
 
     def ledger_ids(self) -> AsyncIterator[int]:
-        """Every ledger; an error ends the iteration by its exception."""
+        """All ledgers; an error is raised and ends the iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What a whole listing did not name of the ledgers here."""
+    """The ledgers of this bookie that a whole listing did not name."""
 
     ledgers: list[int]
     listed: int
-    """How many ledgers it named."""
+    """Ledgers that the listing named."""
 
 
 async def missing_ledgers(known: set[int], existing: ExistingLedgers) -> Missing:
-    """`known`: what lies here, taken before: a ledger exists before its first entry comes, so one that is not
-    listed is no new one. Raises MetadataError."""
+    """Lists the metadata and returns the missing ledgers. `known`: the ledgers of this bookie, taken before
+    the listing: a ledger exists before its first entry, so a ledger of `known` that is not listed is not a
+    new one. Raises MetadataError."""
     connection_id = existing.connection_id()
     missing = set(known)
     listed = 0
@@ -76,10 +77,10 @@ def _check_connection(existing: ExistingLedgers, connection_id: int) -> None:
 def looking_again(
     existing: ExistingLedgers, connection_id: int, delete: Callable[[int], Awaitable[None]]
 ) -> Callable[[int], Awaitable[bool]]:
-    """Makes `delete` look first; says whether it deleted.
+    """Wraps `delete` so that it checks the metadata again first; returns whether it deleted.
 
-    `connection_id`: of when the round began. What was listed before an interruption may have been told by a
-    server that was behind, or by another store that came in its place: MetadataError ends the round then.
+    `connection_id`: of the start of the round. A listing from before an interruption may come from a server
+    that lagged, or from another store that took its place: then MetadataError ends the round.
     """
 
     async def delete_what_is_gone(ledger_id: int) -> bool:
@@ -95,7 +96,7 @@ def looking_again(
 
 
 def doubt_of(state: Belonging, instance: str, generation: int | None) -> str:
-    """Why a listing of this metadata says nothing; empty: it may be believed. `generation`: None where the
+    """Why a listing of this metadata must not delete anything; empty: it may. `generation`: None when the
     metadata does not know the bookie."""
     if state.instance and instance != state.instance:
         return f"the metadata is that of cluster {instance}, not of {state.instance}"
@@ -118,12 +119,13 @@ async def collect(
     elapsed_s: int,
     grace_s: int,
 ) -> tuple[Belonging, int]:
-    """One round: deletes, or keeps in quarantine; what the state is then, and how many were deleted.
+    """One round: deletes missing ledgers, or keeps them in quarantine; returns the new state and the number
+    of deletions.
 
     `delete`: see `looking_again`. Raises StorageError, MetadataError.
     """
     unsure = bool(state.doubt) or not missing.listed
-    # What was doubtful once waits for its grace period, also when the doubt is over.
+    # A ledger that was in doubt once waits for its grace period, also after the doubt is over.
     waiting = missing.ledgers if unsure else [each for each in missing.ledgers if each in state.held]
     found = look(state.held, waiting, now_ms=now_ms, elapsed_s=elapsed_s, grace_s=grace_s)
     _tell(found.entered, found.left)

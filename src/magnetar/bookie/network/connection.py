@@ -1,4 +1,4 @@
-"""One ledger client's connection to a bookie: bytes to requests, answers to bytes."""
+"""One ledger client's connection to a bookie: bytes to requests, responses to bytes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _log = logging.getLogger("magnetar.bookie.network")
 
 _BUFFER_BYTES: Final = 256 << 10
 _FIRST_BYTES: Final = 4 << 10
-"""The buffer of a client that has asked for nothing yet."""
+"""Bytes of the first buffer, for a client that has sent no request yet."""
 _HANDSHAKE_S: Final = 10.0
 _JOIN_BELOW_BYTES: Final = 4_096
-"""Pieces smaller than this on average are joined before writing; larger ones are written as a vector."""
+"""Pieces below this mean size are joined before writing; larger ones are written as a vector."""
 
 
 class Serving(Protocol):
-    """What connections hand their requests to."""
+    """Receives the requests of connections."""
 
     packet_bytes_max: int
 
@@ -33,14 +33,14 @@ class Serving(Protocol):
         """A client has connected."""
 
     def closed(self, connection: BookieConnection) -> None:
-        """It has gone."""
+        """A client has disconnected."""
 
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
-        """Requests in the order in which they came."""
+        """Handles requests in their order."""
 
 
 class BookieConnection(asyncio.BufferedProtocol):
-    """A socket. Answers of one turn of the loop leave in one write."""
+    """A socket. The responses of one turn of the loop leave in one write."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -51,9 +51,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._out: list[bytes] = []
         self._held = 0
         self._securing = False
-        """Whether a TLS hand-shake is under way: nothing is read or written beside it."""
+        """Whether a TLS handshake is under way: nothing else is read or written meanwhile."""
         self.door: Door | None = None
-        """What the client must pass; None when it has, or need not."""
+        """The client's authentication; None when it has passed, or when none is demanded."""
         self._transport: asyncio.Transport
 
     # -- asyncio.BufferedProtocol -----------------------------------------------------------------
@@ -65,7 +65,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._filled == len(self._buffer):
-            # Only while nothing is looked at: a hand-shake's last packet had much behind it.
+            # Only while no bytes are being parsed: the last packet of a handshake may be followed by many.
             self._buffer = self._buffer + bytes(self._filled)
         return memoryview(self._buffer)[self._filled :]
 
@@ -95,7 +95,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         if requests:
             self._handle(requests)
         if self._securing and (rest or not isinstance(requests[-1], StartTls)):
-            # What came in clear behind the request for TLS may be somebody else's.
+            # Bytes in clear after START_TLS may come from an attacker.
             _log.warning("%s: connection closed: unencrypted bytes before TLS", self.peer)
             self._transport.abort()
 
@@ -104,13 +104,13 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._serving.closed(self)
 
     def pause_writing(self) -> None:
-        # Answers to what would be read could not leave.
+        # Responses to further requests could not be sent.
         self.hold()
 
     def resume_writing(self) -> None:
         self.go_on()
 
-    # -- what the bookie does -----------------------------------------------------------------------
+    # -- called by the bookie -----------------------------------------------------------------------
 
     @property
     def peer(self) -> str:
@@ -126,7 +126,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def answer(self, response: Response) -> None:
-        """Sends an answer at the end of this turn of the loop."""
+        """Sends a response at the end of this turn of the loop."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out += encode_response(response)
@@ -143,32 +143,33 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._transport.writelines(out)
 
     def hold(self) -> None:
-        """Reads no more, until as many calls of `go_on` have come."""
+        """Stops reading until `go_on` was called as often as this."""
         self._held += 1
         if self._held == 1 and not self._securing and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def go_on(self) -> None:
-        """Takes a `hold` back."""
+        """Ends one `hold`."""
         self._held -= 1
         if not self._held and not self._securing and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def end(self) -> None:
-        """Drops the connection when what was answered is out."""
+        """Closes the connection once the responses are sent."""
         self._flush()
         self._transport.close()
 
     # -- TLS --------------------------------------------------------------------------------------
 
     def begin_tls(self) -> None:
-        """Sends what was answered in clear, and nothing more before `tls_done`; at once after START_TLS."""
+        """Sends the responses so far in clear, and nothing more before `tls_done`; to be called right after
+        START_TLS."""
         self._flush()
         self._securing = True
         self._transport.pause_reading()
 
     async def secure(self, context: ssl.SSLContext) -> bool:
-        """The TLS hand-shake; whether it went well. Else the connection is dropped."""
+        """Does the TLS handshake; returns whether it succeeded. Otherwise the connection is closed."""
         try:
             transport = await self._loop.start_tls(
                 self._transport, self, context, server_side=True, ssl_handshake_timeout=_HANDSHAKE_S
@@ -180,7 +181,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         if transport is None:
             _log.warning("%s: TLS handshake failed: %s", self.peer, reason)
             self._transport.abort()
-            # A connection that is lost in the middle of the hand-shake is not told so.
+            # asyncio does not report a connection that is lost during the handshake.
             self.connection_lost(None)
             return False
         self._transport = transport
@@ -188,16 +189,16 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     @property
     def is_secure(self) -> bool:
-        """Whether TLS is up, or on its way."""
+        """Whether TLS is established or being established."""
         return self._securing or self._transport.get_extra_info("sslcontext") is not None
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
-        """The client's, verified; None without one, and without TLS."""
+        """The client's verified certificate; None without one, and without TLS."""
         return cast("Mapping[str, Any] | None", self._transport.get_extra_info("peercert"))
 
     def tls_done(self) -> None:
-        """Looks at what came behind the hand-shake: it is known now who sent it."""
+        """Parses the bytes that followed the handshake: the client is authenticated now."""
         self._securing = False
         if self._held:
             self._transport.pause_reading()
@@ -206,5 +207,5 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._look()
 
     def close(self) -> None:
-        """Drops the connection."""
+        """Closes the connection."""
         self._transport.abort()

@@ -1,4 +1,5 @@
-"""The segment store as a bookie's: entries of any ledger under any ids, and what is known of the ledgers."""
+"""The segment store of a bookie on the network: entries of any ledger under any ids, and the ledgers'
+states."""
 
 from __future__ import annotations
 
@@ -36,17 +37,18 @@ from magnetar.runtime.durable_file import sync_folder
 _log = logging.getLogger("magnetar.bookie.network")
 
 UNSURE_FILE: Final = "UNSURE"
-"""In the folder of a store: entries that were here are missing, as somebody knows; goes when it is noted."""
+"""File in the store's folder: entries of this bookie are known to be missing; removed once that is
+recorded."""
 
 _READ_BYTES_MAX: Final = 1 << 30
-"""Of one entry: more than there can be."""
+"""More bytes than one entry can have."""
 _WINDOW_BYTES: Final = 256 << 10
-"""Read at once for who asks for one entry after the other: a block is read and checked as a whole, so that
-reading its entries one by one would cost a block for each."""
+"""Bytes read ahead for a client that reads entry by entry: a block is read and checked as a whole, so single
+reads would cost a block each."""
 
 
 class NotAtHandError(Exception):
-    """The bytes lie on the device: they are read in a thread, and the question is asked again."""
+    """The bytes are not in memory: they are read in a thread, and the query is repeated."""
 
     def __init__(self, index: LedgerIndex, entry_id: int) -> None:
         super().__init__(f"entry {entry_id} of ledger {index.ledger_id} is not in memory")
@@ -55,7 +57,7 @@ class NotAtHandError(Exception):
 
 
 class NetworkEntries:
-    """A `ListedEntries` over a segment store; takes the writes of `BookieLedgers`. Use `open`."""
+    """A `ListedEntries` over a segment store; carries out the writes of `BookieLedgers`. Use `open`."""
 
     def __init__(
         self,
@@ -65,23 +67,23 @@ class NetworkEntries:
     ) -> None:
         self.store: Final = store
         self.waits = False
-        """Whether a question waits for the device instead of raising NotAtHandError."""
+        """Whether a query waits for the device instead of raising NotAtHandError."""
         self.knows_all = True
-        """Whether there certainly were no other ledgers here than those that are known."""
+        """Whether the bookie certainly never had other ledgers than those it knows."""
         self._durable = durable
         self._failed = failed
         self._asked = (-1, -1)
-        """Ledger and entry that were asked for last."""
+        """Ledger and entry of the last read."""
         self._window: tuple[int, int, list[bytes]] = (-1, 0, [])
-        """Ledger, first entry and entries that were read last for who asks for one after the other."""
+        """Ledger, first entry and entries read ahead for a client that reads entry by entry."""
         self._indexes: dict[int, LedgerIndex] = {}
         self._appenders: dict[int, ScatteredAppender] = {}
         self._recorded: set[int] = set()
-        """Ledgers whose key is recorded, durably or in what is under way."""
+        """Ledgers whose key is recorded, durably or in a write under way."""
         self._states: ScatteredAppender
         self._next_record = 0
         self._records_under_way: dict[int, tuple[int | None, int | None]] = {}
-        """Of each record the ledger whose key it says, and the ticket that waits for it."""
+        """By ledger of the records: the ledger whose key a record holds, and the ticket that waits for it."""
 
     @classmethod
     async def open(
@@ -90,9 +92,9 @@ class NetworkEntries:
         durable: Callable[[Sequence[int]], None],
         failed: Callable[[Sequence[int], StorageError], None],
     ) -> tuple[NetworkEntries, list[StoredLedger]]:
-        """What the store holds, and the ledgers that it is of. Raises StorageError.
+        """Opens the store and reads the states of its ledgers. Raises StorageError.
 
-        `durable` gets tickets of writes in the order of the writes, `failed` those that are lost.
+        `durable` gets the tickets of writes in the order of the writes, `failed` those that are lost.
         """
         entries = cls(store, durable, failed)
         ids = sorted(ledger_id for ledger_id in store.ledger_ids() if ledger_id < 0)
@@ -127,16 +129,16 @@ class NetworkEntries:
         return entries, ledgers
 
     async def _known(self, ids: Sequence[int]) -> dict[int, StoredLedger]:
-        """What ledgers of states say, the latest (the lowest id) first."""
+        """The states of the ledgers of states, the latest (the lowest id) first."""
         for states_id in ids:
             try:
                 records = await self._records(states_id)
-                # One whose snapshot was not finished says nothing; the one before it is still there.
+                # Its snapshot was not finished, so the one before it still counts.
                 if is_complete(records):
                     self.knows_all = knows_all(records)
                     return replay(records)
             except (CorruptDataError, DamagedStateError) as error:
-                # What is damaged may have been a fence: none of it can be trusted, nor anything older.
+                # The damaged record may have been a fence: neither this nor any older state can be trusted.
                 _log.critical("the list of ledgers is damaged: %s", error)
                 self.knows_all = False
                 return {}
@@ -175,7 +177,7 @@ class NetworkEntries:
 
     @property
     def stores(self) -> tuple[SegmentStore, ...]:
-        """The one store, as `SpreadEntries` has several."""
+        """The one store; `SpreadEntries` has several."""
         return (self.store,)
 
     @property
@@ -184,7 +186,7 @@ class NetworkEntries:
         return self.store.pending_bytes
 
     def write(self, write: Write) -> None:
-        """Makes it durable, or says that it failed; the ledger must be `is_ready`."""
+        """Writes, and reports that it is durable or has failed; the ledger must be `is_ready`."""
         of, first, entries = self._window
         if of == write.ledger_id and any(first <= each < first + len(entries) for each in write.entry_ids):
             self._window = (-1, 0, [])
@@ -194,7 +196,7 @@ class NetworkEntries:
             return
         if ledger_id not in self._recorded:
             self._recorded.add(ledger_id)
-            # Before its entries in the log, and so never later than they.
+            # Before its entries in the log, and so never durable later than they are.
             self._record(
                 ledger_record(
                     StoredLedger(ledger_id, write.master_key, fenced=False, limbo=not self.knows_all)
@@ -233,7 +235,7 @@ class NetworkEntries:
 
     def _states_failed(self, records: Sequence[int], error: StorageError) -> None:
         lost = [self._records_under_way.pop(number) for number in records]
-        # Keys must be said again; the numbers go on behind what is durable.
+        # Keys must be recorded again; the numbers continue after the durable ones.
         self._recorded.difference_update(key_of for key_of, _ in lost if key_of is not None)
         if not self._records_under_way:
             self._next_record = self._states.index.last_entry + 1
@@ -244,7 +246,7 @@ class NetworkEntries:
     # -- reading --------------------------------------------------------------------------------
 
     def is_ready(self, ledger_id: int) -> bool:
-        """Whether the index of a ledger is in memory, or there is none to load."""
+        """Whether the index of a ledger is in memory, or needs no loading."""
         return ledger_id in self._indexes or ledger_id not in self._recorded
 
     async def make_ready(self, ledger_id: int) -> None:
@@ -254,7 +256,7 @@ class NetworkEntries:
             self._indexes.setdefault(ledger_id, index)
 
     async def bring(self, missing: NotAtHandError) -> None:
-        """Reads from the device what was not at hand. Raises StorageError."""
+        """Reads the missing bytes from the device. Raises StorageError."""
         await self.store.reader.read(missing.index, missing.entry_id, missing.entry_id, _READ_BYTES_MAX)
 
     def last_entry(self, ledger_id: int) -> int:
@@ -304,11 +306,11 @@ class NetworkEntries:
     # -- deleting -------------------------------------------------------------------------------
 
     def held_ledgers(self) -> set[int]:
-        """Ledgers of clients that have entries here."""
+        """Ledgers of clients that have entries on this bookie."""
         return {ledger_id for ledger_id in self.store.ledger_ids() if ledger_id >= 0}
 
     async def delete(self, ledger_id: int) -> None:
-        """Forgets a ledger, its entries and its state; durable on return. Raises StorageError."""
+        """Deletes a ledger, its entries and its state; durable on return. Raises StorageError."""
         self._indexes.pop(ledger_id, None)
         self._appenders.pop(ledger_id, None)
         if self._window[0] == ledger_id:
@@ -319,7 +321,7 @@ class NetworkEntries:
             self._record(gone_record(ledger_id))
 
     def release_idle(self, idle_s: float) -> None:
-        """Gives up what is kept in memory of ledgers that nobody has written to for so long."""
+        """Frees the memory of ledgers without a write for this long."""
         before_s = asyncio.get_running_loop().time() - idle_s
         for ledger_id, appender in list(self._appenders.items()):
             if not appender.pending_bytes and appender.last_commit_s < before_s:
@@ -328,17 +330,17 @@ class NetworkEntries:
                 self._indexes.pop(ledger_id, None)
 
     def disk_bytes(self) -> tuple[int, int]:
-        """Size of the disk and what is free of it."""
+        """Total and free bytes of the disk."""
         return disk_bytes(self.store.directory)
 
     async def close(self) -> None:
-        """Waits for what was written and closes the store."""
+        """Waits for pending writes and closes the store."""
         await self.store.close()
 
 
 def _one_behind_the_other(runs: Sequence[EntryRun]) -> list[bytes]:
-    """The entries of the first runs, as far as none is missing between them: what came one by one lies in a
-    block each, and all that were read at once are to be of use."""
+    """The entries of the first runs up to the first gap: single adds are in blocks of their own, and one read
+    should use all of them."""
     entries = list(runs[0].entries)
     for before, run in pairwise(runs):
         if run.first_entry != before.last_entry + 1:
@@ -348,7 +350,7 @@ def _one_behind_the_other(runs: Sequence[EntryRun]) -> list[bytes]:
 
 
 def merged(found: Iterable[range]) -> list[range]:
-    """The same numbers, ascending, in ranges that do not touch."""
+    """The same numbers as ascending, separate ranges."""
     out: list[range] = []
     for each in sorted(found, key=lambda entries: entries.start):
         if out and each.start <= out[-1].stop:
@@ -359,6 +361,6 @@ def merged(found: Iterable[range]) -> list[range]:
 
 
 def disk_bytes(folder: Path) -> tuple[int, int]:
-    """Size of the disk that a folder lies on, and what is free of it for this process. Raises OSError."""
+    """Total bytes of the disk of a folder, and the bytes free for this process. Raises OSError."""
     found = os.statvfs(folder)
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

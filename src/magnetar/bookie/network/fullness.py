@@ -1,4 +1,5 @@
-"""When a bookie takes no more, because its disk is full, and when it does again. Sync, no I/O."""
+"""When a bookie becomes read-only because its disk is full, and when it becomes writable again. Sync, no
+I/O."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullnessOptions:
-    """Shares of the disk that are in use."""
+    """Thresholds, as used shares of the disk."""
 
     full_share: float = 0.95
-    """From here on only recoveries write."""
+    """From this share on only recoveries may write."""
     room_share: float = 0.93
-    """Below, everybody does again: lower than `full_share`, or the two would take turns."""
+    """Below this share all clients may write again; lower than `full_share`, so that the state does not
+    flap."""
 
     def __post_init__(self) -> None:
         assert 0 < self.room_share < self.full_share <= 1
@@ -26,7 +28,8 @@ class Fullness:
         self.read_only = False
 
     def measured(self, capacity_bytes: int, free_bytes: int, *, has_room: bool) -> bool:
-        """Takes a measurement; whether `read_only` changed. `has_room`: the next segment can be had."""
+        """Records a measurement; returns whether `read_only` changed. `has_room`: the next segment can be
+        created."""
         used = 1.0 if capacity_bytes <= 0 else 1 - free_bytes / capacity_bytes
         before = self.read_only
         if not has_room or used >= self._options.full_share:

@@ -1,6 +1,6 @@
-"""Whether the disk is the one that the cluster knows this bookie by. Decides; reads and writes nothing.
+"""Whether the disk is the one under which the cluster knows this bookie. Decides; reads and writes nothing.
 
-A bookie that silently came up with another disk, or an empty one, would deny entries that it acknowledged,
+A bookie that silently started with another disk, or an empty one, would deny entries that it acknowledged,
 and forget fences: recovery believes both.
 
 Source: BookKeeper's cookies.
@@ -17,11 +17,11 @@ from magnetar.metadata.bookkeeper.registry import Cookie
 
 @unique
 class Stamp(Enum):
-    """What is to be written before the bookie may serve."""
+    """What must be written before the bookie may serve."""
 
     NOTHING = "nothing"
     BOTH = "both"
-    """The disk first, then the store."""
+    """First on the disk, then in the store."""
     STORE = "store"
 
 
@@ -33,10 +33,10 @@ def stamp_of(
     disk_is_empty: bool,
     moves: bool = False,
 ) -> Stamp:
-    """What to write. `disk_is_empty`: no entries lie there; `moves`: cookies may name the folders that the
-    bookie had before it moved, the same ones on the disk and in the store.
+    """What to write. `disk_is_empty`: the disk has no entries. `moves`: cookies may name the folders of the
+    bookie before it was moved, if disk and store name the same ones.
 
-    Raises StartupError: it must not serve.
+    Raises StartupError: the bookie must not serve.
     """
     bookie = mine.bookie_id
     if moves and (found := on_disk or in_store) is not None:
@@ -49,7 +49,7 @@ def stamp_of(
         if on_disk is None and disk_is_empty:
             return Stamp.BOTH
         if on_disk is not None and disk_is_empty:
-            # It was stopped between the two writes.
+            # The process was stopped between the two writes.
             return Stamp.STORE
         raise StartupError(
             f"the data folder has entries, and the cluster does not know bookie {bookie}: "

@@ -1,7 +1,7 @@
-"""What a bookie remembers of its cluster's metadata, and what it deletes because of it.
+"""What a bookie remembers of its cluster's metadata, and which ledgers it deletes because of it.
 
-The file BELONGS of its first folder (`bookie/belonging.py`) has the highest generation that it saw, why
-metadata is doubted, and the ledgers in quarantine.
+The file BELONGS of its first folder (`bookie/belonging.py`) holds the highest generation that the bookie saw,
+why it doubts the metadata, and the ledgers in quarantine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULT_GRACE_S: Final = 604_800
 
 
 class Keeper:
-    """Of one bookie."""
+    """The deletions and the quarantine of one bookie."""
 
     def __init__(self, folder: Path, registry: BookieRegistry, clock: Clock, *, grace_s: int) -> None:
         """Raises OSError."""
@@ -50,9 +50,9 @@ class Keeper:
             return Belonging("", doubt=f"what this bookie knew of its metadata is damaged: {error}")
 
     async def round(self, bookie_id: str, known: set[int], delete: Callable[[int], Awaitable[None]]) -> int:
-        """Deletes what does not exist any more; how many ledgers those were.
+        """Deletes ledgers that no longer exist; returns their number.
 
-        Raises MetadataError, StorageError, OSError: then nothing was deleted that was not certain.
+        Raises MetadataError, StorageError, OSError: then nothing uncertain was deleted.
         """
         decided = read_decisions(self._decisions)
         delete_surely = looking_again(self._registry, self._registry.connection_id(), delete)
@@ -73,7 +73,7 @@ class Keeper:
             generation=max(before.generation, generation or 0),
             doubt=doubt,
         )
-        # Durable before anything is deleted: the next start must not believe what is doubted now.
+        # Durable before any deletion: the next start must know of the doubt.
         await self._write(state)
         missing = await missing_ledgers(known, self._registry)
         for ledger_id in sorted(decided.delete & set(state.held) & set(missing.ledgers)):
@@ -105,5 +105,5 @@ class Keeper:
 
     @property
     def has_decisions(self) -> bool:
-        """Whether an operator has decided something that is not done yet."""
+        """Whether an operator's decision is still to be carried out."""
         return self._decisions.exists()

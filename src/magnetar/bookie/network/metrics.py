@@ -1,4 +1,4 @@
-"""What `/metrics` says of a bookie on the network, under Apache's names where there is one."""
+"""The `/metrics` of a bookie on the network, under Apache's names where they exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BAD: Final = labels(("success", "false"))
 
 
 def collect(node: BookieNode, traffic: Traffic, out: Exposition) -> Iterable[None]:
-    """Adds the samples of a bookie that counts its traffic to a scrape."""
+    """Adds the samples of a bookie with traffic counters to a scrape."""
 
     def counter(name: str, value: int, labelled: str = "") -> None:
         out.counter(name, text_of(name), value, labelled)

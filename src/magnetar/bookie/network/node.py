@@ -39,36 +39,36 @@ _CLAIM_PAUSE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """Where a bookie is and how it keeps house."""
+    """Address and housekeeping of a bookie."""
 
     data: Path
     more_data: tuple[Path, ...] = ()
-    """Further folders, each on a disk of its own; number and order stay for ever."""
+    """Further folders, each on a disk of its own; their number and order must never change."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = 3181
-    """0: a free one, which is another one after a restart; then `bookie_id` should be given."""
+    """0: a free port, which changes at a restart; then `bookie_id` should be set."""
     advertised: str | None = None
-    """Host that clients connect to; None: `host`."""
+    """Host in the address that clients get; None: `host`."""
     bookie_id: str | None = None
-    """None: advertised host and port, joined by a colon."""
+    """None: the advertised host and port, joined by a colon."""
     moves: bool = False
-    """Its two cookies lie in one folder and go where that goes: folders that they name may be former ones."""
+    """Both cookies are in one folder and move with it, so the folders that they name may be former ones."""
     claim_timeout_s: float = 30.0
-    """How long to wait for the registration of this bookie's last process to end."""
+    """Seconds to wait for the registration of this bookie's previous process to end."""
     collect_interval_s: float = 600.0
-    """Between two looks for deleted ledgers."""
+    """Seconds between two rounds of deletion."""
     quarantine_grace_s: int = DEFAULT_GRACE_S
-    """How long entries are kept that metadata in doubt does not name."""
+    """Seconds until unnamed entries are deleted after the metadata was in doubt."""
     disk_interval_s: float = 10.0
-    """Between two looks at how full the disk is."""
+    """Seconds between two measurements of the disk."""
     server: ServerOptions = field(default_factory=ServerOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
     fullness: FullnessOptions = field(default_factory=FullnessOptions)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """All of them."""
+        """All folders."""
         return (self.data, *self.more_data)
 
 
@@ -87,10 +87,10 @@ class BookieNode:
         self.read_only = False
         self.keeper: Keeper
         self.collected = 0
-        """Deleted ledgers whose entries went since the start."""
+        """Ledgers deleted since the start."""
         self._asked_read_only = False
         self._announced = False
-        """Whether the registration says read-only."""
+        """Whether the registration says that the bookie is read-only."""
         self._options = options
         self._registry = registry
         self._measure = measure
@@ -107,7 +107,7 @@ class BookieNode:
         *,
         measure: Callable[[Path], tuple[int, int]] = disk_bytes,
     ) -> BookieNode:
-        """Opens the disk, serves, and lets the cluster know. `measure`: size and free bytes of the disk.
+        """Opens the disk, serves, and registers the bookie. `measure`: total and free bytes of the disk.
 
         Raises StartupError: the disk is not this bookie's, is in use, or the id or port is taken;
         MetadataError.
@@ -191,11 +191,11 @@ class BookieNode:
 
     @property
     def is_full(self) -> bool:
-        """Whether one of the disks is: the ledgers that lie there could not be written to."""
+        """Whether any disk is full: its ledgers could not be written."""
         return any(disk.read_only for disk in self._disks.values())
 
     async def look_at_disk(self) -> None:
-        """Becomes read-only when a disk is full, and writable when none is any more."""
+        """Makes the bookie read-only when any disk is full, and writable when none is."""
         for store, (folder, disk) in zip(self.server.entries.stores, self._disks.items(), strict=True):
             room = store.failure is None and store.supply.set_aside()
             if disk.measured(*self._measure(folder), has_room=room):
@@ -207,19 +207,19 @@ class BookieNode:
         await self._announce()
 
     def _switch(self, *, read_only: bool) -> None:
-        # A bookie that lost what it knew may have forgotten fences: it gives, and takes no more.
+        # A bookie that lost its state may have forgotten fences: it serves reads only.
         self.read_only = read_only or self._asked_read_only or not self.server.entries.knows_all
         self.server.ledgers.read_only = self.read_only
 
     async def ask_read_only(self, *, read_only: bool) -> None:
-        """Takes no more, or takes again what its disk allows, until the next start."""
+        """Makes the bookie read-only until the next start, or writable again as far as its disks allow."""
         self._asked_read_only = read_only
         self._switch(read_only=self.is_full)
         await self._announce()
 
     @property
     def is_collecting(self) -> bool:
-        """Whether deleted ledgers are being looked for."""
+        """Whether a round of deletion runs."""
         return self._collecting.is_running
 
     @property
@@ -228,19 +228,19 @@ class BookieNode:
         return self._fatal.done()
 
     async def _announce(self) -> None:
-        """The registration says what is true; tried again at the next look."""
+        """Updates the registration; a failure is repeated at the next measurement."""
         if self._announced == self.read_only:
             return
         info = BookieInfo.at(self.bookie_id, self._options.advertised or self._options.host, self.port)
         try:
             await self._registry.register(info, read_only=self.read_only)
-        except MetadataError as error:  # the next look tries again: `_announced` stays what it was
+        except MetadataError as error:  # the next measurement tries again: `_announced` is unchanged
             _log.warning("the registration could not be changed: %s", error)
         else:
             self._announced = self.read_only
 
     async def collect_garbage(self) -> None:
-        """Looks for deleted ledgers, soon."""
+        """Starts a round of deletion soon."""
         self._collecting.ask()
 
     async def _collect(self) -> None:
@@ -248,7 +248,7 @@ class BookieNode:
         try:
             count = await self.keeper.round(self.bookie_id, server.known_ledgers(), server.delete)
         except (OSError, MagnetarError) as error:
-            # Ledgers that are not looked through are kept; the next round asks again.
+            # Ledgers that were not checked are kept; the next round checks them.
             _log.warning("deleted ledgers could not be found: %s", error)
             return
         self.collected += count
@@ -262,14 +262,14 @@ class BookieNode:
             self._fatal.set_result(error)
 
     async def failed(self) -> StorageError:
-        """Waits until the disk fails: the bookie must end then, its clients go elsewhere."""
+        """Waits until a disk fails: then the process must end, so that clients use other bookies."""
         return await asyncio.shield(self._fatal)
 
     async def close(self) -> None:
-        """Leaves the cluster and closes the disk."""
+        """Unregisters the bookie and closes the disk."""
         await self._tasks.close()
         try:
             await self._registry.unregister(self.bookie_id)
-        except (MetadataError, OSError) as error:  # it is ephemeral: the end of the session takes it away
+        except (MetadataError, OSError) as error:  # it is ephemeral: the end of the session removes it
             _log.warning("the registration ends with its session: %s", error)
         await self.server.close()

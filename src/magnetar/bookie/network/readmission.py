@@ -1,10 +1,11 @@
-"""A bookie that lost messages takes new ones again: the file READMIT of its store's folder.
+"""Makes a bookie that lost messages writable again: the file READMIT of its store's folder.
 
-A bookie that may have had ledgers that it does not know takes no entries: it may have forgotten fences, and
-its "no such ledger" would end a recovery early. Ledgers that come later it cannot have lost. So it takes
-entries again when every ledger that there was is named to it: each is in limbo here, fenced, never denied.
+A bookie that may have had ledgers that it does not know refuses entries: it may have forgotten fences, and
+its "no such ledger" would end a recovery early. It cannot have lost ledgers that are created later. So it
+accepts entries again once all earlier ledgers are named to it: each is in limbo then, fenced and never
+denied.
 
-    {"ledgers": [17, 18]}      all that the cluster's metadata names; written while the bookie does not run
+    {"ledgers": [17, 18]}   all that the cluster's metadata names; written while the bookie does not run
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ READMIT_FILE: Final = "READMIT"
 
 
 def write_readmission(folder: Path, ledgers: Collection[int]) -> None:
-    """The bookie of this folder takes entries again from its next start on. Durable; raises OSError."""
+    """Lets the bookie of this folder accept entries again from its next start on. Durable; raises OSError."""
     write_durably(folder / READMIT_FILE, json.dumps({"ledgers": sorted(ledgers)}).encode())
 
 
 def read_readmission(folder: Path) -> frozenset[int] | None:
-    """The ledgers that there were; None where nobody wants anything. Raises StartupError."""
+    """The earlier ledgers; None without a file. Raises StartupError."""
     file = folder / READMIT_FILE
     try:
         return frozenset(map(int, json.loads(file.read_bytes())["ledgers"]))
@@ -39,7 +40,7 @@ def read_readmission(folder: Path) -> frozenset[int] | None:
 
 
 def forget_readmission(folder: Path) -> None:
-    """It is noted. Raises OSError."""
+    """Removes the file once its ledgers are recorded. Raises OSError."""
     file = folder / READMIT_FILE
     if file.exists():
         file.unlink()
@@ -47,5 +48,5 @@ def forget_readmission(folder: Path) -> None:
 
 
 def readmitted(known: Mapping[int, StoredLedger], ledgers: Collection[int]) -> dict[int, StoredLedger]:
-    """What the bookie knows from then on: no ledger that there was is certain."""
+    """The state of the bookie from then on: no earlier ledger is certain."""
     return {ledger.ledger_id: ledger for ledger in with_limbo(all_in_limbo(known), sorted(ledgers))}

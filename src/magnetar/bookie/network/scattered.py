@@ -1,4 +1,4 @@
-"""Appends entries of one ledger under ids that its client chose: with gaps, late, or once more."""
+"""Appends entries of one ledger under ids that its client chose: with gaps, late, or repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from magnetar.bookie.pacing import NEVER
 
 
 class ScatteredAppender:
-    """Appends to one ledger; a `BlockAppender`. Tells which tickets are durable."""
+    """Appends to one ledger; a `BlockAppender`. Reports which tickets are durable."""
 
     __slots__ = (
         "_admitted",
@@ -39,7 +39,7 @@ class ScatteredAppender:
         done: Callable[[Sequence[int]], None],
         failed: Callable[[Sequence[int], StorageError], None],
     ) -> None:
-        """`index`: where the ledger's blocks lie already. `done` and `failed` get tickets, in order."""
+        """`index`: the ledger's present blocks. `done` and `failed` get tickets, in order."""
         self.ledger_id = index.ledger_id
         self.index = index
         self.last_commit_s = NEVER
@@ -51,11 +51,11 @@ class ScatteredAppender:
         self._enqueued = 0
         self._admitted = 0
         self._tickets: deque[tuple[int, int]] = deque()
-        """(ticket, how many blocks were handed in with it and before it)."""
+        """(ticket, number of blocks appended up to and with it)."""
         self._settled: list[asyncio.Future[None]] = []
 
     def append(self, ticket: int, entry_ids: Sequence[int], entries: list[bytes]) -> None:
-        """Takes entries; without any, the ticket is done when all before it are."""
+        """Appends entries. Without entries the ticket is done when all earlier ones are."""
         if entries:
             if entry_ids[-1] - entry_ids[0] == len(entries) - 1 and _ascends(entry_ids):
                 self._append_run(entry_ids[0], entries)
@@ -93,7 +93,7 @@ class ScatteredAppender:
             self._settle()
 
     def fail(self, error: StorageError) -> None:
-        """See `BlockAppender`. What is handed in later may fare better: a disk does not stay full."""
+        """See `BlockAppender`. Later appends may succeed: a disk does not stay full."""
         self.pending_bytes = 0
         self._admitted = self._enqueued
         lost = [ticket for ticket, _ in self._tickets]
@@ -123,11 +123,11 @@ class ScatteredAppender:
 
 
 def _ascends(entry_ids: Sequence[int]) -> bool:
-    # Ids that span as much as they count, and differ, are consecutive unless they are out of order.
+    # Ids that span as many as there are, and differ, are consecutive unless they are out of order.
     return all(a < b for a, b in pairwise(entry_ids))
 
 
 def _runs(entry_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Where runs of consecutive ids begin and end in `entry_ids`."""
+    """Start and end of the runs of consecutive ids in `entry_ids`."""
     ends = [at for at, (a, b) in enumerate(pairwise(entry_ids), 1) if b != a + 1]
     return list(pairwise([0, *ends, len(entry_ids)]))

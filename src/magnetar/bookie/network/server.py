@@ -1,8 +1,8 @@
-"""The bookie on the network: drives `BookieLedgers` with what its clients ask and what its disk does.
+"""The bookie on the network: drives `BookieLedgers` with its clients' requests and its disk's results.
 
-Requests of one client are handled in the order in which they came. What a question needs from the device is
-read in a thread, and the question asked again; only an index that is not in memory makes later requests for
-the same ledger wait, adds as well.
+Requests of one client are handled in their order. Bytes that a query needs from the device are read in a
+thread, and the query is repeated. Only an index that is not in memory delays later requests for the same
+ledger, also adds.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class ServerOptions:
 
     packet_bytes_max: int = PACKET_BYTES_MAX
     pending_bytes_max: int = 64 << 20
-    """While so much waits for a sync, no client is read from."""
+    """Bytes that wait for a sync, from which on no client is read."""
     idle_s: float = 300.0
-    """After so long without a write, what is kept in memory of a ledger goes."""
+    """Seconds without a write after which the memory of a ledger is freed."""
     tls: ssl.SSLContext | None = None
-    """What START_TLS is answered with; None: there is no TLS here."""
+    """Context for START_TLS; None: TLS is not supported."""
     access: Access = field(default_factory=Access)
     connections_max: int = 0
     """Connections at a time; 0: no limit."""
     outside_s: float = 10.0
-    """After so long a client that has not shown what is asked of it is dropped."""
+    """Seconds after which a client that has not authenticated is disconnected."""
 
 
 class BookieServer:
@@ -74,7 +74,7 @@ class BookieServer:
         self.entries: NetworkEntries | SpreadEntries
         self.ledgers: BookieLedgers
         self.traffic: Traffic | None = None
-        """Counts what clients ask; None: nobody would look."""
+        """Counts requests for `/metrics`; None: there is no `/metrics`."""
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskGroup("bookie")
@@ -82,7 +82,7 @@ class BookieServer:
         self._connections: set[BookieConnection] = set()
         self._all_held = False
         self._queues: dict[int, list[tuple[BookieConnection, Request]]] = {}
-        """Requests for ledgers whose index is on its way."""
+        """Requests for ledgers whose index is being loaded."""
 
     @classmethod
     async def open(cls, *stores: SegmentStore, options: ServerOptions | None = None) -> BookieServer:
@@ -103,17 +103,17 @@ class BookieServer:
         return server
 
     async def listen(self, host: str, port: int) -> int:
-        """Takes clients from now on; the port (that was chosen for 0). Raises OSError."""
+        """Accepts clients from now on; returns the port (the chosen one for 0). Raises OSError."""
         self._server = await self._loop.create_server(lambda: BookieConnection(self), host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     @property
     def connections(self) -> int:
-        """How many clients there are."""
+        """Connected clients."""
         return len(self._connections)
 
     async def close(self) -> None:
-        """Drops all clients and closes the store."""
+        """Disconnects all clients and closes the store."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -182,7 +182,7 @@ class BookieServer:
             await self.entries.make_ready(ledger_id)
         except StorageError as error:
             _log.error("the index of ledger %d cannot be read: %s", ledger_id, error)
-            # Their clients go elsewhere; nothing is said that is not certain.
+            # The clients use other bookies; this one must not give an uncertain answer.
             for connection, _ in self._queues.pop(ledger_id):
                 connection.close()
             return
@@ -191,7 +191,7 @@ class BookieServer:
 
     def _ask(self, connection: BookieConnection, request: Request) -> None:
         if isinstance(request, Read) and request.fence:
-            # A fence is set once, so its question is asked once.
+            # A fence is set once, so its query runs once.
             self._waiting(lambda: self._outputs(connection, request))
             return
         try:
@@ -202,7 +202,7 @@ class BookieServer:
     async def _ask_again(
         self, connection: BookieConnection, request: Request, missing: NotAtHandError
     ) -> None:
-        # Damage is met again, and answered, when the question is asked again.
+        # The repeated query meets the damage again and answers it.
         try:
             await self.entries.bring(missing)
         except StorageError as error:
@@ -212,7 +212,7 @@ class BookieServer:
         self._ask(connection, request)
 
     def _waiting(self, question: Callable[[], Sequence[Output]]) -> None:
-        """Asks, and waits for the device where an answer needs it."""
+        """Queries, and waits for the device where the answer needs it."""
         self.entries.waits = True
         try:
             self._do(question())
@@ -286,7 +286,7 @@ class BookieServer:
         self._waiting(lambda: self.ledgers.wait_over(wait.asker, wait.request))
 
     def _durable(self, tickets: Sequence[int]) -> None:
-        # What is read for an answer now was written a moment ago, or is the end of a ledger.
+        # Such an answer needs bytes that were just written, or the end of a ledger.
         self.entries.waits = True
         try:
             for ticket in tickets:
@@ -306,12 +306,12 @@ class BookieServer:
     # -- deleting -------------------------------------------------------------------------------
 
     async def delete(self, ledger_id: int) -> None:
-        """Forgets a ledger that does not exist any more. Raises StorageError."""
+        """Deletes a ledger that no longer exists. Raises StorageError."""
         self._do(self.ledgers.forget(ledger_id))
         await self.entries.delete(ledger_id)
 
     def known_ledgers(self) -> set[int]:
-        """Every ledger that has entries or a state here."""
+        """All ledgers with entries or a state on this bookie."""
         return self.entries.held_ledgers() | set(self.ledgers.known())
 
 
@@ -321,7 +321,7 @@ def _drop_outsider(connection: BookieConnection) -> None:
 
 
 def _admit(connection: BookieConnection, door: Door, request: Request) -> bool:
-    """Answers somebody who has not been let in yet; whether the connection goes on."""
+    """Answers a client that has not authenticated; returns whether the connection stays open."""
     answer = door.answer(request)
     if answer is not None:
         connection.answer(answer)
@@ -340,8 +340,8 @@ async def _secure(connection: BookieConnection, context: ssl.SSLContext) -> None
     door = connection.door
     if door is not None:
         if (reason := door.secured(connection.certificate)) is not None:
-            # What is asked for next is answered with that, and the connection ends: a client that is cut off
-            # without a word takes the bookie for broken.
+            # The next request is answered with the refusal, then the connection ends: a client that is cut
+            # off without an answer counts the bookie as failed.
             _log.warning("%s: authentication failed: %s", connection.peer, reason)
         elif door.is_open:
             connection.door = None

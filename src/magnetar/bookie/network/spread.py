@@ -1,8 +1,8 @@
-"""Entries of several data folders as one: every ledger lies in one folder, which its id says.
+"""Several data folders as one store: the ledger id decides the folder of a ledger.
 
-So a ledger's key, fence and entries are on one disk and in one order; the folders know nothing of each other.
-Which folder it is follows from how many there are: their number and order are in the bookie's cookie, and a
-bookie with others does not start.
+So a ledger's key, fence and entries are on one disk and in one order; the folders do not know of each other.
+The folder depends on the number of folders: their number and order are in the bookie's cookie, and a bookie
+with others does not start.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SpreadEntries:
 
     @property
     def knows_all(self) -> bool:
-        """Whether there certainly were no other ledgers in any folder."""
+        """Whether the bookie certainly never had other ledgers, in any folder."""
         return all(part.knows_all for part in self._parts)
 
     @property
@@ -91,7 +91,7 @@ class SpreadEntries:
         return self._of(ledger_id).entry_ranges(ledger_id)
 
     def held_ledgers(self) -> set[int]:
-        """Ledgers of clients that have entries here."""
+        """Ledgers of clients that have entries on this bookie."""
         return set().union(*(part.held_ledgers() for part in self._parts))
 
     async def delete(self, ledger_id: int) -> None:
@@ -104,11 +104,11 @@ class SpreadEntries:
             part.release_idle(idle_s)
 
     def disk_bytes(self) -> tuple[int, int]:
-        """Size of all disks and what is free of them; folders on one disk count once."""
+        """Total and free bytes of all disks; folders on one disk count once."""
         disks = {os.stat(part.store.directory).st_dev: part.disk_bytes() for part in self._parts}
         return sum(size for size, _ in disks.values()), sum(free for _, free in disks.values())
 
     async def close(self) -> None:
-        """Waits for what was written and closes the stores."""
+        """Waits for pending writes and closes the stores."""
         for part in self._parts:
             await part.close()

@@ -25,7 +25,7 @@ from magnetar.base.errors import StorageError
 from magnetar.bookie.served import StoredLedger
 
 FIRST_STATES_ID: Final = -1_000
-"""Ledger of the first records; each start takes the next lower id."""
+"""Ledger of the first records; each start uses the next lower id."""
 
 _SNAPSHOT, _LEDGER, _FENCE, _LAC, _GONE, _UNSURE = range(6)
 _COUNT: Final = struct.Struct(">BI")
@@ -36,11 +36,11 @@ _LIMBO: Final = 2
 
 
 class DamagedStateError(StorageError):
-    """A record is none that this version writes."""
+    """A record that this version does not write."""
 
 
 def ledger_record(ledger: StoredLedger) -> bytes:
-    """A ledger that is not known yet."""
+    """A ledger that was not known before."""
     flags = (_FENCED if ledger.fenced else 0) | (_LIMBO if ledger.limbo else 0)
     return _LEDGER_HEAD.pack(_LEDGER, ledger.ledger_id, flags) + ledger.master_key
 
@@ -51,7 +51,7 @@ def fence_record(ledger_id: int) -> bytes:
 
 
 def lac_record(ledger_id: int, blob: bytes) -> bytes:
-    """The ledger's writer says how far it is confirmed."""
+    """The ledger's explicit last add confirmed."""
     return _HEAD.pack(_LAC, ledger_id) + blob
 
 
@@ -61,9 +61,9 @@ def gone_record(ledger_id: int) -> bytes:
 
 
 def snapshot(ledgers: Iterable[StoredLedger], *, knows_all: bool = True) -> list[bytes]:
-    """The records with which the ledger of states begins.
+    """The first records of a ledger of states.
 
-    `knows_all`: whether there certainly are no other ledgers.
+    `knows_all`: whether the bookie certainly never had other ledgers.
     """
     records: list[bytes] = [] if knows_all else [_HEAD.pack(_UNSURE, -1)]
     for ledger in ledgers:
@@ -74,7 +74,7 @@ def snapshot(ledgers: Iterable[StoredLedger], *, knows_all: bool = True) -> list
 
 
 def is_complete(records: Sequence[bytes]) -> bool:
-    """Whether a ledger of states holds all of the snapshot that it begins with."""
+    """Whether a ledger of states holds the whole snapshot that it begins with."""
     if not records or len(records[0]) != _COUNT.size:
         return False
     kind, count = _COUNT.unpack(records[0])
@@ -82,12 +82,12 @@ def is_complete(records: Sequence[bytes]) -> bool:
 
 
 def knows_all(records: Iterable[bytes]) -> bool:
-    """Whether there certainly were no other ledgers than those that the records name."""
+    """Whether the bookie certainly never had other ledgers than those in the records."""
     return all(record[0] != _UNSURE for record in records)
 
 
 def replay(records: Iterable[bytes]) -> dict[int, StoredLedger]:
-    """What the records of one ledger of states say. Raises DamagedStateError."""
+    """The state after the records of one ledger of states. Raises DamagedStateError."""
     known: dict[int, StoredLedger] = {}
     for record in records:
         kind = record[0]
@@ -95,7 +95,7 @@ def replay(records: Iterable[bytes]) -> dict[int, StoredLedger]:
             continue
         if kind == _LEDGER:
             _, ledger_id, flags = _LEDGER_HEAD.unpack_from(record)
-            # Said again after a full disk: what was durable before stays.
+            # Recorded again after a full disk: the durable state stays.
             before = known.get(ledger_id)
             known[ledger_id] = StoredLedger(
                 ledger_id,
@@ -121,12 +121,12 @@ def replay(records: Iterable[bytes]) -> dict[int, StoredLedger]:
 
 
 def all_in_limbo(known: Mapping[int, StoredLedger]) -> dict[int, StoredLedger]:
-    """The same ledgers when nobody knows what else was said of them."""
+    """The same ledgers in limbo, when their other records are not known."""
     return {ledger_id: replace(ledger, fenced=True, limbo=True) for ledger_id, ledger in known.items()}
 
 
 def with_limbo(known: Mapping[int, StoredLedger], held: Iterable[int]) -> list[StoredLedger]:
-    """Adds the ledgers that have entries here and no record: their fences and keys were lost."""
+    """Adds the ledgers with entries but without a record: their fences and keys were lost."""
     lost = [
         StoredLedger(ledger_id, b"", fenced=True, limbo=True) for ledger_id in held if ledger_id not in known
     ]

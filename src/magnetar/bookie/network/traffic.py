@@ -1,6 +1,6 @@
-"""What clients asked of a bookie, counted for `/metrics`. Sync, no I/O.
+"""Counts the requests to a bookie for `/metrics`. Sync, no I/O.
 
-A bookie whose metrics nobody can read counts nothing. Names of what is counted are in `metrics.py`.
+A bookie without `/metrics` counts nothing. The names of the counters are in `metrics.py`.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from magnetar.wire.bookkeeper.status import Status
 
 
 class Traffic:
-    """Adds and reads since the start. A vector of adds costs as much as one."""
+    """Adds and reads since the start. A vector of adds is counted in one step."""
 
     __slots__ = ("adds", "adds_failed", "read_bytes", "reads", "reads_failed", "write_bytes")
 
     def __init__(self) -> None:
         self.adds = 0
-        """Entries whose add was answered well."""
+        """Entries added with success."""
         self.adds_failed = 0
         self.reads = 0
-        """Reads that were answered with entries; a batch is one."""
+        """Reads answered with entries; a batch counts as one."""
         self.reads_failed = 0
         self.write_bytes = 0
-        """Of entries that were taken, their heads and digests as well."""
+        """Bytes of the added entries, heads and digests included."""
         self.read_bytes = 0
 
     def wrote(self, write: Write) -> None:
-        """The rules let entries in, or a fence."""
+        """The rules accepted entries, or a fence."""
         self.write_bytes += sum(map(len, write.entries))
 
     def answered(self, response: Response) -> None:
-        """An answer goes out."""
+        """A response is sent."""
         if isinstance(response, Added):
             if response.status is Status.OK:
                 self.adds += len(response.entry_ids)

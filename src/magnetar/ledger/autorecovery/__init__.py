@@ -1,1 +1,1 @@
-"""Finds ledgers that lack copies and makes them anew."""
+"""Finds ledgers that lack copies and restores the copies."""

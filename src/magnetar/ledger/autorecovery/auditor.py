@@ -1,4 +1,4 @@
-"""The auditor: one node of the cluster notes which ledgers lack copies."""
+"""The auditor: one node of the cluster, by election, marks the ledgers that lack copies."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _log = logging.getLogger("magnetar.ledger.autorecovery")
 
 _RETRY_S: Final = 1.0
 _IDLE_S: Final = 60.0
-"""The longest time without a look at the clock."""
+"""Longest time in seconds between two readings of the clock."""
 
 
 class Auditor:
-    """A candidate for the office, and its work while it holds it."""
+    """A candidate for auditor, and the audits while it is elected."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Auditor:
         self._checked_bookies_s = 0.0
         self.is_elected = False
         self.lost: frozenset[str] = frozenset()
-        """Bookies that are known and not there."""
+        """Bookies that are known and not registered."""
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -71,7 +71,7 @@ class Auditor:
 
     @property
     def delayed(self) -> tuple[int, int]:
-        """In this term: audits that were put off for a lost bookie, and those that need not be made."""
+        """In this term: audits delayed for a lost bookie, and those of them that were not needed."""
         return (0, 0) if self._schedule is None else (self._schedule.delayed, self._schedule.called_off)
 
     def _touched(self, path: str) -> None:
@@ -83,7 +83,7 @@ class Auditor:
             self._changed.set()
 
     async def _round(self) -> float:
-        """Does what is due; how long nothing more is, in seconds."""
+        """Does what is due; returns the seconds until something is due again."""
         if not await self._election.wins():
             if self.is_elected:
                 self.is_elected, self._schedule, self.lost = False, None, frozenset()
@@ -121,10 +121,10 @@ class Auditor:
         self.is_elected = True
         await self._marks.propose_lost_bookie_delay(self._options.lost_bookie_delay_s)
         self._delay_touched = False
-        # Whoever held the office before may have looked just now.
+        # The former auditor may have checked just now.
         self._checked_bookies_s = now_s
         schedule = AuditSchedule(await self._delay_s())
-        # Beside what is done here: a check of all ledgers takes long, and who is lost meanwhile cannot wait.
+        # In parallel: a check of all ledgers takes long, and a lost bookie cannot wait for it.
         self._checking = TaskGroup("checks of the auditor")
         self._checking.spawn(self._checks.run())
         return schedule
@@ -134,7 +134,7 @@ class Auditor:
         return self._options.lost_bookie_delay_s if delay_s is None else delay_s
 
     async def _audit(self, lost: frozenset[str]) -> None:
-        """Marks every ledger of these bookies."""
+        """Marks all ledgers of these bookies."""
         if not lost:
             return
         _log.warning("ledgers of lost bookies are searched: %s", ", ".join(sorted(lost)))

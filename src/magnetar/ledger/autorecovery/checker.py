@@ -1,4 +1,4 @@
-"""Checks whether bookies have what they are to hold of a ledger."""
+"""Checks whether bookies hold the entries of a ledger that they should hold."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, Dige
 from magnetar.wire.bookkeeper.status import Status
 
 READS_AT_ONCE: Final = 32
-"""Of one ledger."""
+"""Concurrent reads of one ledger."""
 
 
 def digester_of(stored: StoredLedger) -> Digester:
-    """Opens and seals entries of a ledger, by the password that its metadata has."""
-    # Metadata of the first version does not say; the oldest digest is what those ledgers have.
+    """The digester of a ledger, with the password in its metadata."""
+    # Metadata of the first version names no digest; those ledgers have the oldest one.
     digest = stored.metadata.digest or DigestType.CRC32
     return Digester(stored.ledger_id, digest, stored.metadata.password)
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One look at a ledger; as in `LedgerChecker.lacks`."""
+    """One check; the arguments are those of `LedgerChecker.lacks`."""
 
     stored: StoredLedger
     available: Set[str]
@@ -39,10 +39,10 @@ class _Look:
 
 
 class LedgerChecker:
-    """Looks what each member of each fragment holds: samples, or every entry."""
+    """Checks the entries of each member of each fragment: samples, or all."""
 
     def __init__(self, cluster: Cluster, lists: EntryLists, *, share: float = 0.0) -> None:
-        """`share` (0..1) of a member's entries are read; the first and the last one always."""
+        """`share` (0..1) of a member's entries is read; the first and the last one always."""
         self._cluster = cluster
         self._lists = lists
         self._share = share
@@ -56,11 +56,11 @@ class LedgerChecker:
         *,
         reads_all: bool = True,
     ) -> list[Lack]:
-        """Where copies are lost: the bookie is not available, lacks an entry or has a damaged one.
+        """The lost copies: the bookie is not available, lacks an entry or has a damaged one.
 
-        A bookie that is available and does not answer lacks them as well. Of an open fragment only who is
-        not available counts: what its members are to hold is not certain. Of `doubted` bookies every entry
-        is looked for: by their lists, and where they give none, by reading it, if `reads_all`.
+        A bookie that is available and does not answer counts as lacking them too. In an open fragment only an
+        unavailable bookie counts: which entries its members should hold is not certain. All entries of
+        `doubted` bookies are checked: by their lists, or, without a list, by reading them if `reads_all`.
         """
         look = _Look(stored, available, doubted, reads_all)
         found = [await self._lack(look, fragment) for fragment in fragments_of(stored.metadata)]
@@ -85,7 +85,7 @@ class LedgerChecker:
     async def _is_good(
         self, stored: StoredLedger, fragment: Fragment, index: int, available: Set[str]
     ) -> bool:
-        """Whether the member is there and has a sample of what it is to hold."""
+        """Whether the member is available and has a sample of its entries."""
         if fragment.members[index] not in available:
             return False
         digester = digester_of(stored)
@@ -96,7 +96,7 @@ class LedgerChecker:
         return True
 
     async def _missing(self, look: _Look, fragment: Fragment, index: int) -> Sequence[int] | None:
-        """What the member lacks; None: too much to say it one by one."""
+        """The entries that the member lacks; None: too many to list."""
         if not fragment.bounds(index):
             return ()
         bookie, ledger_id = fragment.members[index], look.stored.ledger_id
@@ -131,7 +131,7 @@ class LedgerChecker:
 async def read_copy(
     cluster: Cluster, bookie: str, ledger_id: int, entry_id: int
 ) -> tuple[Status, bytes | None]:
-    """The copy that one bookie has. No answer is IO_ERROR."""
+    """Reads the copy of one bookie. No answer counts as IO_ERROR."""
     result: asyncio.Future[tuple[Status, bytes | None]] = asyncio.get_running_loop().create_future()
 
     def answered(status: Status, entry: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""The auditor's checks of all ledgers, each in its time: samples, placement, replicas."""
+"""The auditor's periodic checks of all ledgers: samples, placement, replicas."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from magnetar.runtime.tasks import pause
 _log = logging.getLogger("magnetar.ledger.autorecovery")
 
 _RETRY_S: Final = 10.0
-"""After a check that failed, and between two looks whether auto-recovery is enabled again."""
+"""Seconds after a failed check, and between two readings whether auto-recovery is enabled again."""
 
 
 @dataclass(slots=True)
 class CheckCounts:
-    """What the last checks have found, and how much they have looked at."""
+    """Results and counts of the last checks."""
 
     ledgers_checked: int = 0
-    """All checks together."""
+    """Ledgers checked, by all checks together."""
     not_adhering: int = 0
     no_replica: int = 0
-    """Ledgers with an entry that no bookie has; those in the next two are others."""
+    """Ledgers with an entry that no bookie has; the next two count other ledgers."""
     below_ack_quorum: int = 0
     below_write_quorum: int = 0
 
 
 class AuditChecks:
-    """Marks ledgers that lack something. One node of the cluster runs it: the auditor."""
+    """Marks ledgers that lack something. Runs on one node of the cluster: the auditor."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class AuditChecks:
         self.counts: Final = CheckCounts()
 
     async def run(self) -> None:
-        """Works until cancelled; does nothing when no check is wanted."""
+        """Works until cancelled; returns at once when no check is configured."""
         loop = asyncio.get_running_loop()
         due_s = {check: loop.time() for check, (interval_s, _) in self._checks.items() if interval_s > 0}
         known: set[AuditCheck] = set()
@@ -77,7 +77,7 @@ class AuditChecks:
             interval_s, work = self._checks[check]
             try:
                 if check not in known:
-                    # Whoever held the office before may have done it lately.
+                    # The former auditor may have checked lately.
                     since_s = await self._marks.since_checked_s(check)
                     known.add(check)
                     if since_s is not None and since_s < interval_s:
@@ -119,7 +119,7 @@ class AuditChecks:
         counts.no_replica, counts.below_ack_quorum, counts.below_write_quorum = none, below_ack, below_write
 
     async def _mark(self, stored: StoredLedger, lacks: list[Lack]) -> None:
-        """Marks what is lost, but not what a lost bookie has: for that one the auditor waits."""
+        """Marks losses, except those at a lost bookie: for that one the auditor waits."""
         holders = {bookie for lack in lacks for bookie in lack.places.values()}
         if holders:
             away = await self._bookies.known_bookies() - (await self._bookies.bookies()).all()
@@ -147,8 +147,8 @@ def _copies(lack: Lack) -> int:
 
 
 async def stored_ledger(ledgers: LedgerRegistry, ledger_id: int) -> StoredLedger | None:
-    """A ledger of a listing; None when it is gone, or its metadata are none: one such ledger must not
-    keep all others from being looked after. Raises MetadataError."""
+    """A ledger of a listing; None when it was deleted, or its metadata cannot be decoded: one such ledger
+    must not stop the check of all others. Raises MetadataError."""
     with contextlib.suppress(NoSuchLedgerError):  # deleted since the listing
         try:
             return await ledgers.read(ledger_id)

@@ -1,6 +1,6 @@
-"""Takes a bookie out of the cluster for good: its ledgers get other holders, then its cookie goes.
+"""Removes a bookie from the cluster for good: its ledgers get other bookies, then its cookie is deleted.
 
-The copying is done by the workers of auto-recovery; here ledgers are marked for them, and counted.
+The workers of auto-recovery copy; this module marks the ledgers for them, and counts those that are left.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from magnetar.metadata.store import NotFoundError
 from magnetar.runtime.tasks import pause
 
 _LOOKS_SHARE: Final = 0.5
-"""Looks take no more than this share of the time, however many ledgers are left."""
+"""Counting takes at most this share of the time, however many ledgers are left."""
 
 
 class DecommissionError(LedgerError):
-    """The bookie cannot be taken out now; the message says why."""
+    """The bookie cannot be removed now; the message says why."""
 
 
 class Decommission:
-    """Of one bookie."""
+    """The decommission of one bookie."""
 
     def __init__(
         self,
@@ -47,10 +47,11 @@ class Decommission:
         self._look_s = look_s
 
     async def run(self, told: Callable[[int], None]) -> None:
-        """Returns when no ledger names the bookie and its cookie is gone. `told` hears how many are left.
+        """Returns when no ledger names the bookie and its cookie is deleted. `told` is called with the number
+        of ledgers left.
 
-        May be cancelled and run again at any time. Raises DecommissionError for a bookie that is up or that
-        nobody knows, MetadataError.
+        May be cancelled and run again at any time. Raises DecommissionError for a bookie that is registered
+        or unknown, MetadataError.
         """
         loop = asyncio.get_running_loop()
         await self._marks.prepare()
@@ -67,14 +68,14 @@ class Decommission:
             await pause(self._look_s)
             await self._check_down()
             begun_s = loop.time()
-            # None of these are left: did a writer name it since?
+            # None of these are left, but a writer may have chosen the bookie since.
             left = await self._held(_each(left)) or await self._held(self._ledgers.ledger_ids())
             await pause((loop.time() - begun_s) * (1 / _LOOKS_SHARE - 1))
         told(0)
         await self._check_down()
         found = await self._bookies.cookie(self._bookie_id)
         if found is not None:
-            with contextlib.suppress(NotFoundError):  # somebody else deleted it
+            with contextlib.suppress(NotFoundError):  # another process deleted it
                 await self._bookies.delete_cookie(self._bookie_id, expected_version=found[1])
 
     async def _check_down(self) -> None:
@@ -84,7 +85,7 @@ class Decommission:
             )
 
     async def _held(self, ledger_ids: AsyncIterable[int]) -> list[int]:
-        """Those ledgers that name the bookie. Raises MetadataError, LedgerMetadataError: what cannot be read
+        """The ledgers that name the bookie. Raises MetadataError, LedgerMetadataError: an unreadable ledger
         may name it."""
         names: list[int] = []
         async for ledger_id in ledger_ids:

@@ -1,4 +1,4 @@
-"""Asks bookies which entries of a ledger they hold."""
+"""Asks bookies for the lists of the entries that they hold of a ledger."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from magnetar.wire.bookkeeper.availability import decode_entries
 from magnetar.wire.bookkeeper.status import Status
 
 MISSING_MAX: Final = 100_000
-"""When a bookie lacks more of a fragment it gets all of it: the list would cost more than the copies."""
+"""A bookie that lacks more entries of a fragment gets the whole fragment: the list would cost more than the
+copies."""
 
 
 class NoListError(LedgerError):
-    """A bookie does not say which entries it holds: Apache's with DbLedgerStorage do not answer."""
+    """A bookie gives no list: Apache's with DbLedgerStorage do not answer the request."""
 
 
 class EntryLists:
-    """The lists, by version 3 of the protocol."""
+    """The lists of entries, over version 3 of the protocol."""
 
     def __init__(self, pool: BookiePool) -> None:
         """`pool` speaks version 3."""
@@ -32,7 +33,7 @@ class EntryLists:
         self._pool = pool
 
     async def held(self, bookie: str, ledger_id: int) -> bytes:
-        """The list of a bookie, empty when it knows nothing of the ledger. Raises NoListError."""
+        """The list of a bookie; empty when it does not know the ledger. Raises NoListError."""
         result: asyncio.Future[tuple[Status, bytes | None]] = asyncio.get_running_loop().create_future()
 
         def answered(status: Status, entries: bytes | None) -> None:
@@ -49,12 +50,13 @@ class EntryLists:
 
 
 async def missing_at(fragment: Fragment, index: int, held: bytes) -> Sequence[int] | None:
-    """What the place lacks by its bookie's list, `held`: ascending. None: too many. Raises ProtocolError."""
+    """The entries that the place lacks according to its bookie's list `held`, ascending. None: too many.
+    Raises ProtocolError."""
 
     def compare() -> list[int]:
         runs = decode_entries(held) if held else iter(())
         return list(islice(missing_of(fragment.entries(index), runs), MISSING_MAX + 1))
 
-    # A ledger may have millions of entries: others need the loop meanwhile.
+    # A ledger may have millions of entries: other tasks must run meanwhile.
     missing = await in_thread(compare)
     return missing if len(missing) <= MISSING_MAX else None

@@ -1,8 +1,8 @@
-"""The fragments of a ledger: what each bookie of each ensemble is to hold. Pure.
+"""The fragments of a ledger: which entries each bookie of each ensemble should hold. Pure.
 
-A fragment is a run of entries with one ensemble. A member holds, of a fragment, the entries that are striped
-to its place. The last fragment of a ledger that is not closed has no end yet, and nobody but its writer may
-change who holds it.
+A fragment is a run of entries with one ensemble. A member holds those entries of a fragment that are striped
+to its place. The last fragment of a ledger that is not closed has no end yet, and only its writer may change
+its members.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magnetar.ledger.quorum.layout import QuorumLayout
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Entries `first..last` of a ledger, and who holds them."""
+    """Entries `first..last` of a ledger, and their ensemble."""
 
     first: int
     last: int | None
@@ -29,14 +29,14 @@ class Fragment:
         return self.last is None
 
     def entries(self, index: int) -> Iterator[int]:
-        """What the member at `index` holds, ascending. Not for an open fragment."""
+        """The entries of the member at `index`, ascending. Not for an open fragment."""
         assert self.last is not None
         for entry_id in range(self.first, self.last + 1):
             if self.layout.holds(index, entry_id):
                 yield entry_id
 
     def count(self, index: int) -> int:
-        """How many entries the member at `index` holds. Not for an open fragment."""
+        """The number of entries of the member at `index`. Not for an open fragment."""
         assert self.last is not None
         size, quorum = self.layout.ensemble_size, self.layout.write_quorum
         rounds, rest = divmod(self.last + 1 - self.first, size)
@@ -45,8 +45,8 @@ class Fragment:
         )
 
     def bounds(self, index: int) -> tuple[int, ...]:
-        """The first and the last entry that the member at `index` holds: none, one or two. Of an open
-        fragment nothing is certain to be there."""
+        """The first and the last entry of the member at `index`: none, one or two. An open fragment has none
+        for certain."""
         if self.last is None or self.last < self.first:
             return ()
         size = self.layout.ensemble_size
@@ -57,7 +57,7 @@ class Fragment:
         return () if first is None or last is None else tuple(dict.fromkeys((first, last)))
 
     def sample(self, index: int, share: float) -> tuple[int, ...]:
-        """`bounds`, and evenly between them as many as make `share` (0..1) of what the member holds."""
+        """`bounds`, and evenly between them enough entries for `share` (0..1) of the member's entries."""
         bounds = self.bounds(index)
         count = round(self.count(index) * share) if len(bounds) == 2 else 0
         if count <= 2:
@@ -68,7 +68,7 @@ class Fragment:
 
 
 def fragments_of(metadata: LedgerMetadata) -> list[Fragment]:
-    """All fragments in order. Those of a ledger that is not closed end with an open one."""
+    """All fragments in order. A ledger that is not closed ends with an open one."""
     layout = QuorumLayout(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     starts = [first for first, _ in metadata.ensembles]
     end = metadata.end.last_entry if metadata.end is not None else None
@@ -87,13 +87,14 @@ class Lack:
 
     fragment: Fragment
     places: Mapping[int, str]
-    """Index in the ensemble and who is there."""
+    """Index in the ensemble, and the bookie there."""
     missing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Of places where it is known: the entries that are lost there, ascending. Of the others all are."""
+    """For the places where it is known: the entries that are lost there, ascending. At the other places all
+    are lost."""
 
 
 def held_by(metadata: LedgerMetadata, bookies: Set[str]) -> frozenset[str]:
-    """Those of `bookies` that hold something of the ledger, or are to."""
+    """Those of `bookies` that hold entries of the ledger, or should."""
     return frozenset(bookie for _, members in metadata.ensembles for bookie in members) & bookies
 
 
@@ -102,7 +103,7 @@ def moved(
 ) -> LedgerMetadata | None:
     """The metadata with other members in the ensemble that begins at `first`: index to (old, new).
 
-    None when that ensemble is not what it was: another process has changed it.
+    None when another process has changed that ensemble.
     """
     ensembles = list(metadata.ensembles)
     for at, (start, members) in enumerate(ensembles):

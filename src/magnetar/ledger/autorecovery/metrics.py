@@ -1,4 +1,4 @@
-"""What `/metrics` says of a node of auto-recovery, under Apache's names where there is one."""
+"""The `/metrics` of a node of auto-recovery, under Apache's names where they exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries that a bookie is to hold and does not, by the list that it gives of what it holds. Pure."""
+"""The entries that a bookie should hold and lacks, according to its list. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magnetar.ledger.autorecovery.fragments import Fragment
 
 
 def missing_of(entries: Iterable[int], runs: Iterable[range]) -> Iterator[int]:
-    """Those of `entries` (ascending) that are in none of the `runs` (ascending), ascending."""
+    """Those of `entries` (ascending) that are in none of `runs` (ascending), ascending."""
     ahead = iter(runs)
     run = next(ahead, None)
     for entry_id in entries:
@@ -20,9 +20,9 @@ def missing_of(entries: Iterable[int], runs: Iterable[range]) -> Iterator[int]:
 
 
 def fewest_copies(fragment: Fragment, wholly: Collection[int], missing: Mapping[int, Iterable[int]]) -> int:
-    """How many copies the entry has that has fewest. Not for an open fragment.
+    """The number of copies of the entry that has the fewest. Not for an open fragment.
 
-    `wholly`: places (indexes) whose copies are all lost; `missing`: entries lost at other places.
+    `wholly`: places (indexes) that lost all copies; `missing`: lost entries at other places.
     """
     assert fragment.last is not None
     layout = fragment.layout

@@ -1,4 +1,4 @@
-"""One node of auto-recovery: a candidate for the auditor's office, and a replication worker."""
+"""One node of auto-recovery: a candidate for auditor, and a replication worker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AutoRecoveryNode:
         options: RecoveryOptions,
         client_options: ClientOptions | None = None,
     ) -> None:
-        """Use `start`."""
+        """For `start` only."""
         self.marks = UnderreplicatedLedgers(store, tree, clock)
         self._bookies = TreeBookieRegistry(store, tree)
         ledgers = TreeLedgerRegistry(store, tree)
@@ -50,7 +50,7 @@ class AutoRecoveryNode:
         placement = RackPlacement(racks.of, racks_min=options.racks_min, shuffled=by_chance)
         cluster = Cluster(ledgers, self._bookies, client_options, placement=placement)
         self._client = LedgerClient(cluster)
-        # Lists of entries are of version 3.
+        # Lists of entries need version 3.
         self._listing = BookiePool(cluster.pool.resolve, replace(client_options, use_v2=False))
         self.election = AuditorElection(store, self.marks.paths, options.node_id)
         checker = LedgerChecker(cluster, EntryLists(self._listing), share=options.check_share)
@@ -72,7 +72,7 @@ class AutoRecoveryNode:
         options: RecoveryOptions,
         client_options: ClientOptions | None = None,
     ) -> AutoRecoveryNode:
-        """Begins to work. Raises MetadataError."""
+        """Starts the node. Raises MetadataError."""
         node = cls(store, tree, clock, options, client_options)
         await node.marks.prepare()
         node._tasks.spawn(node.auditor.run())
@@ -80,9 +80,9 @@ class AutoRecoveryNode:
         return node
 
     async def close(self) -> None:
-        """Ends the work where it is, and gives the office back."""
+        """Stops the work and resigns as auditor."""
         await self._tasks.close()
-        # The vote is ephemeral: the end of the session takes it away.
+        # The vote is ephemeral: the end of the session removes it.
         with contextlib.suppress(MetadataError):
             await self.election.withdraw()
         await self._listing.close()

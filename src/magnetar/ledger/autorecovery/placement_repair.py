@@ -1,7 +1,7 @@
-"""Whether the members of an ensemble stand in enough racks, and who is to move when they do not. Pure.
+"""Whether the members of an ensemble are in enough racks, and which must move when they are not. Pure.
 
-The copies of an entry lie on `write_quorum` neighbours of the ensemble. They adhere when every row of so many
-neighbours spans `racks_min` racks, or as many as it has members where these are fewer.
+The copies of an entry are on `write_quorum` neighbours of the ensemble. An ensemble adheres when every row of
+that many neighbours spans `racks_min` racks, or as many as it has members if these are fewer.
 
 Source: BookKeeper's rack-aware placement (ensembles that adhere to the policy).
 """
@@ -18,7 +18,7 @@ Racks: TypeAlias = Callable[[str], str]
 
 
 def racks_short(members: Sequence[str], layout: QuorumLayout, racks: Racks, racks_min: int) -> int:
-    """How many racks the rows of neighbours lack, all rows together; 0: the ensemble adheres."""
+    """How many racks the rows of neighbours lack, summed over all rows; 0: the ensemble adheres."""
     wanted = min(racks_min, layout.write_quorum)
     return sum(
         max(0, wanted - len({racks(members[index]) for index in layout.write_set(first)}))
@@ -29,17 +29,17 @@ def racks_short(members: Sequence[str], layout: QuorumLayout, racks: Racks, rack
 def moves(
     members: Sequence[str], layout: QuorumLayout, racks: Racks, racks_min: int, usable: Iterable[str]
 ) -> dict[int, str]:
-    """Successors by index, as few as make the ensemble adhere, or come nearest to it.
+    """Successors by index: the fewest with which the ensemble adheres, or comes nearest to it.
 
-    `usable`: bookies that may take copies, the preferred ones first; members among them are not chosen.
-    Nothing when nobody can improve it.
+    `usable`: bookies that may take copies, the preferred ones first; members among them are not chosen. Empty
+    when no bookie improves it.
     """
     now = list(members)
     chosen: dict[int, str] = {}
     left = [bookie for bookie in usable if bookie not in members]
-    while True:  # It ends: every step leaves fewer racks lacking.
+    while True:  # Terminates: each step leaves fewer racks lacking.
         short = racks_short(now, layout, racks, racks_min)
-        # Who stands in one rack is as good as the next one there.
+        # Bookies of one rack are equally good.
         by_rack: dict[str, str] = {}
         for bookie in left:
             by_rack.setdefault(racks(bookie), bookie)

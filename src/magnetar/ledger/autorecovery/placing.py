@@ -1,4 +1,4 @@
-"""Ledgers whose copies stand in too few racks: which they are, and where their copies should go."""
+"""Ledgers whose copies are in too few racks: finds them, and plans where their copies should go."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from magnetar.metadata.bookkeeper.registry import BookieRegistry
 
 
 class PlacementCheck:
-    """Looks at closed fragments that have entries; writers see to the others."""
+    """Checks closed fragments with entries; open ones are their writers' business."""
 
     def __init__(self, cluster: Cluster, bookies: BookieRegistry, racks: BookieRacks, racks_min: int) -> None:
-        """`racks_min`: how many racks the copies of an entry are to stand in, where it has so many."""
+        """`racks_min`: racks over which the copies of an entry should be spread, where it has that many."""
         self._cluster = cluster
         self._bookies = bookies
         self._racks_min = racks_min
         self.racks: Final = racks
 
     def broken(self, stored: StoredLedger) -> list[Fragment]:
-        """Fragments whose copies stand in too few racks, by the racks as they were last loaded; none while
-        nothing is known of racks."""
+        """Fragments whose copies are in too few racks, by the racks that were last loaded; none while no
+        racks are known."""
         if not self.racks.any_known:
             return []
         return [
@@ -37,7 +37,7 @@ class PlacementCheck:
         ]
 
     async def plan(self, stored: StoredLedger) -> list[tuple[Fragment, dict[int, str]]]:
-        """Who is to take which places (indexes) of which fragments; only where somebody can improve them.
+        """The new bookies by place (index) of each fragment; only places that a bookie can improve.
 
         Raises MetadataError.
         """
@@ -48,7 +48,7 @@ class PlacementCheck:
         quarantined = pool.health.quarantined(pool.now_s)
 
         def preference(bookie: str) -> tuple[bool, int]:
-            # By the ledger too: the ledgers of a check must not all go to the same bookie.
+            # The ledger id counts too: the ledgers of a check must not all go to the same bookie.
             return bookie in quarantined, crc32(b"%d %b" % (stored.ledger_id, bookie.encode()))
 
         usable = sorted((await self._bookies.bookies()).writable, key=preference)

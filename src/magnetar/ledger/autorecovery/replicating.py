@@ -1,4 +1,4 @@
-"""Copies what a place in a fragment is to hold to another bookie, and writes down that it is there."""
+"""Copies the entries of a place in a fragment to another bookie, and updates the metadata."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from magnetar.wire.bookkeeper.status import Status
 _log = logging.getLogger("magnetar.ledger.autorecovery")
 
 BATCH_BYTES: Final = 1 << 20
-"""Entries are sent when so many bytes have come together."""
+"""Entries are sent in groups of this many bytes."""
 READS_AT_ONCE: Final = 16
-"""Entries asked for at a time: with BATCH_BYTES it bounds what one worker has in memory."""
+"""Concurrent reads: with BATCH_BYTES this bounds the memory of one worker."""
 
 
 class CopyError(LedgerError):
-    """A copy could not be made: no bookie to take it, or it refused."""
+    """A copy could not be made: there was no bookie for it, or the bookie refused."""
 
 
 class Replicator:
-    """Makes copies, not faster than it may."""
+    """Copies entries at a bounded rate."""
 
     def __init__(self, cluster: Cluster, *, bytes_per_s: float | None = None) -> None:
-        """`bytes_per_s`: payload copied at most, over all ledgers; None: as fast as it goes."""
+        """`bytes_per_s`: bytes of payload copied per second at most, over all ledgers; None: no limit."""
         self._cluster = cluster
         self._bytes_per_s = bytes_per_s
         self._free_at_s = 0.0
@@ -46,10 +46,10 @@ class Replicator:
         self.bytes_copied = 0
 
     async def repair(self, stored: StoredLedger, lack: Lack, available: frozenset[str]) -> None:
-        """Makes the copies of a closed fragment that are lost.
+        """Restores the lost copies of a closed fragment.
 
-        A bookie that is there gets back what it lacks; in place of one that is not, another one gets it and
-        takes its place in the metadata. Raises CopyError, LedgerError, CorruptDataError, MetadataError.
+        An available bookie gets back what it lacks; an unavailable one is replaced by another, which takes
+        its place in the metadata. Raises CopyError, LedgerError, CorruptDataError, MetadataError.
         """
         gone = {index: bookie for index, bookie in lack.places.items() if bookie not in available}
         here = {index: bookie for index, bookie in lack.places.items() if bookie in available}
@@ -65,8 +65,8 @@ class Replicator:
         await self.move(stored, fragment, successors)
 
     async def move(self, stored: StoredLedger, fragment: Fragment, successors: Mapping[int, str]) -> None:
-        """Copies what places (indexes) of a closed fragment hold to their successors, who then take these
-        places in the metadata. Raises as `repair` does."""
+        """Copies the entries of places (indexes) of a closed fragment to their successors, which then take
+        these places in the metadata. Raises as `repair` does."""
         for index, bookie in successors.items():
             await self._copy(stored, bookie, fragment.entries(index))
             _log.info(
@@ -149,14 +149,14 @@ class Replicator:
 
 
 class _Acks:
-    """Waits until every entry of a run is taken, or one is not."""
+    """Waits until every entry of a run is added, or one has failed."""
 
     def __init__(self, count: int) -> None:
         self._left = count
         self.all: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
 
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
-        """From the connection; no ids: nothing of the run arrived."""
+        """Called by the connection; no ids: no entry of the run arrived."""
         self._left -= len(entry_ids)
         if self.all.done():
             return

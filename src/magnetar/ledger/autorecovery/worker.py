@@ -1,4 +1,4 @@
-"""The replication worker: takes marked ledgers, one after the other, and makes their copies anew."""
+"""The replication worker: takes marked ledgers one after the other and restores their copies."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ class ReplicationWorker:
         self._options = options
         self._changed = asyncio.Event()
         self._failures: dict[int, tuple[int, float]] = {}
-        """Of ledgers that could not be repaired: how often, and when they are tried again."""
+        """Ledgers whose repair failed: how often, and when it is tried again."""
         self._deferred: set[int] = set()
-        """Ledgers whose writers have some time left; they are locked."""
+        """Ledgers whose writers still have time; they are locked."""
         self._held: set[int] = set()
-        """Ledgers whose locks were asked for and are not certainly given back: after a lost answer a lock may
-        be this worker's own, and stands as long as the session."""
+        """Ledgers whose locks may be held: after a lost answer a lock may be this worker's own, and lasts as
+        long as the session."""
         self._tasks = TaskGroup("open ledgers that lack copies")
         self.repaired = 0
-        """Ledgers whose marks this worker took away."""
+        """Ledgers whose marks this worker removed."""
         self.placed = 0
-        """Ledgers whose copies it brought to other racks."""
+        """Ledgers whose copies this worker moved to other racks."""
         self.failed = 0
-        """Times that a ledger could not be repaired."""
+        """Failed repairs."""
         self.deferred = 0
-        """Times that a ledger was left to its writer for a while."""
+        """Ledgers that were left to their writers for a while."""
         self.marked = 0
-        """Ledgers that were marked when it last looked."""
+        """Ledgers that were marked at the last listing."""
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -90,12 +90,12 @@ class ReplicationWorker:
             self._changed.set()
 
     def _bookies_changed(self) -> None:
-        # What could not be repaired may be now.
+        # Failed repairs may succeed now.
         self._failures = {ledger_id: (count, 0.0) for ledger_id, (count, _) in self._failures.items()}
         self._changed.set()
 
     async def _round(self) -> float:
-        """Goes once through the list; how long to wait for news before the next round, in seconds."""
+        """Goes through the list once; returns the seconds to wait for events before the next round."""
         now_s = asyncio.get_running_loop().time()
         wait_s = _IDLE_S
         if not await self._marks.enabled():
@@ -104,7 +104,7 @@ class ReplicationWorker:
         marked = [ledger_id async for ledger_id in self._marks.marked()]
         self.marked = len(marked)
         await self._load_racks()
-        # Others may have repaired some of them.
+        # Other workers may have repaired some of them.
         self._failures = {key: self._failures[key] for key in marked if key in self._failures}
         for ledger_id in marked:
             _, again_s = self._failures.get(ledger_id, (0, 0.0))
@@ -130,14 +130,15 @@ class ReplicationWorker:
         self._held.discard(ledger_id)
 
     async def _load_racks(self) -> None:
-        """What is copied must not make the racks worse, nor wait for somebody to repair their node."""
+        """Loads the racks. Copies must not make the racks worse, nor wait until a damaged rack node is
+        repaired."""
         try:
             await self._placement.racks.load()
         except RacksError as error:  # older racks are better than no copies
             _log.warning("copies are placed by the racks that were known before: %s", error)
 
     async def _locked_one(self, ledger_id: int) -> float:
-        """Repairs a ledger that this worker has locked; how long to wait before it is tried again."""
+        """Repairs a ledger that this worker has locked; returns the seconds until the next attempt."""
         try:
             done = await self._repair(ledger_id)
         except (LedgerError, CorruptDataError, MetadataError) as error:
@@ -157,7 +158,7 @@ class ReplicationWorker:
         return pause_s
 
     async def _repair(self, ledger_id: int) -> bool:
-        """Makes what copies it can; whether the mark is gone."""
+        """Restores what copies it can; returns whether the mark is gone."""
         found = await self._marks.get(ledger_id)
         if found is None:
             return True
@@ -167,7 +168,7 @@ class ReplicationWorker:
             lacks = await self._lacks(ledger_id, doubted)
             for lack in lacks:
                 if not lack.fragment.is_open:
-                    # Read anew for each: the last repair has changed it.
+                    # Read again for each fragment: the last repair has changed it.
                     stored = await self._client.cluster.ledgers.read(ledger_id)
                     await self._replicator.repair(stored, lack, await self._available())
             if lacks:
@@ -183,11 +184,11 @@ class ReplicationWorker:
         return False
 
     async def _place(self, ledger_id: int) -> None:
-        """Brings copies to other racks where they stand in too few."""
+        """Moves copies to other racks where they are in too few."""
         stored = await self._client.cluster.ledgers.read(ledger_id)
         plan = await self._placement.plan(stored)
         for fragment, successors in plan:
-            # Read anew for each: the last move has changed it.
+            # Read again for each fragment: the last move has changed it.
             stored = await self._client.cluster.ledgers.read(ledger_id)
             await self._replicator.move(stored, fragment, successors)
         self.placed += bool(plan)
@@ -200,7 +201,8 @@ class ReplicationWorker:
         return (await self._bookies.bookies()).all()
 
     def _defer(self, ledger_id: int) -> None:
-        """Gives the writer of an open ledger time to replace who is lost, and closes the ledger after it."""
+        """Gives the writer of an open ledger time to replace a lost bookie, and closes the ledger after
+        that."""
         if ledger_id not in self._deferred:
             self._deferred.add(ledger_id)
             self.deferred += 1
@@ -217,11 +219,11 @@ class ReplicationWorker:
                 )
                 await self._client.open(ledger_id, stored.metadata.password, recover=True)
         except (LedgerError, CorruptDataError, MetadataError) as error:
-            # It is still marked: the next look comes here again.
+            # It is still marked: the next round handles it.
             _log.warning("ledger %d could not be closed: %s", ledger_id, error)
         finally:
             self._deferred.discard(ledger_id)
-        # The unlocking is news for this worker as well, which goes on with it then.
+        # The unlocking is an event for this worker too, which continues with it then.
         try:
             await self._unlock(ledger_id)
         except MetadataError as error:

@@ -1,4 +1,5 @@
-"""What the ledgers of one client share: connections, the registries, who is alive, where ensembles go."""
+"""Shared by the ledgers of one client: connections, registries, the live bookies, the placement of
+ensembles."""
 
 from __future__ import annotations
 
@@ -20,21 +21,21 @@ from magnetar.runtime.tasks import pause
 _log = logging.getLogger("magnetar.ledger.client")
 
 _LOOK_S: Final = 0.2
-"""Between two looks for a bookie to take a place."""
+"""Seconds between two searches for a replacement."""
 
 
 class Bookies(Protocol):
     """The part of `BookieRegistry` that a ledger client needs."""
 
     async def bookies(self) -> LiveBookies:
-        """Who is registered now."""
+        """The registered bookies."""
 
     async def info(self, bookie_id: str) -> BookieInfo | None:
-        """What a registered bookie tells of itself."""
+        """The record of a registered bookie."""
 
 
 def by_chance(names: Sequence[str]) -> list[str]:
-    """For placements: the order in which bookies that are as good as each other are taken."""
+    """A random order in which placements take bookies that are equally good."""
     return random.sample(names, len(names))
 
 
@@ -55,11 +56,11 @@ class Placement(Protocol):
         exclude: Set[str],
         avoid: Set[str] = frozenset(),
     ) -> dict[int, str]:
-        """Who takes the places of the failed."""
+        """The bookies that replace the failed ones."""
 
 
 class Cluster:
-    """Bookies and metadata as one client sees them."""
+    """Bookies and metadata from the point of view of one client."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Cluster:
         *,
         placement: Placement | None = None,
     ) -> None:
-        """`placement`: chooses bookies; None: they are all in one rack."""
+        """`placement`: chooses bookies; None: all are in one rack."""
         self.ledgers: Final = ledgers
         self.options: Final = options or ClientOptions()
         self.pool: Final = BookiePool(self._address, self.options)
@@ -79,7 +80,7 @@ class Cluster:
 
     async def _address(self, bookie: str) -> tuple[str, int] | None:
         info = await self._bookies.info(bookie)
-        # One that is not registered may be there all the same; its id often is its address.
+        # A bookie that is not registered may be up all the same; its id often is its address.
         return (info or BookieInfo(bookie)).address()
 
     async def _writable(self) -> frozenset[str]:
@@ -97,7 +98,7 @@ class Cluster:
     async def replacements(
         self, layout: QuorumLayout, ensemble: Sequence[str], choose: ChooseBookies, *, patient: bool = True
     ) -> dict[int, str]:
-        """Answers ChooseBookies; where nobody can be had, `patient` waits for somebody to come (back)."""
+        """Answers ChooseBookies; when there is no bookie, `patient` waits for one to register."""
         deadline_s = self.pool.now_s + (self.options.replacement_wait_s if patient else 0.0)
         while True:
             chosen = await self._replacements_now(layout, ensemble, choose)
@@ -115,13 +116,13 @@ class Cluster:
         )
         lost = {index: bookie for index, bookie in choose.failed.items() if index not in chosen}
         if lost:
-            # Who failed before and is there again has all that it acknowledged: better than nobody.
+            # A bookie that failed before and is up again has all that it acknowledged: better than none.
             members = [chosen.get(index, bookie) for index, bookie in enumerate(ensemble)]
             staying = {bookie for index, bookie in enumerate(members) if index not in lost}
             failed = sorted(writable & choose.exclude - staying)
             back = {bookie for bookie in failed if await self.pool.came_back(bookie)}
-            # In their own places first: one that took another's, and whose own nobody took, would be a member
-            # twice, and its word count as that of two.
+            # In their own places first: a bookie that took another's place while its own stayed free would be
+            # a member twice, and its answers would count as those of two.
             own = {index: bookie for index, bookie in lost.items() if bookie in back}
             chosen |= own
             left = {index: bookie for index, bookie in lost.items() if index not in own}

@@ -1,9 +1,8 @@
-"""One connection to one bookie: requests out, answers back to whoever waits for them.
+"""One connection to one bookie: sends requests, and hands each answer to its caller.
 
-Adds of a ledger are answered to one sink, many at a time: nothing is kept per entry. How many were sent by
-when and how many are answered is enough to see that one of them has waited too long. Reads are kept one by
-one: by number in version 3, by ledger and entry in version 2, where any answer to a key fits any of its
-askers.
+Adds of a ledger are answered to one sink, many at a time: nothing is kept per entry. The number sent by each
+time and the number answered suffice to see that an add has waited too long. Reads are kept one by one: by
+number in version 3, by ledger and entry in version 2, where any answer to a key fits any of its callers.
 
 Source: BookKeeper protocol, matching of answers.
 """
@@ -36,28 +35,29 @@ from magnetar.wire.frames import FrameError
 _log = logging.getLogger("magnetar.ledger.client")
 
 _BUFFER_BYTES: Final = 256 << 10
-"""Size of the buffer that a connection reads into; a larger packet makes it grow."""
+"""Bytes of the receive buffer; a larger packet makes it grow."""
 _TICKS_PER_TIMEOUT: Final = 8
 _JOIN_BELOW_BYTES: Final = 4_096
-"""Pieces smaller than this on average are joined before writing; larger ones are written as a vector."""
+"""Pieces below this mean size are joined before writing; larger ones are written as a vector."""
 
 _SASL: Final = "sasl"
 _NO_AUTHENTICATION: Final = "AuthDisabledPlugin"
-"""The bookie asks nobody who he is."""
+"""The bookie demands no authentication."""
 
 Answered: TypeAlias = Callable[[Response | None], None]
-"""Gets the answer, or None when none will come."""
+"""Called with the answer, or with None when there will be none."""
 
 
 class AddSink(Protocol):
-    """Who hears of the adds to one ledger at one bookie."""
+    """Notified of the answers to the adds to one ledger at one bookie."""
 
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
-        """These were answered. Without entries: some that were sent never will be, for that reason."""
+        """These entries were answered. Without entries: some of the sent ones never will be, for that
+        reason."""
 
 
 class _Adds:
-    """Adds of one ledger that are under way."""
+    """Adds of one ledger under way."""
 
     __slots__ = ("answered", "sent", "sink", "times")
 
@@ -66,11 +66,11 @@ class _Adds:
         self.sent = 0
         self.answered = 0
         self.times: deque[tuple[float, int]] = deque()
-        """(when, how many were sent by then), for the sends that are not known to be answered."""
+        """(time, number sent by then) of sends that may not be answered yet."""
 
 
 class BookieConnection(asyncio.BufferedProtocol):
-    """A socket to a bookie. `lost` is called once, when nothing more will be answered."""
+    """A socket to a bookie. `lost` is called once, when no further answer will come."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         lost: Callable[[], None],
         adds_took: Callable[[float], None] | None = None,
     ) -> None:
-        """`timeout_s`: how long an answer may take; `packet_bytes_max`: both sides must agree on it.
+        """`timeout_s`: longest time to an answer; `packet_bytes_max`: both sides must agree on it.
 
-        `adds_took` hears how many seconds a vector of adds took until all of it was answered.
+        `adds_took` is called with the seconds that a vector of adds took until all of it was answered.
         """
         self.bookie: Final = bookie
         self._is_v2 = is_v2
@@ -113,12 +113,12 @@ class BookieConnection(asyncio.BufferedProtocol):
         return not self._is_lost and self._transport is not None and not self._transport.is_closing()
 
     def take_txn_id(self) -> int:
-        """A number for a request of version 3, each once."""
+        """A number for a request of version 3, unique on this connection."""
         self._txn_id += 1
         return self._txn_id
 
     def send_adds(self, run: AddRun, sink: AddSink) -> None:
-        """Adds of one ledger. A ledger has one sink at a time; a new one takes over."""
+        """Sends adds of one ledger. A ledger has one sink at a time; a new one replaces it."""
         adds = self._adds.get(run.ledger_id)
         if adds is None:
             adds = self._adds[run.ledger_id] = _Adds(sink)
@@ -133,16 +133,17 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._write(encode_request(run, is_v2=self._is_v2))
 
     def ask(self, key: object, request: Request, answered: Answered, *, wait_s: float = 0.0) -> None:
-        """Any other request; `key` is `key_of` it. The bookie may let `wait_s` more pass than for others."""
+        """Sends any other request; `key` is `key_of` it. The bookie may take `wait_s` longer than for
+        others."""
         self._waiting.setdefault(key, deque()).append((self._loop.time() + wait_s, answered))
         self._write(encode_request(request, is_v2=self._is_v2))
 
     # -- before it is used ------------------------------------------------------------------------
 
     async def secure(self, context: ssl.SSLContext, host: str) -> None:
-        """Goes on under TLS; before anything else is asked. Raises OSError when the bookie does not.
+        """Starts TLS; before any other request. Raises OSError when the bookie refuses.
 
-        The answer comes in version 3 whatever version is spoken else.
+        The answer has version 3 whatever version the connection has.
         """
         self._parser.is_v2 = False
         request = StartTls(self.take_txn_id())
@@ -168,7 +169,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     async def authenticate(self, user: str, password: str, nonce: str) -> None:
         """Proves a user's password, and has the bookie prove that it knows it. Raises OSError.
 
-        `nonce`: a word that was never said before. A bookie that asks for nothing gets nothing.
+        `nonce`: a word that was never used before. Does nothing when the bookie demands no password.
         """
         client = DigestClient(user, password, nonce)
         challenge = await self._auth_step(b"")
@@ -181,7 +182,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             raise OSError(f"no authentication: {error}") from error
 
     async def _auth_step(self, payload: bytes) -> bytes | None:
-        """What the bookie says; None when it need not know who we are."""
+        """The bookie's word; None when it demands no authentication."""
         number = None if self._is_v2 else self.take_txn_id()
         key = "auth" if number is None else number
         answer = await self._asked(key, Auth(_SASL, payload, number), is_v2=self._is_v2)
@@ -203,13 +204,13 @@ class BookieConnection(asyncio.BufferedProtocol):
     # -- after ------------------------------------------------------------------------------------
 
     def forget(self, ledger_id: int, sink: AddSink) -> None:
-        """The sink hears nothing any more."""
+        """The sink is not notified any more."""
         adds = self._adds.get(ledger_id)
         if adds is not None and adds.sink is sink:
             del self._adds[ledger_id]
 
     def close(self) -> None:
-        """Nothing will be answered any more."""
+        """Closes the connection; further answers are lost."""
         if self._transport is not None:
             self._transport.abort()
         self._end()
@@ -272,7 +273,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def _answered(self, response: Response) -> None:
         if isinstance(response, Refused) and response.txn_id not in self._waiting:
-            # Of an add: which one is not said, and the others will fare no better.
+            # An add failed without an id; the others of the ledger would fail for the same reason.
             for adds in list(self._adds.values()):
                 adds.sink.added((), response.status)
             self._fail(f"requests are refused: {response.status.name}")
@@ -332,7 +333,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     # -- writing ----------------------------------------------------------------------------------
 
     def _write(self, pieces: list[bytes]) -> None:
-        """Whatever a tick asks leaves in one write at its end."""
+        """Requests of one turn of the loop leave in one write at its end."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out += pieces
@@ -349,7 +350,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
 
 def key_of(request: Request, *, is_v2: bool) -> object:
-    """What its answer will be found by."""
+    """The key by which its answer is found."""
     if isinstance(request, BatchRead):
         return "batch", request.request_id
     if is_v2:

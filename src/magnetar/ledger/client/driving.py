@@ -1,4 +1,4 @@
-"""Carries out what a core of `ledger.quorum` asks for, and hands it the outcomes."""
+"""Carries out what a core of `ledger.quorum` asks for, and returns the outcomes to it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _RETRY_S: Final = 0.2
 _RETRY_S_MAX: Final = 5.0
 
 _OF_THE_LEDGER: Final = (Status.FENCED, Status.UNAUTHORIZED)
-"""What says nothing of the bookie."""
+"""Outcomes that do not count against the bookie."""
 
 Core: TypeAlias = QuorumWriter | LedgerRecovery
 
 
 class _Member:
-    """Hears what one member of the ensemble answers to adds."""
+    """Receives the answers of one member of the ensemble to adds."""
 
     __slots__ = ("_bookie", "_driver", "_index")
 
@@ -54,7 +54,7 @@ class _Member:
         self._index = index
 
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
-        """From the connection."""
+        """Called by the connection."""
         driver = self._driver
         pool = driver.cluster.pool
         if status is Status.OK:
@@ -84,14 +84,15 @@ class CoreDriver:
         failed: Callable[[LedgerError], None] | None = None,
         deferred_sync: bool = False,
     ) -> None:
-        """`advanced` hears of confirmed entries; `failed`, at most once, that it is over without an end.
+        """`advanced` is called with confirmed entries; `failed`, at most once, when the core is over without
+        an end.
 
         `deferred_sync`: bookies may acknowledge before entries are durable; `core` is a DeferredWriter.
         """
         self.cluster = cluster
         self.core = core
         self.error: LedgerError | None = None
-        """Why it is over, unless the ledger was closed."""
+        """Why the core is over, unless the ledger was closed."""
         self._layout = layout
         self._master_key = master_key
         self._is_recovery = isinstance(core, LedgerRecovery)
@@ -103,11 +104,11 @@ class CoreDriver:
         self._over: asyncio.Future[LedgerEnd] = asyncio.get_running_loop().create_future()
 
     async def end(self) -> LedgerEnd:
-        """Waits until the ledger is closed. Raises the LedgerError that ended the core instead."""
+        """Waits until the ledger is closed. Raises the LedgerError that ended the core otherwise."""
         return await asyncio.shield(self._over)
 
     def do(self, effects: Sequence[Effect]) -> None:
-        """Carries out what the core asks for, in order."""
+        """Carries out the core's requests in order."""
         for effect in effects:
             if isinstance(effect, SendAdds):
                 self._send_adds(effect)
@@ -174,7 +175,7 @@ class CoreDriver:
         try:
             stored = await ledgers.write(self.core.ledger_id, write.metadata, write.expected_version)
         except MetadataError as error:
-            # Also when the outcome is not known: it is read and compared.
+            # Also when the outcome is unknown: the metadata is read and compared.
             _log.info("ledger %d: metadata not written: %s", self.core.ledger_id, error)
             self.cluster.pool.metrics.metadata_conflicts += 1
             self.do(self.core.metadata_conflict())
@@ -200,7 +201,7 @@ class CoreDriver:
     async def _choose(self, choose: ChooseBookies) -> None:
         self.cluster.pool.metrics.ensemble_changes += 1
         ensemble = self.core.ensemble
-        # Nothing is confirmed meanwhile: nobody is waited for where the others are enough.
+        # Nothing is confirmed meanwhile, so a bookie is not waited for where the others suffice.
         patient = not self.core.can_do_without
         chosen = await self.cluster.replacements(self._layout, ensemble, choose, patient=patient)
         _log.warning("ledger %d: %s", self.core.ledger_id, _change_in_words(choose, chosen))
@@ -208,7 +209,7 @@ class CoreDriver:
         self.call_back_later()
 
     def call_back_later(self) -> None:
-        """Where members are done without, they are tried again after a while."""
+        """Members that are missing and not needed are tried again after a while."""
         if isinstance(self.core, QuorumWriter) and self.core.is_short and self._back is None:
             wait_s = self.cluster.options.call_back_s
             self._back = call_later(wait_s, self._take_back)
@@ -230,7 +231,7 @@ class CoreDriver:
             return
         self.error = error_of(self.core.ledger_id, effect)
         self._over.set_exception(self.error)
-        # Who does not wait for the end hears of it through `failed`.
+        # A caller that does not wait for the end learns of it through `failed`.
         self._over.exception()
         if self._failed is not None:
             self._failed(self.error)

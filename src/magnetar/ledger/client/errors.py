@@ -1,4 +1,4 @@
-"""What goes wrong with ledgers over several bookies: the errors behind the failures of `ledger.quorum`."""
+"""Errors of ledgers over several bookies, for the failures of `ledger.quorum`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from magnetar.ledger.quorum.effects import Failed, Failure
 
 
 class LedgerUnauthorizedError(LedgerError):
-    """The bookies know the ledger by another password."""
+    """The bookies know the ledger with another password."""
 
 
 class LedgerUnreadableError(LedgerError):
-    """Too few bookies answered for certain: neither an entry nor its absence. Later it may be another."""
+    """Too few bookies gave a certain answer: neither an entry nor its absence is known. A later attempt may
+    succeed."""
 
     retriable = True
 
@@ -28,7 +29,7 @@ _ERRORS: Final = {
 
 
 def error_of(ledger_id: int, failed: Failed) -> LedgerError:
-    """The error to raise."""
+    """The error for a failure."""
     if failed.failure is Failure.GONE:
         return NoSuchLedgerError(ledger_id)
     return _ERRORS[failed.failure](failed.reason)

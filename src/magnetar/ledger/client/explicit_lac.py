@@ -1,7 +1,7 @@
-"""Tells bookies how far a ledger is confirmed when no entry does.
+"""Tells bookies the last add confirmed of a ledger when no entry does.
 
-An entry carries what was confirmed when it was sent, so readers of an open ledger never see the last entries
-of a writer that pauses. Some time after entries were confirmed, bookies are told by a message of its own,
+An entry carries what was confirmed when it was sent, so readers of an open ledger would never see the last
+entries of a writer that pauses. Some time after entries were confirmed, bookies get a message of its own,
 unless an entry has told them meanwhile.
 
 Source: BookKeeper's explicit last-add-confirmed.
@@ -20,12 +20,12 @@ from magnetar.wire.bookkeeper.status import Status
 
 
 class ExplicitLac:
-    """Of one writer."""
+    """Sends the explicit last add confirmed of one writer."""
 
     def __init__(
         self, pool: BookiePool, core: QuorumWriter, digester: Digester, master_key: bytes, *, after_s: float
     ) -> None:
-        """`after_s`: how long to wait for an entry that tells, > 0."""
+        """`after_s`: seconds to wait for an entry that carries it, > 0."""
         self._pool = pool
         self._core = core
         self._digester = digester
@@ -59,10 +59,10 @@ class ExplicitLac:
             )
 
     def close(self) -> None:
-        """Tells nothing more."""
+        """Sends nothing more."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 def _unheard(status: Status) -> None:
-    """A bookie that was not told costs its readers time only."""
+    """A bookie that was not told only delays its readers."""

@@ -1,4 +1,4 @@
-"""Reads a ledger while its writer writes it: what is confirmed comes as soon as bookies know that it is."""
+"""Reads a ledger while it is written: entries arrive as soon as bookies know that they are confirmed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from magnetar.runtime.tasks import pause, race, won
 from magnetar.wire.bookkeeper.digests import LedgerEntry
 
 _WAIT_S: Final = 2.0
-"""How long bookies are asked to wait at a time; shorter than an answer may take."""
+"""Seconds that bookies are asked to wait at a time; shorter than the timeout of an answer."""
 _LOOK_FIRST_S: Final = 0.01
 _LOOK_MAX_S: Final = 1.0
-"""Between two looks where bookies do not wait (in version 2 never); doubles while nothing comes."""
+"""Seconds between two reads where bookies cannot wait (version 2); doubles up to this while nothing comes."""
 
 
 class LedgerTail:
-    """One reader of an open ledger. Used as a context: it watches the ledger's metadata inside.
+    """A reader of an open ledger. As a context manager it watches the ledger's metadata inside the block.
 
-    In version 3 bookies are asked to wait; in version 2 they are asked again and again.
+    In version 3 bookies are asked to wait; in version 2 they are polled.
     """
 
     def __init__(self, handle: LedgerHandle, first: int = 0) -> None:
@@ -46,7 +46,7 @@ class LedgerTail:
         self._woken.set()
 
     async def read(self, bytes_max: int = 1 << 20) -> list[LedgerEntry]:
-        """The next entries, at least one; waits until there are some. None: the ledger is closed and read.
+        """The next entries, at least one; waits for them. None: the ledger is closed and fully read.
 
         Raises what `LedgerHandle.read` raises.
         """
@@ -85,7 +85,8 @@ class LedgerTail:
                 self._ahead = [entry]
         else:
             await self._handle.try_read_last_confirmed()
-        # Bookies that are gone, or have a fence, do not wait; nobody knows when somebody closes the ledger.
+        # Bookies that are down, or hold a fence, do not wait, and there is no event when the ledger is
+        # closed.
         if self._handle.last_entry == before and loop.time() - begun_s < _WAIT_S / 2:
             await pause(self._look_s)
             self._look_s = min(2 * self._look_s, _LOOK_MAX_S)

@@ -1,7 +1,7 @@
-"""Whether an id that metadata has given away was given away before.
+"""Whether a ledger id that the metadata assigned was assigned before.
 
-Metadata that was restored from an older copy counts ledger ids from where the copy stood. Entries of the new
-ledger would lie among those of the first one on the same bookies, and either be taken for the other's.
+Metadata restored from an older copy counts ledger ids from the state of that copy. Entries of the new ledger
+would be stored among those of the old one on the same bookies, and could be taken for each other.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from magnetar.wire.bookkeeper.status import Status
 
 _LAST: Final = -1
 _PATIENCE_S: Final = 0.5
-"""For bookies that hang: they are not what a new ledger waits for."""
+"""Seconds to wait for bookies that hang: a new ledger must not wait for them."""
 _USED: Final = frozenset((Status.OK, Status.NO_ENTRY, Status.FENCED, Status.UNAUTHORIZED))
-"""What only a bookie answers that knows the ledger."""
+"""Outcomes that only a bookie gives that knows the ledger."""
 
 
 async def is_used(pool: BookiePool, ledger_id: int, bookies: Sequence[str]) -> bool:
-    """Whether any of the bookies certainly holds something of the ledger; those that do not answer do not."""
+    """Whether any of the bookies certainly holds something of the ledger; bookies without an answer count as
+    no."""
     answers: list[Status] = []
     over = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Reads of one ledger as one client sees it."""
+"""Reads of one ledger by one client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from magnetar.wire.bookkeeper.digests import Digester, DigestType, LedgerEntry, 
 
 
 class LedgerHandle:
-    """Reads a ledger that somebody closed, or one that is open as far as it was confirmed when opened."""
+    """Reads a closed ledger, or an open one up to the entry that was confirmed when it was opened."""
 
     def __init__(self, cluster: Cluster, stored: StoredLedger, password: bytes, end: LedgerEnd) -> None:
         self.ledger_id: Final = stored.ledger_id
@@ -26,7 +26,7 @@ class LedgerHandle:
         self._metadata = stored.metadata
         self._end = end
         self._measured = end.last_entry
-        """The entry that `length_bytes` goes up to."""
+        """The last entry that `length_bytes` includes."""
         self._reads = LedgerReads(
             cluster,
             stored.ledger_id,
@@ -41,7 +41,7 @@ class LedgerHandle:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """What this handle goes by."""
+        """The metadata that this handle uses."""
         return self._metadata
 
     @property
@@ -51,12 +51,12 @@ class LedgerHandle:
 
     @property
     def length_bytes(self) -> int:
-        """Payload bytes of all readable entries; of an open ledger as far as they are known."""
+        """Payload bytes of all readable entries; for an open ledger as far as they are known."""
         return self._end.length_bytes
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger was closed when this handle last looked."""
+        """Whether the ledger was closed at the last `refresh`."""
         return self.metadata.state is LedgerState.CLOSED
 
     async def read(self, first: int, last: int, bytes_max: int) -> list[LedgerEntry]:
@@ -71,7 +71,7 @@ class LedgerHandle:
         try:
             return await self._reads.read(first, last, bytes_max)
         except (LedgerUnreadableError, CorruptDataError, NoSuchEntryError) as error:
-            # Copies may have moved since.
+            # Copies may have been moved since.
             stored = await self._cluster.ledgers.read(self.ledger_id)
             if stored.metadata.ensembles == self._metadata.ensembles:
                 raise self._lost(error) from error
@@ -84,19 +84,21 @@ class LedgerHandle:
     def _lost(self, error: LedgerError | CorruptDataError) -> LedgerError | CorruptDataError:
         if not isinstance(error, NoSuchEntryError):
             return error
-        # It was confirmed: that nobody has it is damage, not an answer.
+        # It was confirmed, so an entry without any copy is damage, not an answer.
         holders = ", ".join(self._reads.members_of(error.entry_id))
         return CorruptDataError(holders, 0, f"entry {error.entry_id} was confirmed", self.ledger_id)
 
     # The end of an open ledger
 
     def _confirmed(self, last_entry: int) -> None:
-        """An entry, or a bookie, said so. A closed ledger ends where its metadata says."""
+        """Records an entry that an entry or a bookie reported as confirmed. A closed ledger ends where its
+        metadata says."""
         if last_entry > self._end.last_entry and not self.is_closed:
             self._end = LedgerEnd(last_entry, self._end.length_bytes)
 
     async def refresh(self) -> None:
-        """Looks whether the ledger was closed, or is held by others now. Raises NoSuchLedgerError."""
+        """Reads the metadata again: whether the ledger was closed, or has other bookies. Raises
+        NoSuchLedgerError."""
         if self.is_closed:
             return
         self._metadata = (await self._cluster.ledgers.read(self.ledger_id)).metadata
@@ -106,7 +108,7 @@ class LedgerHandle:
     async def read_last_confirmed(self) -> int:
         """Moves `last_entry` of an open ledger forward to what enough of its bookies know; returns it.
 
-        Costs a look at the metadata and a read at every bookie. Raises LedgerUnreadableError.
+        Costs a read of the metadata and a read at every bookie. Raises LedgerUnreadableError.
         """
         await self.refresh()
         if not self.is_closed:
@@ -119,9 +121,9 @@ class LedgerHandle:
         return self.last_entry
 
     async def try_read_last_confirmed(self) -> int:
-        """Moves `last_entry` of an open ledger forward to what the first bookie says that knows of more.
+        """Moves `last_entry` of an open ledger forward to the answer of the first bookie that knows of more.
 
-        Never fails: bookies that do not answer know of nothing. `read_last_confirmed` misses less.
+        Never fails: a bookie without an answer counts as knowing nothing. `read_last_confirmed` misses less.
         """
         if not self.is_closed:
             self._confirmed(await self._tail.later_than(self.last_entry))
@@ -135,8 +137,8 @@ class LedgerHandle:
     async def wait_for_more(self, wait_s: float) -> LedgerEntry | None:
         """Waits until an open ledger is confirmed beyond `last_entry`, which moves, or the time is up.
 
-        The next entry, where it came along. `wait_s`: less than bookies may take to answer. Bookies also
-        answer when the ledger is fenced. Version 3 only.
+        Returns the next entry if it came with the answer. `wait_s`: less than the timeout of an answer.
+        Bookies also answer when the ledger is fenced. Version 3 only.
         """
         assert self.can_wait
         if self.is_closed:
@@ -146,13 +148,13 @@ class LedgerHandle:
         return entry
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when `refresh` may find something; returns the cancel."""
+        """Calls back when `refresh` may find a change; returns the cancel."""
         return self._cluster.ledgers.watch(self.ledger_id, changed)
 
 
 def digester_of(stored: StoredLedger, password: bytes) -> Digester:
-    """What seals and opens the ledger's entries."""
-    # Metadata of the first version does not say; the oldest digest is what those ledgers have.
+    """The digester of the ledger's entries."""
+    # Metadata of the first version names no digest; those ledgers have the oldest one.
     return Digester(stored.ledger_id, stored.metadata.digest or DigestType.CRC32, password)
 
 

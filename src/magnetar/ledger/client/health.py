@@ -1,4 +1,5 @@
-"""How bookies have fared lately: whom to read from first, whom not to choose. Sync; the time is handed in."""
+"""How well bookies have answered lately: which to read from first, which not to choose. Sync; the time is
+handed in."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 _LATENCY_WEIGHT: Final = 0.2
-"""Of the newest answer in the mean: a bookie that became slow is known after some five answers."""
+"""Weight of the newest answer in the mean: a bookie that became slow is recognised after about five
+answers."""
 _UNKNOWN_LATENCY_S: Final = 0.0
-"""Of a bookie that has answered nothing yet: it is tried."""
+"""Latency of a bookie that has not answered anything yet: it is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +19,12 @@ class QuarantineOptions:
     """When a bookie is left out of new ensembles."""
 
     errors_max: int = 100
-    """So many failures within `window_s` put it there."""
+    """Failures within `window_s` that put it there."""
     slow_s: float = 2.0
-    """An answer that takes so long counts as a failure."""
+    """An answer that takes this many seconds counts as a failure."""
     window_s: float = 60.0
     quarantine_s: float = 1_800.0
-    """How long it stays there."""
+    """Seconds that it stays there."""
 
     def __post_init__(self) -> None:
         assert self.errors_max > 0
@@ -40,10 +42,10 @@ class _Record:
 
 
 class BookieHealth:
-    """What one client has seen of its bookies. Times are seconds of one monotonic clock."""
+    """One client's record of its bookies. Times are seconds of one monotonic clock."""
 
     FAILED_FOR_S: Final = 10.0
-    """A bookie that failed is read from last for so long, unless it answers before."""
+    """For this many seconds a failed bookie is read from last, unless it answers before."""
 
     def __init__(self, options: QuarantineOptions) -> None:
         self._options = options
@@ -62,12 +64,12 @@ class BookieHealth:
             self.failed(bookie, now_s)
 
     def added(self, bookie: str, latency_s: float, now_s: float) -> None:
-        """Adds were answered, the last of them after so long: says nothing of reads unless that was slow."""
+        """Adds were answered, the last of them after this time: affects reads only if that was slow."""
         if latency_s >= self._options.slow_s:
             self.failed(bookie, now_s)
 
     def failed(self, bookie: str, now_s: float) -> None:
-        """A request was not answered, or answered with an error that says something of the bookie."""
+        """A request got no answer, or an error that counts against the bookie."""
         record = self._record(bookie)
         record.failed_s = now_s
         errors = record.errors
@@ -79,24 +81,24 @@ class BookieHealth:
             errors.clear()
 
     def refused(self, bookie: str, now_s: float) -> None:
-        """It took no entry, for whatever reason: that it can be read from says nothing of that."""
+        """It accepted no entry, for whatever reason; that does not affect reads."""
         self._record(bookie).refused_s = now_s
 
     def may_take(self, bookie: str, connected_s: float, now_s: float) -> bool:
-        """Whether a bookie that is connected since `connected_s` may be asked to take entries again: it was
-        started anew since it took none, or that is a while ago."""
+        """Whether a bookie connected since `connected_s` may be asked to take entries again: it was restarted
+        since it refused, or the refusal is some time ago."""
         refused_s = self._record(bookie).refused_s
         return connected_s > refused_s or now_s - refused_s >= self.FAILED_FOR_S
 
     def quarantined(self, now_s: float) -> frozenset[str]:
-        """Whom not to choose."""
+        """The bookies that must not be chosen."""
         return frozenset(bookie for bookie, record in self._records.items() if now_s < record.until_s)
 
     def order(self, bookies: tuple[str, ...], indexes: tuple[int, ...], now_s: float) -> tuple[int, ...]:
         """`indexes` (in `bookies`), the best to read from first.
 
-        The given order stays among equals: latencies count in powers of two, so that the copies of an entry
-        are not all read from whoever is a little quicker.
+        Equal bookies keep the given order: latencies count in powers of two, so that the copies of an entry
+        are not all read from the bookie that is slightly faster.
         """
         return tuple(sorted(indexes, key=lambda index: self._rank(bookies[index], now_s)))
 

@@ -41,8 +41,8 @@ class LedgerClient:
         custom: Mapping[str, bytes] | None = None,
         created_ms: int | None = None,
     ) -> LedgerWriteHandle:
-        """A new open ledger. Raises NotEnoughBookiesError, MetadataError; ValueError for what the client's
-        version of the protocol does not have."""
+        """Creates an open ledger. Raises NotEnoughBookiesError, MetadataError; ValueError for an option that
+        the client's protocol version lacks."""
         if (options.deferred_sync or options.explicit_lac_s) and self.cluster.options.use_v2:
             raise ValueError("deferred sync and explicit last-add-confirmed need version 3 of the protocol")
         layout = options.layout
@@ -73,20 +73,20 @@ class LedgerClient:
         return LedgerWriteHandle(self.cluster, stored, options, listener)
 
     async def open(self, ledger_id: int, password: bytes = b"", *, recover: bool = True) -> LedgerHandle:
-        """A reader.
+        """Opens a reader.
 
-        With `recover` an open ledger is fenced and closed first: its writer has lost it. Without, it is read
-        as far as it is confirmed. Raises NoSuchLedgerError, LedgerUnreadableError, LedgerUnauthorizedError,
-        NotEnoughBookiesError, MetadataError.
+        With `recover` an open ledger is fenced and closed first: its writer cannot write it any more.
+        Without, it is read up to the last confirmed entry. Raises NoSuchLedgerError, LedgerUnreadableError,
+        LedgerUnauthorizedError, NotEnoughBookiesError, MetadataError.
         """
         stored = await self.cluster.ledgers.read(ledger_id)
-        # The oldest metadata keeps no password: there the bookies compare keys.
+        # The oldest metadata holds no password: with it the bookies compare keys.
         if stored.metadata.digest is not None and stored.metadata.password != password:
             raise LedgerUnauthorizedError(f"ledger {ledger_id} has another password")
         if stored.metadata.end is not None:
             return LedgerHandle(self.cluster, stored, password, stored.metadata.end)
         if recover:
-            # In version 2 answers to one of two recoveries could be taken for the other's.
+            # In version 2 the answers to one of two recoveries could be taken for those to the other.
             end = await self._recovering.run(ledger_id, lambda: self._recover(stored, password))
             stored = await self.cluster.ledgers.read(ledger_id)
             return LedgerHandle(self.cluster, stored, password, end)
@@ -104,13 +104,14 @@ class LedgerClient:
         return await driver.end()
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
-        """Adds what this client counts to a scrape."""
+        """Adds this client's counters to a scrape."""
         return metrics.collect(self.cluster.pool, out)
 
     async def delete(self, ledger_id: int) -> None:
-        """Deletes the ledger; bookies find out and reclaim the space. Not an error when there is none."""
+        """Deletes the ledger; bookies learn of it later and free the space. Not an error when there is
+        none."""
         await self.cluster.ledgers.delete(ledger_id)
 
     async def close(self) -> None:
-        """Drops all connections. Writers that were not closed fail."""
+        """Closes all connections. Writers that were not closed fail."""
         await self.cluster.close()

@@ -1,4 +1,4 @@
-"""What a ledger client counts, and what `/metrics` says of it."""
+"""The counters of a ledger client, and its `/metrics`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BAD: Final = labels(("success", "false"))
 
 
 class ClientMetrics:
-    """Counts of one client; whoever does a thing adds to them."""
+    """Counters of one client."""
 
     __slots__ = (
         "add_seconds",
@@ -34,28 +34,28 @@ class ClientMetrics:
 
     def __init__(self) -> None:
         self.adds = 0
-        """Copies of entries that bookies took."""
+        """Copies of entries that bookies added."""
         self.adds_failed = 0
-        """Answers, or their absence, that were no acknowledgement."""
+        """Adds that were refused or got no answer."""
         self.reads = 0
         self.reads_failed = 0
         self.batch_reads = 0
-        """Batches that were used."""
+        """Batch reads whose answers were used."""
         self.speculative_reads = 0
-        """Copies that were asked for because another one did not come."""
+        """Copies requested because another one did not come in time."""
         self.bad_copies = 0
-        """Copies that were missing or damaged, and were given a good one."""
+        """Missing or damaged copies that were replaced by good ones."""
         self.ensemble_changes = 0
         self.recoveries = 0
         self.metadata_conflicts = 0
-        """Writes of metadata that met another one, or whose outcome was not known."""
+        """Writes of metadata that met another version, or whose outcome was unknown."""
         self.add_seconds = Histogram()
-        """From a vector of adds to the answer to the last of it, by each bookie."""
+        """Seconds from sending a vector of adds until it is fully answered, per bookie."""
         self.read_seconds = Histogram()
 
 
 class Counted(Protocol):
-    """The client whose counts these are: `pool.py` `BookiePool`."""
+    """The client of these counters: `pool.py` `BookiePool`."""
 
     @property
     def metrics(self) -> ClientMetrics: ...

@@ -1,7 +1,7 @@
-"""Which bookies an ensemble is made of: spread over racks. Sync; chance is handed in.
+"""Chooses the bookies of an ensemble, spread over racks. Sync; randomness is handed in.
 
-Neighbours in an ensemble share entries, so it is neighbours that stand in different racks: any Qw of them
-in a row span `racks_min` racks where the cluster has so many.
+Neighbours in an ensemble share entries, so neighbours must be in different racks: any Qw of them in a row
+span `racks_min` racks if the cluster has that many.
 
 Source: BookKeeper's rack-aware placement.
 """
@@ -16,10 +16,11 @@ from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.metadata.bookkeeper.racks import UNKNOWN_RACK
 
 _TRIES: Final = 20
-"""A place is filled with an eye on its neighbours; where the last one does not fit, all is drawn again."""
+"""Each place is filled with regard to its neighbours; when the last one does not fit, all are drawn again, at
+most this often."""
 
 Shuffled: TypeAlias = Callable[[Sequence[str]], list[str]]
-"""The same names in an order by chance."""
+"""The same names in random order."""
 
 
 class NotEnoughBookiesError(LedgerError):
@@ -42,10 +43,10 @@ class RackPlacement:
         enforced: bool = False,
         shuffled: Shuffled,
     ) -> None:
-        """`racks`: the rack of a bookie; `racks_min`: how many each write quorum should span.
+        """`racks`: the rack of a bookie; `racks_min`: racks that each write quorum should span.
 
-        `enforced`: an ensemble whose write quorums do not is none, bookies of no known rack are not chosen;
-        a write quorum smaller than `racks_min` spans as many racks as it has members.
+        `enforced`: an ensemble whose write quorums span fewer is refused, bookies without a known rack are
+        not chosen; a write quorum smaller than `racks_min` spans as many racks as it has members.
         """
         self._racks = racks
         self._racks_min = racks_min
@@ -55,7 +56,7 @@ class RackPlacement:
     def new_ensemble(
         self, layout: QuorumLayout, writable: Set[str], avoid: Set[str] = frozenset()
     ) -> tuple[str, ...]:
-        """Bookies of a new ledger; those to `avoid` only when it cannot be done without.
+        """Bookies of a new ledger; those to `avoid` only when there are no others.
 
         Raises NotEnoughBookiesError.
         """
@@ -73,7 +74,7 @@ class RackPlacement:
         raise NotEnoughBookiesError(size, min(len(usable), size - 1))
 
     def spans_racks(self, layout: QuorumLayout, ensemble: Sequence[str]) -> bool:
-        """Whether the bookies of each entry stand in as many racks as they should."""
+        """Whether the bookies of each entry are in as many racks as they should be."""
         wanted = min(self._racks_min, layout.write_quorum)
         return all(
             len({self._racks(ensemble[index]) for index in layout.write_set(first)}) >= wanted
@@ -94,7 +95,7 @@ class RackPlacement:
         exclude: Set[str],
         avoid: Set[str] = frozenset(),
     ) -> dict[int, str]:
-        """Who takes the places of the failed; places without a successor are left out."""
+        """The bookies that replace the failed ones; places without a successor are left out."""
         members = {index: bookie for index, bookie in enumerate(ensemble) if index not in failed}
         usable = set(self._usable(writable)) - exclude - set(members.values())
         chosen: dict[int, str] = {}
@@ -135,7 +136,7 @@ class RackPlacement:
         usable: Set[str],
         avoid: Set[str],
     ) -> str:
-        """The best bookie for one place; `usable` has one that is no member."""
+        """The best bookie for one place; `usable` holds one that is no member."""
         size, reach = layout.ensemble_size, min(layout.write_quorum, max(self._racks_min, 1)) - 1
         near = {
             self._racks(members[at])

@@ -1,8 +1,8 @@
-"""Connections to bookies: made when they are needed, kept, and given up for a while when they fail.
+"""Connections to bookies: opened when needed, kept, and avoided for a while after a failure.
 
-A bookie that cannot be connected to, or hangs up before it answered anything, is not tried again before a
-time that doubles with every attempt; what is asked of it meanwhile fails at once, so that its place in an
-ensemble is filled without a wait.
+A bookie that cannot be connected to, or disconnects before its first answer, is not tried again before a time
+that doubles with every attempt. Requests to it fail at once meanwhile, so that its place in an ensemble is
+filled without a wait.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Resolve: TypeAlias = Callable[[str], Awaitable[tuple[str, int] | None]]
 """Host and port of a bookie; None when it is not registered."""
 
 _OF_THE_BOOKIE: Final = frozenset((Status.IO_ERROR, Status.TOO_MANY_REQUESTS))
-"""What says something of the bookie and not of the ledger or of what was asked."""
+"""Outcomes that count against the bookie, not against the ledger or the request."""
 
 RECOVERY: Final = -1
-"""The channel of recoveries: their answers must not be taken for a writer's, which version 2 cannot tell."""
+"""The channel of recoveries: version 2 could not tell their answers from a writer's."""
 
 REPAIR: Final = -2
-"""The channel of repairs, whose answers nobody waits for and nobody must take for his own."""
+"""The channel of repairs, whose answers are ignored and must not be taken for other ones."""
 
 
 class _Channel:
-    """One connection to one bookie, over its lives."""
+    """One connection to one bookie, across reconnects."""
 
     def __init__(self, pool: BookiePool, bookie: str) -> None:
         self._pool = pool
@@ -55,14 +55,14 @@ class _Channel:
         self._failures = 0
 
     def use(self, action: Callable[[BookieConnection | None], None]) -> None:
-        """Runs `action` with the connection, soon; with None when there is none to be had."""
+        """Runs `action` with the connection, soon; with None when there is none."""
         connection = self._connection
         if connection is not None and connection.is_usable:
             action(connection)
             return
         loop = asyncio.get_running_loop()
         if not self._connecting and (self._pool.is_closed or loop.time() < self._retry_at_s):
-            # Not at once: whoever asks is in the middle of something.
+            # Not at once: the caller is in the middle of its own work.
             loop.call_soon(action, None)
             return
         self._waiting.append(action)
@@ -106,7 +106,7 @@ class _Channel:
                 action(connection)
 
     async def _introduce(self, made: BookieConnection, host: str) -> None:
-        """What comes before the first request. Raises OSError when the bookie will have none of it."""
+        """Starts TLS and authenticates. Raises OSError when the bookie refuses."""
         options = self._pool.options
         if options.tls is not None:
             await made.secure(options.tls, host)
@@ -137,7 +137,7 @@ class _Channel:
         self._pool.health.failed(self._bookie, now_s)
 
     def current(self) -> BookieConnection | None:
-        """The connection, where there is one."""
+        """The connection, if there is one."""
         return self._connection
 
     def close(self) -> None:
@@ -147,14 +147,14 @@ class _Channel:
 
 
 class _Unheard:
-    """Nobody waits for a repair."""
+    """The answers to repairs are ignored."""
 
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
-        """From the connection."""
+        """Called by the connection."""
 
 
 class BookiePool:
-    """The bookies that one client talks to."""
+    """The bookies that one client uses."""
 
     def __init__(self, resolve: Resolve, options: ClientOptions) -> None:
         self.resolve: Final = resolve
@@ -166,7 +166,7 @@ class BookiePool:
         self._loop = asyncio.get_running_loop()
         self._channels: dict[tuple[str, int], _Channel] = {}
         self._held_adds: list[tuple[str, AddRun, AddSink]] | None = None
-        """What waits to be sent; None: nothing has to wait."""
+        """Adds that wait to be sent; None: adds are sent at once."""
         self._request_ids = itertools.count(1)
 
     def _channel(self, bookie: str, ledger_id: int, *, recovery: bool) -> _Channel:
@@ -180,16 +180,16 @@ class BookiePool:
 
     @property
     def now_s(self) -> float:
-        """The loop's time, which `health` counts in."""
+        """The loop's time, which `health` uses."""
         return self._loop.time()
 
     @property
     def connections(self) -> int:
-        """How many there are now."""
+        """Open connections."""
         return sum(channel.current() is not None for channel in self._channels.values())
 
     async def came_back(self, bookie: str) -> bool:
-        """Whether a bookie that failed before can be reached and may be asked to take entries again."""
+        """Whether a bookie that failed before is reachable and may be asked to take entries again."""
         channel = self._channel(bookie, 0, recovery=False)
         reached: asyncio.Future[bool] = self._loop.create_future()
 
@@ -201,7 +201,7 @@ class BookiePool:
         return await reached and self.health.may_take(bookie, channel.made_s, self.now_s)
 
     def send_adds(self, bookie: str, run: AddRun, sink: AddSink) -> None:
-        """Adds of one ledger to one bookie; the sink hears of each."""
+        """Sends adds of one ledger to one bookie; the sink is notified of each answer."""
         if self._held_adds is not None:
             self._held_adds.append((bookie, run, sink))
             return
@@ -216,10 +216,10 @@ class BookiePool:
 
     @contextmanager
     def holding_adds(self) -> Iterator[None]:
-        """No add is sent in this block; those that came meanwhile are sent at its end, in their order.
+        """Sends no add in this block; adds made meanwhile are sent at its end, in their order.
 
-        An add says how far its ledger is confirmed. What is on the bookies at different moments of this block
-        confirms no entry that a bookie did not have at its moment.
+        An add carries the last add confirmed of its ledger. So the states of the bookies at different moments
+        of this block confirm no entry that a bookie lacked at its moment.
         """
         assert self._held_adds is None, "one at a time"
         self._held_adds = []
@@ -231,7 +231,7 @@ class BookiePool:
                 self.send_adds(bookie, run, sink)
 
     def repair(self, bookie: str, run: AddRun) -> None:
-        """Adds copies to a bookie that should have had them; whether it takes them is not told."""
+        """Adds copies to a bookie that should have had them; the outcome is not reported."""
 
         def send(connection: BookieConnection | None) -> None:
             if connection is not None:
@@ -240,7 +240,7 @@ class BookiePool:
         self._channel_at(bookie, REPAIR).use(send)
 
     def forget(self, bookie: str, ledger_id: int, sink: AddSink, *, recovery: bool) -> None:
-        """The sink hears nothing any more."""
+        """The sink is not notified any more."""
         if self._held_adds is not None:
             self._held_adds = [
                 (to, run, hears)
@@ -263,9 +263,10 @@ class BookiePool:
         silence: Status = Status.IO_ERROR,
         lac_seen: Callable[[int], None] | None = None,
     ) -> None:
-        """One entry, or the last one (-1), fenced where a key is given. No answer is `silence`.
+        """Reads one entry, or the last one (-1), with a fence when a key is given. No answer counts as
+        `silence`.
 
-        `lac_seen` hears of the last-add-confirmed that the bookie knows, which comes along in version 3.
+        `lac_seen` is called with the last add confirmed that the bookie knows, which version 3 includes.
         """
 
         def request(connection: BookieConnection) -> Read:
@@ -297,7 +298,7 @@ class BookiePool:
         bytes_max: int,
         answered: Callable[[Status, tuple[bytes, ...]], None],
     ) -> None:
-        """Consecutive entries (version 2). No answer is TOO_MANY_REQUESTS."""
+        """Reads consecutive entries (version 2). No answer counts as TOO_MANY_REQUESTS."""
 
         def request(_: BookieConnection) -> BatchRead:
             return BatchRead(ledger_id, first_entry, next(self._request_ids), count_max, bytes_max)
@@ -313,7 +314,7 @@ class BookiePool:
     def list_entries(
         self, bookie: str, ledger_id: int, answered: Callable[[Status, bytes | None], None]
     ) -> None:
-        """Which entries of a ledger there are (version 3; `wire.bookkeeper.availability`). No answer is
+        """Lists the entries of a ledger (version 3; `wire.bookkeeper.availability`). No answer counts as
         IO_ERROR: some bookies do not know the request."""
         assert not self.options.use_v2
 
@@ -338,8 +339,8 @@ class BookiePool:
         recovery: bool = False,
         wait_s: float = 0.0,
     ) -> None:
-        """Any request but adds; `done` gets None when no answer comes. `wait_s`: how long the bookie may wait
-        before it answers, besides the time that any answer may take."""
+        """Sends any request but adds; `done` gets None when no answer comes. `wait_s`: seconds that the
+        bookie may wait before it answers, besides the time of any answer."""
         begun_s = self.now_s
 
         def measured(response: Response | None) -> None:
@@ -365,7 +366,7 @@ class BookiePool:
         self._channel(bookie, ledger_id, recovery=recovery).use(send)
 
     async def close(self) -> None:
-        """Drops all connections; whoever waits for an answer hears that none comes."""
+        """Closes all connections; callers that wait for an answer get None."""
         self.is_closed = True
         await self.tasks.close()
         for channel in list(self._channels.values()):

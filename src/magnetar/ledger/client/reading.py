@@ -23,13 +23,13 @@ from magnetar.wire.bookkeeper.status import Status
 _log = logging.getLogger("magnetar.ledger.client")
 
 _BATCH_OVERHEAD_BYTES: Final = 64
-"""Of an answer to a batch read, and of each entry in it, digest included."""
+"""Bytes of overhead of a batch read's answer, and of each entry in it, digest included."""
 _BATCH_FAILURES_MAX: Final = 3
-"""After so many batch reads without an answer a bookie is taken for one that does not know them."""
+"""Unanswered batch reads after which a bookie counts as one that does not support them."""
 
 
 class LedgerReads:
-    """Reads of one ledger. `metadata` is asked anew for each read: ensembles change."""
+    """Reads of one ledger. `metadata` is called for each read, because ensembles change."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class LedgerReads:
         *,
         confirmed: Callable[[int], None] | None = None,
     ) -> None:
-        """`confirmed` hears of the last-add-confirmed that comes along with entries."""
+        """`confirmed` is called with the last add confirmed that comes with entries."""
         self.ledger_id: Final = ledger_id
         self._cluster = cluster
         self._digester = digester
@@ -53,8 +53,8 @@ class LedgerReads:
     async def read(self, first: int, last: int, bytes_max: int) -> list[LedgerEntry]:
         """Entries `first..last`, as many as fit `bytes_max` bytes of payload, at least one.
 
-        Raises NoSuchEntryError, CorruptDataError, LedgerUnreadableError, LedgerUnauthorizedError, each for
-        the first entry; what could be read before another one that cannot is returned.
+        Raises NoSuchEntryError, CorruptDataError, LedgerUnreadableError, LedgerUnauthorizedError, if the
+        first entry cannot be read; later unreadable entries shorten the result.
         """
         found = await self._read(first, last, bytes_max)
         if self._confirmed is not None:
@@ -92,7 +92,7 @@ class LedgerReads:
         return out
 
     def members_of(self, entry_id: int) -> tuple[str, ...]:
-        """The ensemble that holds an entry."""
+        """The ensemble of an entry."""
         for first, members in reversed(self._metadata().ensembles):
             if first <= entry_id:
                 return members
@@ -170,7 +170,7 @@ class LedgerReads:
         )
 
     def _repair(self, members: Sequence[str], found: Found) -> None:
-        """Gives the good copy to those who have a bad one, or none though the ledger is closed."""
+        """Sends the good copy to members with a bad one, or, when the ledger is closed, without one."""
         entry = found.entry
         bad = [
             index
@@ -202,12 +202,12 @@ class LedgerReads:
     # -- many at once -----------------------------------------------------------------------------
 
     async def _read_batch(self, first: int, last: int, bytes_max: int) -> list[LedgerEntry]:
-        """What one bookie gives in one answer; empty when it must be read entry by entry."""
+        """What one bookie returns in one answer; empty when the entries must be read one by one."""
         members = self.members_of(first)
         layout = self._layout(members)
         if not self._cluster.options.use_v2 or last == first or layout.ensemble_size != layout.write_quorum:
             return []
-        # Entries behind the next change of the ensemble lie elsewhere.
+        # Entries after the next change of the ensemble are elsewhere.
         later = [start for start, _ in self._metadata().ensembles if start > first]
         count = min([last + 1, *later]) - first
         bookie = members[self._order(first, members)[0]]
@@ -224,7 +224,7 @@ class LedgerReads:
         for entry_id, data in enumerate(entries[:count], first):
             try:
                 entry = self._digester.open(data, entry_id)
-            except DigestMismatchError:  # what came before is good; the rest is asked of another bookie
+            except DigestMismatchError:  # the earlier entries are good; the rest is read from another bookie
                 break
             bytes_max -= len(entry.payload)
             if bytes_max < 0 and out:

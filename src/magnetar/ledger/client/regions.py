@@ -1,10 +1,11 @@
-"""Ensembles over regions: so many copies of every entry here and so many there. Sync; chance is handed in.
+"""Ensembles over regions: a fixed number of copies of every entry in each region. Sync; randomness is handed
+in.
 
-An entry lies on `write_quorum` neighbours of the ensemble, so every row of so many neighbours must have the
-wanted number of members in each region. That is so when the regions of an ensemble repeat themselves after as
-many places as divide both its size and the write quorum; a division that does not go up is refused.
+An entry is on `write_quorum` neighbours of the ensemble, so every row of that many neighbours must have the
+wanted number of members in each region. That holds when the regions of an ensemble repeat after a number of
+places that divides both its size and the write quorum; other divisions are refused.
 
-Within a region neighbours stand in different racks, as many as there are.
+Within a region neighbours are in different racks, as many as there are.
 
 Source: BookKeeper's region-aware placement; the division by numbers is ours.
 """
@@ -31,17 +32,18 @@ def region_of(location: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RegionRules:
-    """How the copies of an entry are divided."""
+    """The division of the copies of an entry."""
 
     copies: Mapping[str, int]
     """Copies of each entry by region; together the write quorum."""
     enforced: bool = True
-    """Whether a ledger without its copies in every region is none; else it takes whom it can get."""
+    """Whether a ledger without its copies in every region is refused; otherwise it takes the bookies that
+    there are."""
 
     def pattern(self, layout: QuorumLayout) -> tuple[str, ...]:
-        """The regions of the first places of an ensemble; those of the others repeat them.
+        """The regions of the first places of an ensemble; the other places repeat them.
 
-        Raises ValueError where the division does not go up.
+        Raises ValueError when the division is not whole.
         """
         period = gcd(layout.ensemble_size, layout.write_quorum)
         times = layout.write_quorum // period
@@ -52,7 +54,7 @@ class RegionRules:
                 f"{layout.ensemble_size} bookies cannot take {layout.write_quorum} copies each as"
                 f" {dict(self.copies)}; an ensemble of {layout.write_quorum}, or a multiple, can"
             )
-        # By turns, those that have most left first: neighbours are in different regions.
+        # In turns, the region with the most copies left first: neighbours are in different regions.
         left = Counter({region: count // times for region, count in sorted(self.copies.items())})
         taken: list[str] = []
         while len(taken) < period:
@@ -68,7 +70,7 @@ class RegionPlacement:
     """Chooses bookies."""
 
     def __init__(self, locations: Callable[[str], str], rules: RegionRules, *, shuffled: Shuffled) -> None:
-        """`locations`: where a bookie is, as `/region/rack`."""
+        """`locations`: the location of a bookie, as `/region/rack`."""
         self._locations = locations
         self._rules = rules
         self._shuffled = shuffled
@@ -76,7 +78,7 @@ class RegionPlacement:
     def new_ensemble(
         self, layout: QuorumLayout, writable: Set[str], avoid: Set[str] = frozenset()
     ) -> tuple[str, ...]:
-        """Bookies of a new ledger; those to `avoid` only when it cannot be done without.
+        """Bookies of a new ledger; those to `avoid` only when there are no others.
 
         Raises NotEnoughBookiesError, ValueError for a layout whose copies cannot be divided.
         """
@@ -103,13 +105,13 @@ class RegionPlacement:
         exclude: Set[str],
         avoid: Set[str] = frozenset(),
     ) -> dict[int, str]:
-        """Who takes the places of the failed; places without a successor are left out."""
+        """The bookies that replace the failed ones; places without a successor are left out."""
         members = {index: bookie for index, bookie in enumerate(ensemble) if index not in failed}
         usable = set(writable) - exclude - set(members.values())
         chosen: dict[int, str] = {}
         is_right = self._is_right(layout, ensemble)
         for index in failed:
-            # Who takes the place of one of the same region leaves everything as it was.
+            # A successor in the same region leaves the division unchanged.
             region = self._region(ensemble[index]) if is_right else self._missing(layout, index, members)
             successor = self._pick(layout, index, region, members, usable, avoid)
             if successor is not None:
@@ -152,7 +154,7 @@ class RegionPlacement:
         usable: Set[str],
         avoid: Set[str],
     ) -> str | None:
-        """The best bookie for one place; None where nobody may take it."""
+        """The best bookie for one place; None when there is none."""
         size, reach = layout.ensemble_size, layout.write_quorum - 1
         near = {(index + step) % size for step in range(-reach, reach + 1)} - {index}
         crowd = Counter(self._locations(members[at]) for at in near if at in members)

@@ -1,5 +1,5 @@
-"""How far an open ledger is confirmed, as its bookies tell it: enough of them, the first that knows more, or
-whoever knows more first while all are asked to wait."""
+"""How far an open ledger is confirmed: from enough of its bookies, from the first that knows more, or from
+the first that learns of more while all are asked to wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from magnetar.wire.bookkeeper.status import Status
 
 
 class TailReads:
-    """Questions about the end of one ledger. `metadata` is asked anew for each: ensembles change."""
+    """Queries about the end of one ledger. `metadata` is called for each, because ensembles change."""
 
     def __init__(
         self, cluster: Cluster, ledger_id: int, digester: Digester, metadata: Callable[[], LedgerMetadata]
@@ -37,9 +37,9 @@ class TailReads:
         return first, members, QuorumLayout(len(members), metadata.write_quorum, metadata.ack_quorum)
 
     async def last_confirmed(self) -> int:
-        """The last entry that is confirmed, as far as enough bookies know that no later one hides.
+        """The last entry that is confirmed, as far as enough bookies exclude a later one.
 
-        In version 3 what the writer told explicitly counts as well. Raises LedgerUnreadableError.
+        In version 3 the explicit last add confirmed counts as well. Raises LedgerUnreadableError.
         """
         first, members, layout = self._end()
         core = LastConfirmed(layout, self._digester, first - 1)
@@ -51,7 +51,7 @@ class TailReads:
         return core.last_confirmed
 
     async def later_than(self, known: int) -> int:
-        """What the first bookie says that knows of more than `known`; `known` when none does."""
+        """The answer of the first bookie that knows of more than `known`; `known` when none does."""
         first, members, layout = self._end()
         core = LastConfirmed(layout, self._digester, max(known, first - 1))
         answers = 0
@@ -85,9 +85,9 @@ class TailReads:
         await over
 
     async def wait(self, previous: int, wait_s: float) -> tuple[int, LedgerEntry | None]:
-        """Waits until more than `previous` is confirmed, but no longer than `wait_s` (version 3).
+        """Waits until more than `previous` is confirmed, at most `wait_s` seconds (version 3).
 
-        The last entry that is confirmed, and the entry behind `previous` where it came along.
+        Returns the last confirmed entry, and the entry after `previous` if it came with the answer.
         """
         _, members, layout = self._end()
         core = TailPoll(layout, self._digester, previous)

@@ -1,4 +1,4 @@
-"""What only version 3 of the protocol has: forces, explicit last-add-confirmed, reads that wait for more."""
+"""Requests that only version 3 of the protocol has: forces, explicit last adds confirmed, reads that wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magnetar.wire.bookkeeper.status import Status
 
 
 def force(pool: BookiePool, bookie: str, ledger_id: int, answered: Callable[[Status], None]) -> None:
-    """Makes durable what the bookie acknowledged before. No answer is IO_ERROR."""
+    """Makes durable what the bookie acknowledged before. No answer counts as IO_ERROR."""
 
     def done(response: Response | None) -> None:
         answered(response.status if isinstance(response, Forced) else Status.IO_ERROR)
@@ -30,9 +30,9 @@ def write_lac(
     blob: bytes,
     answered: Callable[[Status], None],
 ) -> None:
-    """Has the bookie keep how far the ledger is confirmed; `blob` is the same, sealed.
+    """Has the bookie store the last add confirmed; `blob` is the same, sealed.
 
-    No answer is IO_ERROR.
+    No answer counts as IO_ERROR.
     """
 
     def done(response: Response | None) -> None:
@@ -50,7 +50,7 @@ def read_lac(
     ledger_id: int,
     answered: Callable[[Status, bytes | None, bytes | None], None],
 ) -> None:
-    """The last entry that the bookie has, and the sealed last-add-confirmed that it keeps."""
+    """The last entry of the bookie, and the sealed last add confirmed that it stores."""
 
     def done(response: Response | None) -> None:
         if isinstance(response, LacRead):
@@ -69,8 +69,8 @@ def wait_for_more(
     wait_s: float,
     answered: Callable[[Status, int | None, bytes | None], None],
 ) -> None:
-    """Waits at the bookie until more than `previous` is confirmed: the last-add-confirmed, and the next entry
-    where the bookie has it."""
+    """Waits at the bookie until more than `previous` is confirmed; returns the last add confirmed, and the
+    next entry if the bookie has it."""
 
     def request(connection: BookieConnection) -> Read:
         return Read(

@@ -21,7 +21,7 @@ from magnetar.wire.bookkeeper.digests import master_key
 
 
 class LedgerWriteHandle(LedgerHandle):
-    """The writer of a ledger. Also reads what is confirmed."""
+    """The writer of a ledger. Also reads the confirmed entries."""
 
     def __init__(
         self, cluster: Cluster, stored: StoredLedger, options: LedgerOptions, listener: WriterListener
@@ -87,21 +87,21 @@ class LedgerWriteHandle(LedgerHandle):
 
     @property
     def ensemble(self) -> Sequence[str]:
-        """Who is written to now."""
+        """The current bookies."""
         return self._core.ensemble
 
     @property
     def last_pushed(self) -> int:
-        """Last entry that was appended; -1 when there is none."""
+        """Last appended entry; -1 when there is none."""
         return self._core.last_pushed
 
     @property
     def pending_bytes(self) -> int:
-        """Payload bytes that were appended and are not confirmed."""
+        """Payload bytes of appended entries that are not confirmed."""
         return self._core.pending_bytes
 
     def append(self, payloads: Sequence[bytes]) -> int:
-        """Takes the next entries and returns the id of the first; never waits.
+        """Appends entries and returns the id of the first; never waits.
 
         Costs a digest and a copy of each. Raises LedgerClosedError, or the error that ended the writer.
         """
@@ -114,7 +114,7 @@ class LedgerWriteHandle(LedgerHandle):
         return first
 
     def _watch(self) -> None:
-        """Looks after a while whether what is appended by now is acknowledged."""
+        """Checks after a while whether the entries appended by now are acknowledged."""
         last = self.last_pushed
 
         def look() -> None:
@@ -129,16 +129,16 @@ class LedgerWriteHandle(LedgerHandle):
 
     @property
     def last_acknowledged(self) -> int:
-        """The last entry that enough bookies have with all before it; -1 when there is none.
+        """The last entry that enough bookies have, with all before it; -1 when there is none.
 
-        With deferred sync it may not be durable yet; else it is `last_entry`.
+        With deferred sync it may not be durable yet; otherwise it is `last_entry`.
         """
         return self._core.last_confirmed if self._deferred is None else self._deferred.last_acknowledged
 
     async def force(self) -> int:
-        """Waits until everything that was appended before is durable and confirmed; returns `last_entry`.
+        """Waits until all entries appended before are durable and confirmed; returns `last_entry`.
 
-        With deferred sync this is the only thing, besides `close`, that confirms entries. Raises LedgerError.
+        With deferred sync only this and `close` confirm entries. Raises LedgerError.
         """
         if self._driver.error is not None:
             raise self._driver.error

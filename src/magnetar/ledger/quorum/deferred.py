@@ -17,18 +17,18 @@ from magnetar.wire.bookkeeper.status import Status
 
 
 class DeferredWriter(QuorumWriter):
-    """Decides for one ledger. Every method returns what the driver has to do, in order."""
+    """The rules of one ledger. Every method returns what the driver has to do, in order."""
 
     def __init__(self, ledger_id: int, metadata: LedgerMetadata, version: int, digester: Digester) -> None:
         super().__init__(ledger_id, metadata, version, digester)
         self.last_acknowledged = -1
-        """The last entry that Qa bookies have with all before it, perhaps in memory only."""
+        """The last entry that Qa bookies have, with all before it, perhaps in memory only; -1 at first."""
         self._wanted = -1
-        """Up to which entry everything is to be made durable."""
+        """The entry up to which everything is to be made durable."""
         self._forcing: set[int] = set()
-        """Members that have yet to answer; empty when nothing is being forced."""
+        """Members that have not answered a force yet; empty when none is under way."""
         self._target = -1
-        """What is durable when all of them have."""
+        """The entry that is durable once all of them have answered."""
 
     def force(self) -> list[Effect]:
         """Makes durable what was appended so far, as soon as Qa bookies have it; ends with an Advance."""
@@ -43,7 +43,7 @@ class DeferredWriter(QuorumWriter):
         return [SendForce(bookie, index) for index, bookie in enumerate(self._ensemble)]
 
     def forced(self, bookie: str, index: int, status: Status) -> list[Effect]:
-        """Answers SendForce, or tells that no answer will come (IO_ERROR)."""
+        """Result of SendForce; IO_ERROR when there will be none."""
         if self.is_over or index not in self._forcing:
             return []
         if status is not Status.OK:

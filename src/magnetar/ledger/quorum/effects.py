@@ -1,4 +1,4 @@
-"""What the cores of this room ask their driver to do. A driver does it and hands the outcome back."""
+"""The requests of this room's cores to their driver, which carries them out and returns the outcome."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class SendAdds:
 
     bookie: str
     index: int
-    """Of the bookie in the ensemble, given back with the answer."""
+    """Index of the bookie in the ensemble, returned with the answer."""
     entry_ids: Sequence[int]
     entries: Sequence[bytes]
     recovery: bool = False
-    """Also where the ledger is fenced."""
+    """Allowed although the ledger is fenced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SendRead:
 
 @dataclass(frozen=True, slots=True)
 class SendForce:
-    """Make durable at one bookie what it has of the ledger; answered by `forced`."""
+    """Make the ledger's entries at one bookie durable; answered by `forced`."""
 
     bookie: str
     index: int
@@ -44,15 +44,15 @@ class SendForce:
 
 @dataclass(frozen=True, slots=True)
 class ReadMetadata:
-    """Read the ledger's metadata anew; answered by `metadata_read`."""
+    """Read the ledger's metadata again; answered by `metadata_read`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteMetadata:
-    """Replace the ledger's metadata where it has this version.
+    """Replace the ledger's metadata if it has this version.
 
-    Answered by `metadata_written`, or by `metadata_conflict` when the version is another or the outcome is
-    not known: then it is read and compared.
+    Answered by `metadata_written`, or by `metadata_conflict` when the version differs or the outcome is
+    unknown: then it is read and compared.
     """
 
     metadata: LedgerMetadata
@@ -64,13 +64,13 @@ class ChooseBookies:
     """Find bookies for these places, none of `exclude`; answered by `bookies_chosen`."""
 
     failed: Mapping[int, str]
-    """By index in the ensemble, who failed there."""
+    """The failed bookies by index in the ensemble."""
     exclude: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Every entry up to and with this one is confirmed."""
+    """Every entry up to and including this one is confirmed."""
 
     last_entry: int
 
@@ -87,18 +87,18 @@ class Failure(Enum):
     """Why a writer or a recovery is over."""
 
     FENCED = "fenced"
-    """Another client recovers or has recovered the ledger: what was not confirmed may be kept or not."""
+    """Another client recovers or has recovered the ledger: unconfirmed entries may be kept or not."""
     NOT_ENOUGH_BOOKIES = "not-enough-bookies"
     UNAUTHORIZED = "unauthorized"
     UNREADABLE = "unreadable"
-    """Too many bookies did not answer, or not for certain, to tell where the ledger ends."""
+    """Too many bookies gave no certain answer, so the end of the ledger is unknown."""
     GONE = "gone"
     """The ledger was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It is over; `reason` says what to do about it."""
+    """The core is over; `reason` says what to do about it."""
 
     failure: Failure
     reason: str

@@ -1,7 +1,7 @@
-"""Which bookies of an ensemble hold which entries, and what is known once some of them have answered.
+"""Which bookies of an ensemble hold which entries, and what is certain once some of them have answered.
 
-An entry e of a ledger lies on the members e, e + 1, ... e + Qw - 1 of its ensemble, modulo E. It is
-confirmed when Qa of them have it.
+Entry e of a ledger is on the members e, e + 1, ... e + Qw - 1 of its ensemble, modulo E. It is confirmed when
+Qa of them have it.
 
 Source: BookKeeper replication protocol, striping and quorum coverage.
 """
@@ -32,7 +32,7 @@ class QuorumLayout:
             )
 
     def write_set(self, entry_id: int) -> tuple[int, ...]:
-        """Indexes in the ensemble of the members that hold the entry, the first one to be read first."""
+        """Indexes of the members that hold the entry, the first one to be read first."""
         return _write_set(self.ensemble_size, self.write_quorum, entry_id % self.ensemble_size)
 
     def holds(self, index: int, entry_id: int) -> bool:
@@ -72,10 +72,10 @@ class Coverage:
 
     @property
     def is_reached(self) -> bool:
-        """Whether every write set has fewer than Qa members that are not known.
+        """Whether every write set has fewer than Qa silent members.
 
-        It is asked of each set of neighbours: a count over the whole ensemble would let a confirmed entry
-        hide on members that happen to be the silent ones.
+        Checked per set of neighbours: a count over the whole ensemble could miss a confirmed entry whose
+        members all happen to be silent.
         """
         layout = self._layout
         return all(

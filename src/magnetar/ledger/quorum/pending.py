@@ -1,4 +1,4 @@
-"""Entries that were sent and are not confirmed: who has them, and how far the log is complete.
+"""Entries that were sent and are not confirmed: their holders, and how far the ledger is complete.
 
 Source: BookKeeper replication protocol, writes.
 """
@@ -17,9 +17,9 @@ class PendingEntry:
 
     entry_id: int
     entry: bytes
-    """As it lies on bookies: head, digest, payload."""
+    """The stored bytes: head, digest, payload."""
     length_bytes: int
-    """Payload bytes of the ledger up to and with this entry."""
+    """Payload bytes of the ledger up to and including this entry."""
     holders: int
     """Bit i: the member at index i of the current ensemble has it."""
 
@@ -36,9 +36,9 @@ class PendingEntries:
     __slots__ = ("_entries", "_layout", "confirmed", "confirmed_bytes")
 
     confirmed: int
-    """Last entry that is confirmed with all before it; -1 when none is."""
+    """Last entry that is confirmed, with all before it; -1 when none is."""
     confirmed_bytes: int
-    """Payload bytes up to and with `confirmed`."""
+    """Payload bytes up to and including `confirmed`."""
 
     def __init__(self, layout: QuorumLayout, confirmed: int = -1, confirmed_bytes: int = 0) -> None:
         self._layout = layout
@@ -58,12 +58,12 @@ class PendingEntries:
         return self.confirmed + len(self._entries)
 
     def add(self, entry: PendingEntry) -> None:
-        """The next entry."""
+        """Appends the next entry."""
         assert entry.entry_id == self.last + 1
         self._entries[entry.entry_id] = entry
 
     def add_all(self, added: Sequence[PendingEntry]) -> None:
-        """The next entries, in order."""
+        """Appends the next entries, in order."""
         assert not added or added[0].entry_id == self.last + 1
         self._entries.update((entry.entry_id, entry) for entry in added)
 
@@ -83,7 +83,8 @@ class PendingEntries:
             entry.holders &= keep
 
     def confirm(self) -> bool:
-        """Moves `confirmed` over the entries that Qa members have, up to the first gap; whether it moved."""
+        """Moves `confirmed` over the entries that Qa members have, up to the first gap; returns whether it
+        moved."""
         entries = self._entries
         before = self.confirmed
         while True:
@@ -95,7 +96,7 @@ class PendingEntries:
             self.confirmed_bytes = entry.length_bytes
 
     def complete_behind(self, entry_id: int) -> int:
-        """The last entry behind `entry_id` that Qa members have with all between; else `entry_id`."""
+        """The last entry after `entry_id` that Qa members have, with all between; else `entry_id`."""
         while True:
             entry = self._entries.get(entry_id + 1)
             if entry is None or entry.holders.bit_count() < self._layout.ack_quorum:
@@ -109,7 +110,7 @@ class PendingEntries:
             self.confirmed = entry_id
 
     def missing_at(self, index: int) -> tuple[Sequence[int], Sequence[bytes]]:
-        """Ids and bytes of the entries that the member at `index` should have and is not known to have."""
+        """Ids and bytes of the entries that the member at `index` should have and may lack."""
         bit = 1 << index
         missing = [
             entry

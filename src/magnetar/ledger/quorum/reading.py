@@ -1,7 +1,7 @@
-"""One entry from whoever has a good copy. Sync, no I/O.
+"""Reads one entry from a member with a good copy. Sync, no I/O.
 
-Copies are asked one after the other, the best first; the next one at once when a copy is missing, damaged
-or not to be had, and after a while of silence as well.
+Copies are requested one after the other, the best first: the next one at once when a copy is missing, damaged
+or unreachable, and also after a while of silence.
 
 Source: BookKeeper replication protocol, reads.
 """
@@ -18,19 +18,19 @@ from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, Ledg
 from magnetar.wire.bookkeeper.status import Status
 
 SILENCE: Final = Status.TOO_MANY_REQUESTS
-"""Stands for no answer. An error that a bookie answers says something of its copy, silence does not."""
+"""Stands for no answer. An error that a bookie returns tells something of its copy, silence does not."""
 
 
 @unique
 class Unread(Enum):
-    """Why there is no entry."""
+    """Why the entry could not be read."""
 
     ABSENT = "absent"
     """Every copy is certainly missing."""
     DAMAGED = "damaged"
-    """A copy was there and is not what was written; no other one could be had."""
+    """A copy was damaged, and no other one was readable."""
     UNREACHABLE = "unreachable"
-    """Not every copy could be asked."""
+    """Not every copy could be requested."""
     UNAUTHORIZED = "unauthorized"
 
 
@@ -42,12 +42,12 @@ class Found:
     bad: tuple[int, ...]
     """Indexes of members whose copies are missing or damaged."""
     absent: frozenset[int]
-    """Of these, who certainly has none: of an open ledger it may be on its way."""
+    """Of these, the members that certainly have none: in an open ledger the copy may be on its way."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """No copy could be had."""
+    """No copy was readable."""
 
     reason: Unread
 
@@ -56,7 +56,7 @@ ReadEffect: TypeAlias = SendRead | Found | NotFound
 
 
 class EntryRead:
-    """Reads one entry. Every method returns what the driver has to do, in order."""
+    """The rules for reading one entry. Every method returns what the driver has to do, in order."""
 
     __slots__ = (
         "_absent",
@@ -74,7 +74,7 @@ class EntryRead:
     def __init__(
         self, entry_id: int, members: Sequence[str], order: Sequence[int], digester: Digester
     ) -> None:
-        """`members`: the ensemble that has the entry; `order`: indexes of its copies, the best first."""
+        """`members`: the ensemble of the entry; `order`: indexes of its copies, the best first."""
         self._entry_id = entry_id
         self._members = members
         self._order = order
@@ -99,11 +99,11 @@ class EntryRead:
         return [SendRead(self._members[index], index, self._entry_id)]
 
     def is_silent(self) -> list[ReadEffect]:
-        """Nobody has answered for long: the next copy is asked as well."""
+        """No answer for long: the next copy is requested as well."""
         return [] if self.is_over or self._results else self._ask_next()
 
     def read(self, index: int, status: Status, entry: bytes | None) -> list[ReadEffect]:
-        """Answers SendRead, or tells that no answer will come (SILENCE)."""
+        """Result of SendRead; SILENCE when there will be none."""
         if self.is_over:
             return []
         self._silent -= 1
@@ -131,13 +131,14 @@ class EntryRead:
             return Unread.ABSENT
         if Status.UNAUTHORIZED in self._results:
             return Unread.UNAUTHORIZED
-        # Everybody has answered, and nobody has it: what is silent may still have a good copy.
+        # All members have answered or are silent, and none has the entry: a silent one may still have a good
+        # copy.
         damaged = all(status in _WITHOUT_COPY for status in self._results)
         return Unread.DAMAGED if damaged else Unread.UNREACHABLE
 
 
 _ABSENT = frozenset((Status.NO_ENTRY, Status.NO_LEDGER))
 _BAD_COPIES = _ABSENT | {Status.BAD_REQUEST, Status.IO_ERROR}
-"""BAD_REQUEST stands for a digest that does not match: nobody answers a read of an entry with it."""
+"""BAD_REQUEST stands for a digest that does not match: no bookie answers a read of an entry with it."""
 _WITHOUT_COPY = _BAD_COPIES | {Status.UNKNOWN_LEDGER_STATE}
-"""The last: the bookie lost entries, and does not know which."""
+"""UNKNOWN_LEDGER_STATE: the bookie lost entries, and does not know which."""

@@ -47,7 +47,7 @@ from magnetar.wire.bookkeeper.status import Status
 
 
 class LedgerRecovery:
-    """Decides for one ledger. Every method returns what the driver has to do, in order."""
+    """The rules for the recovery of one ledger. Every method returns what the driver has to do, in order."""
 
     def __init__(self, ledger_id: int, metadata: LedgerMetadata, version: int, digester: Digester) -> None:
         """`metadata` and `version`: as just read."""
@@ -61,12 +61,12 @@ class LedgerRecovery:
         self._phase = Machine(f"recovery of ledger {ledger_id}", TRANSITIONS, Phase.MARKING)
         self._written: LedgerMetadata | None = None
         self._snapshot = metadata.ensembles[-1][1]
-        """The last ensemble as it was when the recovery began: whom to ask and to read from."""
+        """The last ensemble at the start of the recovery: fences and reads go there."""
         self._ensemble = list(self._snapshot)
-        """Whom to add to: changes when members fail."""
+        """The current ensemble for adds: changes when members fail."""
         self._ensembles = metadata.ensembles
         self._last_segment = metadata.ensembles[-1][0]
-        """Where the last ensemble began when the recovery did."""
+        """First entry of the last ensemble at the start of the recovery."""
         self._first_read = 0
         self._coverage = Coverage(self._layout)
         self._asked: set[int] = set()
@@ -75,17 +75,17 @@ class LedgerRecovery:
         self._pending = PendingEntries(self._layout)
         self._votes: dict[int, Votes] = {}
         self._end: int | None = None
-        """The first entry that is certainly nowhere."""
+        """The first entry that certainly does not exist; None while unknown."""
         self._replacing = Replacing()
 
     @property
     def ensemble(self) -> Sequence[str]:
-        """Who is added to now."""
+        """The current ensemble for adds."""
         return self._ensemble
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Whether the recovery is over."""
         return self._phase.now is Phase.OVER
 
     def start(self) -> list[Effect]:
@@ -108,7 +108,7 @@ class LedgerRecovery:
         return [WriteMetadata(metadata, self._version)]
 
     def metadata_written(self, version: int) -> list[Effect]:
-        """Answers WriteMetadata: it is in the store now, with this version."""
+        """Result of WriteMetadata: stored with this version."""
         if self.is_over:
             return []
         assert self._written is not None
@@ -118,11 +118,11 @@ class LedgerRecovery:
         return self._ask()
 
     def metadata_conflict(self) -> list[Effect]:
-        """Answers WriteMetadata: it was not written, or nobody knows."""
+        """Result of WriteMetadata: not written, or unknown."""
         return [] if self.is_over else [ReadMetadata()]
 
     def metadata_read(self, metadata: LedgerMetadata | None, version: int) -> list[Effect]:
-        """Answers ReadMetadata; None: the ledger was deleted."""
+        """Result of ReadMetadata; None: the ledger was deleted."""
         if self.is_over:
             return []
         if metadata is None:
@@ -144,7 +144,7 @@ class LedgerRecovery:
         assert metadata.end is not None, "a closed ledger has an end"
         return [Closed(metadata.end)]
 
-    # Who knows how far the ledger goes
+    # Ask the members how far the ledger reaches
 
     def _ask(self) -> list[Effect]:
         self._phase.go(Phase.ASKING, "the metadata says that it is in recovery")
@@ -159,7 +159,7 @@ class LedgerRecovery:
     def read(
         self, bookie: str, index: int, entry_id: int, status: Status, entry: bytes | None
     ) -> list[Effect]:
-        """Answers SendRead, or tells that no answer will come (IO_ERROR)."""
+        """Result of SendRead; IO_ERROR when there will be none."""
         if self.is_over:
             return []
         if status is Status.UNAUTHORIZED:
@@ -197,7 +197,7 @@ class LedgerRecovery:
     def _is_known(self, status: Status) -> bool:
         return status.is_certain
 
-    # Entries behind the last one that is known to be confirmed
+    # Entries after the last one that is known to be confirmed
 
     def _begin_reading(self) -> list[Effect]:
         assert self._coverage.is_reached, "something confirmed may hide with those who did not answer"
@@ -208,8 +208,8 @@ class LedgerRecovery:
         return self._read_next()
 
     def _first_to_read(self) -> int:
-        # Not below the last segment: what lies before was confirmed when the segment began. Reading it anew
-        # would add committed entries to an ensemble that begins behind them.
+        # Not below the last segment: earlier entries were confirmed when the segment began. Reading them
+        # again would add committed entries to an ensemble that begins after them.
         return max(self._highest_lac + 1, self._last_segment)
 
     def _read_next(self) -> list[Effect]:
@@ -227,7 +227,7 @@ class LedgerRecovery:
         ]
 
     def _members_to_read(self, entry_id: int) -> tuple[str, ...]:
-        """The members that hold the entry, as they were when the recovery began."""
+        """The members that hold the entry, as they were at the start of the recovery."""
         if entry_id >= self._last_segment:
             return self._snapshot
         return next(members for first, members in reversed(self._ensembles) if first <= entry_id)
@@ -264,7 +264,7 @@ class LedgerRecovery:
         return self._layout.absence_quorum
 
     def _add(self, entry: LedgerEntry) -> list[Effect]:
-        """Writes it to the current ensemble, whoever has it already, and goes on to the next one."""
+        """Adds the entry to all members of the current ensemble, and continues with the next one."""
         assert entry.entry_id == self._pending.last + 1, "entries are added again in order, without a gap"
         head = self._digester.seal(
             entry.entry_id, self._confirmed_for_others(), entry.length_bytes, entry.payload
@@ -279,16 +279,16 @@ class LedgerRecovery:
         return effects + self._read_next()
 
     def _confirmed_for_others(self) -> int:
-        """What the entries that are written again say of the last confirmed one: what was so at the start.
+        """The last add confirmed in the entries that are written again: the one of the start.
 
-        Those behind it may be confirmed on bookies that only this recovery knows: they get into the metadata
-        with the end. If it comes to none, the next recovery must not take them for confirmed on the bookies
-        that are in the metadata, and leave them out.
+        Later entries may be confirmed on bookies that only this recovery knows: those get into the metadata
+        with the end. If the recovery does not finish, the next one must not count them as confirmed on the
+        bookies in the metadata, and leave them out.
         """
         return self._first_read - 1
 
     def added(self, bookie: str, index: int, entry_ids: Iterable[int], status: Status) -> list[Effect]:
-        """A bookie answered for these entries, or will not (IO_ERROR)."""
+        """A bookie answered for these entries; IO_ERROR when there will be no answer."""
         if self.is_over or self._ensemble[index] != bookie:
             return []
         if status is Status.OK:
@@ -308,14 +308,14 @@ class LedgerRecovery:
 
     @property
     def can_do_without(self) -> bool:
-        """Whether entries reach Qa bookies without those who have failed: where nobody can replace these, the
-        ledger is closed all the same."""
+        """Whether entries reach Qa bookies without the failed ones: when these cannot be replaced, the ledger
+        is closed all the same."""
         return self._layout.can_confirm_without({*self._replacing.leaving, *self._replacing.absent})
 
-    # Ensemble change: in memory, the metadata gets to know it with the end
+    # Ensemble change: in memory; the metadata gets it with the end
 
     def bookies_chosen(self, chosen: Mapping[int, str]) -> list[Effect]:
-        """Answers ChooseBookies: by index, who takes the place; those without a successor are left out."""
+        """Result of ChooseBookies: the successors by index; places without one are left out."""
         if self.is_over:
             return []
         if not chosen and self.can_do_without:
@@ -347,7 +347,7 @@ class LedgerRecovery:
         last = self._end - 1
         if last >= self._first_read or last < 0:
             return self._measured(None)
-        # Nothing was added again: the entry at the end knows how long the ledger is.
+        # No entry was added again: the entry at the end tells the length of the ledger.
         self._phase.go(Phase.MEASURING, "nothing was added again")
         return self._read_entry(last, fence=False)
 
@@ -363,15 +363,15 @@ class LedgerRecovery:
         return self._seal()
 
     def _seal(self) -> list[Effect]:
-        # Also once more, when the metadata had changed: a member may have failed meanwhile, whose entries are
-        # held by Qa others.
+        # Also when the metadata was written again after a change: a member may have failed meanwhile, whose
+        # entries Qa others hold.
         assert not self._pending, "entries behind the end are not confirmed"
         assert self._end == self._pending.confirmed + 1, "the ledger would end elsewhere than it was found to"
         end = LedgerEnd(self._pending.confirmed, self._pending.confirmed_bytes)
         return self._write(self._merged().closed(end))
 
     def _merged(self) -> LedgerMetadata:
-        """The metadata as it is, with the ensembles of this recovery behind what it left alone."""
+        """The present metadata, with the ensembles of this recovery after the part that it did not touch."""
         first = self._last_segment
         older = tuple(part for part in self._metadata.ensembles if part[0] < first)
         return self._metadata.with_ensembles(
@@ -383,7 +383,7 @@ class LedgerRecovery:
         return [Failed(failure, reason)]
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         phase = self._phase.now
         assert len(self._ensemble) == self._layout.ensemble_size, "a member was added or lost"
         firsts = [first for first, _ in self._ensembles]

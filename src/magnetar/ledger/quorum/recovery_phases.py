@@ -1,4 +1,4 @@
-"""Phases of a ledger's recovery, the ways between, and what is known of an entry (pure)."""
+"""Phases of a ledger's recovery, the transitions between them, and the votes on an entry (pure)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRANSITIONS: Final[Transitions[Phase]] = {
 
 
 class Votes:
-    """What is known of one entry."""
+    """The answers about one entry."""
 
     __slots__ = ("absent", "answered", "found")
 

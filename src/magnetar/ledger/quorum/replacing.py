@@ -19,9 +19,9 @@ class Replacing:
     __slots__ = ("_banned", "_failed", "absent", "leaving")
 
     leaving: dict[int, str]
-    """Members that are being replaced, by index; empty when no replacement is under way."""
+    """Members that are being replaced, by index; empty without a replacement."""
     absent: dict[int, str]
-    """Members that failed, that nobody can replace, and that can be done without for now."""
+    """Members that failed, cannot be replaced, and are not needed for now."""
 
     def __init__(self) -> None:
         self._failed: dict[int, str] = {}
@@ -30,51 +30,51 @@ class Replacing:
         self.absent = {}
 
     def is_out(self, index: int) -> bool:
-        """Whether the member at `index` gets no more: its successor will, or it may come back."""
+        """Whether the member at `index` gets no more adds: it is being replaced, or may come back."""
         return index in self._failed or index in self.leaving or index in self.absent
 
     def fail(self, index: int, bookie: str) -> None:
         """The member at `index` has failed."""
         self._banned.add(bookie)
-        # What it had been sent fails piece by piece; once is enough.
+        # Its adds fail piece by piece; the first failure counts.
         if bookie not in (self.leaving.get(index), self.absent.get(index)):
             self._failed[index] = bookie
 
     def spare(self, index: int, bookie: str) -> None:
-        """The member at `index` has failed and is done without; nobody is to replace it yet."""
+        """The member at `index` has failed and is not needed; it is not to be replaced yet."""
         self.absent[index] = bookie
 
     def lose_patience(self) -> None:
-        """Those who were done without are to be replaced as well."""
+        """The members that were not needed are to be replaced as well."""
         self._failed |= self.absent
         self.absent = {}
 
     def begin(self, ensemble: Sequence[str]) -> list[ChooseBookies]:
-        """Starts to replace who has failed, unless nobody has or a replacement is under way."""
+        """Begins to replace the failed members, unless there are none or a replacement is under way."""
         if self.leaving or not self._failed:
             return []
         self.leaving, self._failed = self._failed, {}
         return [ChooseBookies(dict(self.leaving), frozenset(self._banned | set(ensemble)))]
 
     def narrow(self, chosen: Mapping[int, str]) -> list[int]:
-        """Only these find a successor. The others, which are returned, stay, and fail again if they must."""
+        """Only these have a successor. The others, which are returned, stay, and fail again if they must."""
         staying = [index for index in self.leaving if index not in chosen]
         for index in staying:
             del self.leaving[index]
         return staying
 
     def do_without(self) -> None:
-        """Nobody can replace who is leaving; the others go on."""
+        """The leaving members cannot be replaced; the others go on."""
         self.absent |= self.leaving
         self.leaving = {}
 
     def take_back(self) -> dict[int, str]:
-        """Those who were done without are members again, and fail again if they must."""
+        """The members that were not needed are members again, and fail again if they must."""
         absent, self.absent = self.absent, {}
         return absent
 
     def end(self, ensemble: Sequence[str]) -> None:
-        """The replacement is done; `ensemble` is the new one."""
+        """The replacement is complete; `ensemble` is the new one."""
         self.leaving = {}
         self._failed = {index: bookie for index, bookie in self._failed.items() if ensemble[index] == bookie}
         self.absent = {index: bookie for index, bookie in self.absent.items() if ensemble[index] == bookie}

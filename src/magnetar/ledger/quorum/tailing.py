@@ -26,10 +26,10 @@ class TailPoll:
         self._answered: set[int] = set()
         self.last_confirmed = previous
         self.entry: LedgerEntry | None = None
-        """The entry behind `previous`, where an answer brought it."""
+        """The entry after `previous`, if an answer brought it."""
 
     def answered(self, index: int, status: Status, lac_max: int | None, entry: bytes | None) -> None:
-        """A member answered, or will not (IO_ERROR)."""
+        """The answer of a member; IO_ERROR when there will be none."""
         self._answered.add(index)
         if status is not Status.OK:
             return
@@ -39,10 +39,10 @@ class TailPoll:
             try:
                 self.entry = self._digester.open(entry, self._previous + 1)
             except DigestMismatchError:
-                # It is read once more, from whoever has a good copy.
+                # It is read again from a member with a good copy.
                 return
 
     @property
     def is_over(self) -> bool:
-        """Whether there is more, or nobody is left to say so."""
+        """Whether there is more, or all members have answered."""
         return self.last_confirmed > self._previous or len(self._answered) == self._layout.ensemble_size

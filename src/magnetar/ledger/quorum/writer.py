@@ -43,7 +43,7 @@ class _State(Enum):
 
 
 class QuorumWriter:
-    """Decides for one ledger. Every method returns what the driver has to do, in order."""
+    """The rules for the writer of one ledger. Every method returns what the driver has to do, in order."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class QuorumWriter:
     ) -> None:
         """`metadata`: as this client created it, in state OPEN; `version`: of its node.
 
-        `delay_change`: members that fail are replaced only when the others are no longer enough, or when one
-        of them is read-only; until then they are done without and tried again.
+        `delay_change`: failed members are replaced only when the others no longer suffice, or when one of
+        them is read-only; until then the writer goes on without them and tries them again.
         """
         self.ledger_id = ledger_id
         self._metadata = metadata
@@ -70,14 +70,14 @@ class QuorumWriter:
         self._pending = PendingEntries(self._layout)
         self._length_bytes = 0
         self.last_told = -1
-        """The last add confirmed that the last appended entry carries; -1 before."""
+        """The last add confirmed in the last appended entry; -1 before."""
         self._delay_change = delay_change
         self._state = _State.OPEN
         self._replacing = Replacing()
         self._staying: list[int] = []
-        """Members that failed and found no successor in the change under way."""
+        """Failed members without a successor in the change under way."""
         self._written: LedgerMetadata | None = None
-        """What was sent to the metadata store and not answered yet."""
+        """The metadata that was sent to the store and is not answered yet."""
 
     @property
     def last_confirmed(self) -> int:
@@ -86,41 +86,41 @@ class QuorumWriter:
 
     @property
     def confirmed_bytes(self) -> int:
-        """Payload bytes up to and with the last confirmed entry."""
+        """Payload bytes up to and including the last confirmed entry."""
         return self._pending.confirmed_bytes
 
     @property
     def pending_bytes(self) -> int:
-        """Payload bytes that were appended and are not confirmed."""
+        """Payload bytes of appended entries that are not confirmed."""
         return self._length_bytes - self._pending.confirmed_bytes
 
     @property
     def last_pushed(self) -> int:
-        """The last entry that was appended; -1 when there is none."""
+        """The last appended entry; -1 when there is none."""
         return self._pending.last
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata that this writer goes by."""
+        """The metadata that this writer uses."""
         return self._metadata
 
     @property
     def ensemble(self) -> Sequence[str]:
-        """Who is added to now."""
+        """The current ensemble for adds."""
         return self._ensemble
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Whether the writer is over."""
         return self._state in (_State.CLOSED, _State.FAILED)
 
     @property
     def is_closing(self) -> bool:
-        """Whether no more is taken, and the ledger is closed once everything is confirmed."""
+        """Whether appends are refused, and the ledger is closed once everything is confirmed."""
         return self._state is _State.CLOSING
 
     def append(self, payloads: Sequence[bytes]) -> list[Effect]:
-        """Takes the next entries. Raises LedgerClosedError when the writer is closing or over."""
+        """Appends entries. Raises LedgerClosedError when the writer is closing or over."""
         if self._state is not _State.OPEN:
             raise LedgerClosedError(f"ledger {self.ledger_id} takes no more entries: {self._state.value}")
         first = self.last_pushed + 1
@@ -135,7 +135,7 @@ class QuorumWriter:
     def _send(self, added: Sequence[PendingEntry]) -> list[Effect]:
         layout = self._layout
         effects: list[Effect] = []
-        # Where everybody gets everything, all get the same lists.
+        # When every member gets every entry, all get the same lists.
         ids, entries = [entry.entry_id for entry in added], [entry.entry for entry in added]
         striped = layout.write_quorum < layout.ensemble_size
         for index, bookie in enumerate(self._ensemble):
@@ -149,7 +149,7 @@ class QuorumWriter:
         return effects
 
     def added(self, bookie: str, index: int, entry_ids: Iterable[int], status: Status) -> list[Effect]:
-        """A bookie answered for these entries, or will not (IO_ERROR)."""
+        """A bookie answered for these entries; IO_ERROR when there will be no answer."""
         if self.is_over or not self._is_member(bookie, index):
             return []
         if status is Status.OK:
@@ -182,7 +182,7 @@ class QuorumWriter:
         return self._ensemble[index] == bookie
 
     def _progress(self) -> list[Effect]:
-        """Confirms what can be, unless the ensemble changes just now."""
+        """Confirms what can be confirmed, unless the ensemble is changing."""
         effects: list[Effect] = []
         if self._may_confirm() and self._pending.confirm():
             effects.append(Advance(self._pending.confirmed))
@@ -199,8 +199,8 @@ class QuorumWriter:
         return [*self._replacing.begin(self._ensemble)] if self._written is None else []
 
     def bookies_chosen(self, chosen: Mapping[int, str]) -> list[Effect]:
-        """Answers ChooseBookies: by index, who takes the place, which may be who had it and is back; those
-        without a successor are left out."""
+        """Result of ChooseBookies: the successors by index, which may be the former members after a restart;
+        places without one are left out."""
         if self.is_over:
             return []
         if not chosen:
@@ -212,21 +212,21 @@ class QuorumWriter:
         self._staying = self._replacing.narrow(chosen)
         self._staying += [at for at, bookie in chosen.items() if bookie == self._ensemble[at]]
         members = [chosen.get(at, member) for at, member in enumerate(self._ensemble)]
-        # The metadata says so already when all of them are back.
+        # The metadata is right already when all of them are back.
         return self._adopt_ensemble() if members == self._ensemble else self._write_ensemble(members)
 
     @property
     def can_do_without(self) -> bool:
-        """Whether entries can be confirmed by those alone who have not failed."""
+        """Whether entries can be confirmed without the failed members."""
         return self._layout.can_confirm_without({*self._replacing.leaving, *self._replacing.absent})
 
     @property
     def is_short(self) -> bool:
-        """Whether members are done without; `take_back` tries them again."""
+        """Whether members are missing; `take_back` tries them again."""
         return bool(self._replacing.absent) and not self.is_over
 
     def take_back(self) -> list[Effect]:
-        """Members that were done without get what is not confirmed yet, and what comes."""
+        """Missing members get the unconfirmed entries, and later ones."""
         if self.is_over or self._replacing.leaving:
             return []
         effects: list[Effect] = []
@@ -247,7 +247,7 @@ class QuorumWriter:
         return [WriteMetadata(metadata, self._version)]
 
     def metadata_written(self, version: int) -> list[Effect]:
-        """Answers WriteMetadata: it is in the store now, with this version."""
+        """Result of WriteMetadata: stored with this version."""
         if self.is_over:
             return []
         assert self._written is not None
@@ -259,7 +259,7 @@ class QuorumWriter:
         return self._adopt_ensemble()
 
     def _adopt_ensemble(self) -> list[Effect]:
-        """The new ensemble counts from here on: its newcomers get everything that is not confirmed."""
+        """The new ensemble counts from here on: its new members get all unconfirmed entries."""
         effects: list[Effect] = []
         members = self._metadata.ensembles[-1][1]
         for index, bookie in enumerate(members):
@@ -278,11 +278,11 @@ class QuorumWriter:
         self._pending.forget(index)
 
     def metadata_conflict(self) -> list[Effect]:
-        """Answers WriteMetadata: it was not written, or nobody knows."""
+        """Result of WriteMetadata: not written, or unknown."""
         return [] if self.is_over else [ReadMetadata()]
 
     def metadata_read(self, metadata: LedgerMetadata | None, version: int) -> list[Effect]:
-        """Answers ReadMetadata; None: the ledger was deleted."""
+        """Result of ReadMetadata; None: the ledger was deleted."""
         if self.is_over:
             return []
         wanted = self._written
@@ -292,12 +292,13 @@ class QuorumWriter:
         if metadata == wanted:  # It was written, only its answer was lost.
             return self.metadata_written(version)
         if wanted.end is not None and metadata.end == wanted.end:
-            # Somebody took the ledger over and found all of it: the same end, perhaps on other bookies.
+            # Another client recovered the ledger and found all of it: the same end, perhaps on other bookies.
             self._written = metadata
             return self.metadata_written(version)
         if metadata.state is not LedgerState.OPEN:
             return self._lost(metadata)
-        # Somebody moved copies of older entries: what was wanted is still to be done, on top of that.
+        # Another process moved copies of older entries: the wanted change is still to be made, on top of
+        # that.
         self._metadata, self._version = metadata, version
         if wanted.state is LedgerState.CLOSED:
             return self._seal()
@@ -310,7 +311,7 @@ class QuorumWriter:
     # The end
 
     def close(self) -> list[Effect]:
-        """Takes no more, and closes the ledger once everything is confirmed."""
+        """Refuses appends, and closes the ledger once everything is confirmed."""
         if self._state is not _State.OPEN:
             return []
         self._state = _State.CLOSING
@@ -323,7 +324,7 @@ class QuorumWriter:
         return LedgerEnd(self._pending.confirmed, self._pending.confirmed_bytes)
 
     def give_up(self, reason: str) -> list[Effect]:
-        """Ends it, whatever is under way: what was not confirmed may be kept or not."""
+        """Ends the writer at once: unconfirmed entries may be kept or not."""
         return [] if self.is_over else self._fail(Failure.NOT_ENOUGH_BOOKIES, reason)
 
     def _fail(self, failure: Failure, reason: str) -> list[Effect]:
@@ -331,7 +332,7 @@ class QuorumWriter:
         return [Failed(failure, reason)]
 
     def check(self) -> None:
-        """Walks the invariants."""
+        """Asserts the invariants."""
         first = -1
         for start, members in self._metadata.ensembles:
             assert start > first, "segments begin at ever higher entries"

@@ -1,4 +1,4 @@
-"""The managed log's contract over a ledger client."""
+"""The managed log's ledgers, implemented by a ledger client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = logging.getLogger("magnetar.ledger.remote")
 
 
 class TooFewBookiesError(LedgerError):
-    """A ledger needs more bookies than are alive. Later there may be enough."""
+    """A ledger needs more bookies than are available. A later attempt may succeed."""
 
     retriable = True
 
@@ -45,7 +45,7 @@ class TooFewBookiesError(LedgerError):
 
 
 class _Fate:
-    """What readers of one ledger must know at once."""
+    """State of one ledger that all its readers share."""
 
     __slots__ = ("__weakref__", "deleted")
 
@@ -73,7 +73,7 @@ class RemoteReader:
         return self._handle.length_bytes
 
     def read_now(self, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
-        """Always waits for the network, unless there is nothing to wait for."""
+        """Always returns None to wait for the network, unless the result is empty."""
         self._check(first)
         return None
 
@@ -107,19 +107,19 @@ class RemoteReader:
 
 
 class _Relay:
-    """Between the client's writer and the log's listener; lets nothing through after the failure."""
+    """Relays the client's notices to the log's listener; none after the failure."""
 
     def __init__(self, listener: WriterListener) -> None:
         self._listener = listener
         self.error: LedgerError | None = None
 
     def durable(self, last_entry: int) -> None:
-        """From the client."""
+        """Called by the client."""
         if self.error is None:
             self._listener.durable(last_entry)
 
     def failed(self, error: LedgerError) -> None:
-        """From the client, or from the writer that is given up."""
+        """Called by the client, or by the writer that is given up."""
         if self.error is None:
             self.error = _in_words(error)
             self._listener.failed(self.error)
@@ -128,14 +128,14 @@ class _Relay:
 def _in_words(error: LedgerError) -> LedgerError:
     if not isinstance(error, LedgerWriteError):
         return error
-    # The text is what a publisher gets to see.
+    # Publishers see this text.
     told = LedgerWriteError(f"too few bookies keep entries: {error}; bring bookies back, or start others")
     told.__cause__ = error
     return told
 
 
 class RemoteWriter(RemoteReader):
-    """Writes an open ledger, and reads what is durable of it."""
+    """Writes an open ledger, and reads its durable entries."""
 
     def __init__(self, ledgers: RemoteLedgers, handle: LedgerWriteHandle, relay: _Relay, fate: _Fate) -> None:
         super().__init__(handle, fate)
@@ -174,9 +174,10 @@ class RemoteWriter(RemoteReader):
         return end
 
     async def give_up(self) -> None:
-        """Takes no more from now on, and closes the ledger once what was appended is durable, if it can be.
+        """Refuses appends from now on, and closes the ledger once the appended entries are durable, if
+        possible.
 
-        The listener hears of it last, unless it closed the ledger itself.
+        The listener is told last, unless it closed the ledger itself.
         """
         if self._closing or self._relay.error is not None:
             return
@@ -184,7 +185,7 @@ class RemoteWriter(RemoteReader):
         try:
             await self._writing.close()
         except LedgerError as error:
-            # Whoever opens it goes on with fences and recovery.
+            # The next process that opens it goes on with fences and recovery.
             _log.info("ledger %d is not closed by its writer: %s", self.ledger_id, error)
         self._relay.failed(self._fenced)
 
@@ -193,7 +194,7 @@ class RemoteLedgers:
     """Creates, opens and deletes ledgers on the bookies of one cluster. Close it before its client."""
 
     def __init__(self, client: LedgerClient, options: LedgerOptions, clock: Clock) -> None:
-        """`options`: how new ledgers are kept; others are read as their metadata says."""
+        """`options`: of new ledgers; others are read as their metadata says."""
         self._client = client
         self._options = options
         self._clock = clock
@@ -205,7 +206,7 @@ class RemoteLedgers:
         self._has_room = True
 
     def has_room(self) -> bool:
-        """Whether enough bookies took entries at the last look; each call asks for another one."""
+        """Whether enough bookies accepted entries at the last check; each call requests another check."""
         self._counting.ask()
         return self._has_room
 
@@ -231,7 +232,7 @@ class RemoteLedgers:
                 options, relay, custom=custom_metadata, created_ms=self._clock.now_ms()
             )
         except NotEnoughBookiesError as error:
-            # That there are too few for more copies than usual says nothing of the others' ledgers.
+            # Too few bookies for more copies than usual is no sign for other topics' ledgers.
             self._has_room = self._has_room and copies is not None
             raise TooFewBookiesError(error.needed, error.usable) from error
         except ValueError as error:
@@ -245,7 +246,7 @@ class RemoteLedgers:
         that is to be replaced: another owner may write it.
 
         Raises NoSuchLedgerError, MetadataError; LedgerUnreadableError, TooFewBookiesError when too few
-        bookies answer: later it may succeed; LedgerUnauthorizedError for another password.
+        bookies answer: a later attempt may succeed; LedgerUnauthorizedError for another password.
         """
         handle = await self._opening.run(ledger_id, lambda: self._closed(ledger_id))
         return RemoteReader(handle, self._fate(ledger_id))
@@ -256,7 +257,7 @@ class RemoteLedgers:
         return await self._client.open(ledger_id, self._options.password)
 
     async def delete(self, ledger_id: int) -> None:
-        """Deletes the ledger; see `Ledgers.delete`. Bookies find out by themselves. Raises MetadataError."""
+        """Deletes the ledger; see `Ledgers.delete`. Bookies learn of it later. Raises MetadataError."""
         if (fate := self._fates.get(ledger_id)) is not None:
             fate.deleted = True
         if (writer := self._writers.pop(ledger_id, None)) is not None:
@@ -273,15 +274,15 @@ class RemoteLedgers:
                 continue
 
     def holding_adds(self) -> AbstractContextManager[None]:
-        """No entry is sent to a bookie in this block; see `BookiePool.holding_adds`."""
+        """Sends no entry to a bookie in this block; see `BookiePool.holding_adds`."""
         return self._client.cluster.pool.holding_adds()
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
-        """Adds what the ledger client counts to a scrape."""
+        """Adds the ledger client's counters to a scrape."""
         return self._client.collect_metrics(out)
 
     def left(self, writer: RemoteWriter) -> None:
-        """From a writer: it has closed its ledger."""
+        """Called by a writer that has closed its ledger."""
         self._writers.pop(writer.ledger_id, None)
 
     def _fate(self, ledger_id: int) -> _Fate:
@@ -291,6 +292,6 @@ class RemoteLedgers:
         return fate
 
     async def close(self) -> None:
-        """Ends what runs in the background and drops the connections. Writers that are open fail."""
+        """Ends the background work and closes the connections. Open writers fail."""
         await self._tasks.close()
         await self._client.close()

@@ -1,10 +1,10 @@
-"""Entries of a managed log as they lie on bookies: broker metadata, then what the producer sent. Pure.
+"""Entries of a managed log as bookies store them: broker metadata, then the producer's entry. Pure.
 
     0x0e02 u16 | size u32 | 08 broker_timestamp | 10 index | 78 messages | entry
 
 The index is that of the entry's last message. `messages` is a field of ours, which Pulsar's readers skip: it
-tells the index of an entry's first message without opening the entry. Where it is missing, Pulsar wrote the
-entry, and its metadata tells how many messages it has.
+gives the index of an entry's first message without decoding the entry. Without it Pulsar wrote the entry, and
+the entry's metadata holds the number of messages.
 
 Source: PIP-70, BrokerEntryMetadata.
 """
@@ -30,7 +30,7 @@ _ONE_MESSAGE: Final = b"\x78\x01"
 def stored(
     entries: list[bytes], counts: list[int] | None, base_index: int, broker_time_ms: int
 ) -> list[bytes]:
-    """What is to be stored for `entries`; the other arguments are those of EntryRun."""
+    """The bytes to store for `entries`; the other arguments are those of EntryRun."""
     time = b"\x08" + varint(broker_time_ms) + b"\x10"
     out: list[bytes] = []
     index = base_index - 1
@@ -47,7 +47,7 @@ def stored(
 
 
 def runs(ledger_id: int, first_entry: int, payloads: Iterable[bytes]) -> list[EntryRun]:
-    """The runs that consecutive stored entries make. Raises CorruptDataError for broken broker metadata."""
+    """The runs of consecutive stored entries. Raises CorruptDataError for invalid broker metadata."""
     out: list[EntryRun] = []
     current: EntryRun | None = None
     counts: list[int] = []
@@ -62,7 +62,7 @@ def runs(ledger_id: int, first_entry: int, payloads: Iterable[bytes]) -> list[En
         entry = payload[start:]
         if count is None:
             count = _messages_of(entry)
-        # Entries of a log without indexes have those of a log with one message in each.
+        # Entries of a log without indexes get those of a log with one message per entry.
         base_index = entry_id if index is None else index + 1 - count
         if current is None or time_ms != current.broker_time_ms or base_index != next_index:
             _finish(current, counts)
@@ -82,7 +82,7 @@ def _finish(run: EntryRun | None, counts: list[int]) -> None:
 
 
 def _split(payload: bytes) -> tuple[int, int | None, int | None, int]:
-    """Time, last index, messages, and where the entry starts; None for what is not said."""
+    """Time, last index, messages, and offset of the entry; None for a missing field."""
     if payload[:2] != b"\x0e\x02":
         return 0, None, None, 0
     _, size = _HEAD.unpack_from(payload)
@@ -108,7 +108,7 @@ def _split(payload: bytes) -> tuple[int, int | None, int | None, int]:
 
 
 def _messages_of(entry: bytes) -> int:
-    """Messages in an entry, by its own metadata; an entry that is no message is one."""
+    """Messages in an entry, by its own metadata; 1 for an entry that is no message."""
     try:
         return max(1, parse_metadata(split_entry(entry).metadata).num_messages_in_batch)
     except EntryError:
