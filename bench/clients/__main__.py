@@ -37,7 +37,6 @@ Metrics = dict[str, float]
 MAGNETAR: Final = "magnetar"
 PULSAR: Final = "pulsar"
 WARM_UP_CASE: Final = Case(name="warm-up", rate_per_s=5_000)
-END_DEADLINE_S: Final = 120.0
 AHEAD_SCRIPT: Final = 'echo -20 2>/dev/null > /proc/self/autogroup; exec "$@"'
 AHEAD: Final = ("setsid", "nice", "-n", "-20", "sh", "-c", AHEAD_SCRIPT, "sh")
 """Before the command of a program that gets its core before the others of the machine. Not a real-time class:
@@ -116,39 +115,40 @@ def measure(broker: Broker, case: Case, command: list[str], options: Options) ->
     url, topic = broker.service_url, new_topic()
     full = [*options.before, *command, "--url", url, "--topic", topic, *case.options()]
     full += ["--warm-up", str(options.warm_up_s), "--seconds", str(options.seconds)]
-    with pinned(options.cpus.generator):
-        client = subprocess.Popen(
-            full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=without_bytecode_switch()
-        )
-    try:
-        return _measured(broker, client, options)
-    finally:
-        client.kill()
-        client.wait()
+    with tempfile.TemporaryFile("w+") as errors:
+        with pinned(options.cpus.generator):
+            client = subprocess.Popen(
+                full, stdout=subprocess.PIPE, stderr=errors, text=True, env=without_bytecode_switch()
+            )
+        try:
+            return _measured(broker, client, options)
+        except EOFError:
+            client.wait()
+            errors.seek(0)
+            raise BrokerFailedError(f"the client failed: {errors.read().strip()[-2000:]}") from None
+        finally:
+            client.kill()
+            client.wait()
+
+
+def _line(client: subprocess.Popen[str], start: str) -> str:
+    """The next line that begins so; the others are logs. Raises EOFError when there is none."""
+    assert client.stdout is not None
+    while not (line := client.stdout.readline()).startswith(start):
+        if not line:
+            raise EOFError(start)
+    return line
 
 
 def _measured(broker: Broker, client: subprocess.Popen[str], options: Options) -> Metrics:
-    assert client.stdout is not None
     assert broker.pid is not None
-
-    def expect(word: str) -> None:
-        assert client.stdout is not None
-        for line in client.stdout:  # Java's client logs there too
-            if line.strip() == word:
-                return
-        _, errors = client.communicate(timeout=END_DEADLINE_S)
-        raise BrokerFailedError(f"the client failed: {errors.strip()[-2000:]}")
-
-    expect("begin")
+    _line(client, "begin")
     calls = counters.SystemCalls(broker.pid) if options.system_calls else None
     before, client_before = counters.read(broker, commits_first=True), _cpu_s(client.pid)
-    expect("end")
+    _line(client, "end")
     after, client_after = counters.read(broker, commits_first=False), _cpu_s(client.pid)
     counted = calls.stop() if calls else {}
-    output, errors = client.communicate(timeout=END_DEADLINE_S)
-    if client.returncode:
-        raise BrokerFailedError(f"the client failed: {errors.strip()[-2000:]}")
-    found: Metrics = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
+    found: Metrics = json.loads(_line(client, "{"))
     messages, seconds = found["messages"], options.seconds
     cpu_s, client_cpu_s = after.cpu_s - before.cpu_s, client_after - client_before
     commits = counted.get("syncs", after.commits - before.commits)
