@@ -12,8 +12,10 @@ from fakes.managed_logs import Process
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.compaction.codec import decode, encode
+from magnetar.broker.compaction.job import Status
+from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.survivors import PLAIN_BYTES_MAX, Survivors
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, Status, TopicCompaction
+from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.topic.batches import open_batch
 from magnetar.client.compression import compress
 from magnetar.managedlog.log import ManagedLog

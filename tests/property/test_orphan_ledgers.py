@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fakes.managed_logs import Process, Recorder, read_all
 from magnetar.base.ids import EARLIEST
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, Status
+from magnetar.broker.compaction.job import Status
+from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import log_path

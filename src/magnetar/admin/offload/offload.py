@@ -16,7 +16,7 @@ from magnetar.admin.calls.errors import NotImplementedHereError
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.broker.errors import ConflictError, PreconditionFailedError
 from magnetar.broker.policies.policies import Policies
-from magnetar.tiered.offloading import Offloading, OffloadRunningError
+from magnetar.tiered.offloading import Offloading
 from magnetar.tiered.policy import (
     DRIVER,
     DRIVERS,
@@ -30,6 +30,7 @@ from magnetar.tiered.policy import (
     THRESHOLD_S_OF_NAMESPACE,
     other_store,
 )
+from magnetar.tiered.request import OffloadRunningError
 
 _log = logging.getLogger("magnetar.admin")
 

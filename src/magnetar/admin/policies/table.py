@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from magnetar.admin.policies import documents, kinds
 from magnetar.admin.policies.declared import Policy
-from magnetar.broker.compaction.topic_compaction import THRESHOLD_POLICY
+from magnetar.broker.compaction.job import THRESHOLD_POLICY
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError

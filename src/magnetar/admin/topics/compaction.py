@@ -27,12 +27,12 @@ def compacted_ledger(topic: Topic) -> Document:
 
 def compaction_stats(topic: Topic) -> Document:
     """The block `compaction` of Pulsar's topic statistics. Times are Unix ms, durations ms."""
-    compaction = topic.compaction
+    job = topic.compaction.job
     return {
-        "lastCompactionRemovedEventCount": compaction.removed_messages,
-        "lastCompactionSucceedTimestamp": compaction.succeeded_ms,
-        "lastCompactionFailedTimestamp": compaction.failed_ms,
-        "lastCompactionDurationTimeInMills": compaction.duration_ms,
+        "lastCompactionRemovedEventCount": job.removed_messages,
+        "lastCompactionSucceedTimestamp": job.succeeded_ms,
+        "lastCompactionFailedTimestamp": job.failed_ms,
+        "lastCompactionDurationTimeInMills": job.duration_ms,
     }
 
 

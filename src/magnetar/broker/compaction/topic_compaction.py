@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from enum import Enum
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
@@ -15,11 +14,13 @@ from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.compaction.codec import encode
+from magnetar.broker.compaction.grouping import SurvivorGroup
+from magnetar.broker.compaction.job import CompactionJob, Status
+from magnetar.broker.compaction.named import COMPACTION_CURSOR, NamedLedger
 from magnetar.broker.compaction.stored import CompactedLedger
 from magnetar.broker.compaction.survivors import Survivors, is_heavy, last_index
 from magnetar.broker.compaction.view import CompactedView
-from magnetar.broker.config import BrokerConfig
-from magnetar.broker.errors import ConflictError, ServiceNotReadyError
+from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.ledger.api import LedgerWriter, NoSuchLedgerError
 from magnetar.managedlog.cursors.cursor import Cursor
@@ -31,15 +32,6 @@ from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.broker.compaction")
 
-COMPACTION_CURSOR: Final = "__compaction"
-"""Cursor that holds horizon and compacted ledger (Pulsar's name)."""
-LEDGER_PROPERTY: Final = "CompactedTopicLedger"
-"""Its property with the id of the compacted ledger (Pulsar's name)."""
-_HORIZON_LEDGER: Final = "CompactionHorizonLedger"
-_HORIZON_ENTRY: Final = "CompactionHorizonEntry"
-THRESHOLD_POLICY: Final = "compaction_threshold"
-"""Key of the policy of a namespace or topic: bytes since the horizon that begin a compaction; 0: never."""
-
 _READ_BYTES: Final = 1 << 20
 _READ_ENTRIES: Final = 1_000
 """Read at a time."""
@@ -49,15 +41,6 @@ _APPEND_BYTES: Final = 64 << 10
 """Appended to the compacted ledger at a time, where survivors are neighbours."""
 _PENDING_BYTES_MAX: Final = 4 << 20
 """Written and not durable yet; above it the second pass waits."""
-
-
-class Status(Enum):
-    """How the last compaction went, in Pulsar's words (LongRunningProcessStatus)."""
-
-    NOT_RUN = "NOT_RUN"
-    RUNNING = "RUNNING"
-    SUCCESS = "SUCCESS"
-    ERROR = "ERROR"
 
 
 class _Pace:
@@ -83,46 +66,6 @@ class _Pace:
             raise self._error
 
 
-class _Group:
-    """Survivors that are appended together: neighbours in one run, so that their indexes need no telling."""
-
-    def __init__(self, writer: LedgerWriter) -> None:
-        self.size_bytes = 0
-        self._writer = writer
-        self._run: EntryRun | None = None
-        self._offset = 0
-        """Of the next entry of the run, whose message has the index `_index`."""
-        self._index = 0
-        self._first_index = 0
-        self._entries: list[bytes] = []
-        self._counts: list[int] = []
-
-    def add(self, run: EntryRun, offset: int, stored: bytes) -> None:
-        """Takes the next survivor, the entry at `offset` of `run`."""
-        if run is not self._run or offset != self._offset:
-            self.write()
-            if run is not self._run:
-                self._run, self._offset, self._index = run, 0, run.base_index
-            skipped = range(self._offset, offset)
-            self._index += len(skipped) if run.counts is None else sum(run.counts[self._offset : offset])
-            self._first_index = self._index
-        count = run.count_of(offset)
-        self._entries.append(stored)
-        self._counts.append(count)
-        self._offset, self._index = offset + 1, self._index + count
-        self.size_bytes += len(stored)
-
-    def write(self) -> None:
-        """Appends what is there. Raises LedgerError."""
-        run = self._run
-        if run is None or not self._entries:
-            return
-        counts = None if run.counts is None else self._counts
-        self._writer.append(self._entries, counts, self._first_index, run.broker_time_ms)
-        self._entries, self._counts, self.size_bytes = [], [], 0
-        self._first_index = self._index
-
-
 class TopicCompaction:
     """Compacts a topic and reads what is compacted."""
 
@@ -132,29 +75,17 @@ class TopicCompaction:
         log: ManagedLog,
         *,
         clock: Clock,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[object, None, None]], None],
         closed: Callable[[], bool],
     ) -> None:
-        self.threshold_bytes = 0
-        """Bytes after the horizon that begin a compaction; 0: only on demand."""
-        self.retain_null_key = False
-        """Whether messages without a key are kept."""
-        self.status = Status.NOT_RUN
-        self.error = ""
-        """Why the last compaction failed."""
-        self.removed_messages = 0
-        """Entries that the last compaction left out."""
-        self.succeeded_ms = 0
-        """When the last compaction that succeeded ended, Unix ms; 0: none since loading."""
-        self.failed_ms = 0
-        self.duration_ms = 0
+        self.job = CompactionJob(str(topic))
+        """When it is compacted, and what came of it."""
         self._topic = topic
         self._topic_log = log
         self._clock = clock
         self._spawn = spawn
         self._closed = closed
         self._stored: CompactedLedger | None = None
-        self._horizon = EARLIEST
 
     # -- what is compacted -------------------------------------------------------------------------
 
@@ -165,12 +96,22 @@ class TopicCompaction:
 
     @property
     def horizon(self) -> Position:
-        """The last entry of the log that was compacted."""
-        return self._horizon
+        """The last entry of the log that was compacted; EARLIEST before the first compaction."""
+        return self.job.horizon
+
+    @property
+    def status(self) -> Status:
+        """How the last compaction went, or that one runs."""
+        return self.job.status
+
+    @property
+    def error(self) -> str:
+        """Why the last compaction failed; empty when it did not."""
+        return self.job.error
 
     def covers(self, position: Position) -> bool:
         """Whether the compacted ledger stands for the log here."""
-        return self._stored is not None and position <= self._horizon
+        return self._stored is not None and position <= self.horizon
 
     def view(self) -> CompactedView:
         """Compacted ledger and log as one."""
@@ -191,16 +132,14 @@ class TopicCompaction:
         if cursor is None:
             return
         side = self._side(cursor)
-        ledger_id = cursor.properties.get(LEDGER_PROPERTY)
-        if ledger_id is not None:
-            self._stored = CompactedLedger(await side.open(ledger_id))
-            properties = cursor.properties
-            self._horizon = Position(
-                properties.get(_HORIZON_LEDGER, cursor.mark_delete.ledger_id),
-                properties.get(_HORIZON_ENTRY, cursor.mark_delete.entry_id),
-            )
-            cursor.ack_cumulative(self._horizon)
-        await side.drop(tuple(known for known in side.ids if known != ledger_id))
+        named = NamedLedger.of(cursor.properties, cursor.mark_delete)
+        if named is not None:
+            # Until loading ends the topic belongs to its flight: nobody else reads or compacts.
+            self._stored = CompactedLedger(await side.open(named.ledger_id))
+            self.job.loaded(named.horizon)
+            cursor.ack_cumulative(named.horizon)
+        kept = None if named is None else named.ledger_id
+        await side.drop(tuple(known for known in side.ids if known != kept))
 
     @staticmethod
     def _side(cursor: Cursor) -> CursorLedgers:
@@ -212,7 +151,7 @@ class TopicCompaction:
     ) -> tuple[list[EntryRun], Position]:
         """Compacted entries from `position` on, and the horizon that they belong to."""
         while True:
-            stored, horizon = self._stored, self._horizon
+            stored, horizon = self._stored, self.horizon
             assert stored is not None
             try:
                 return await stored.read(position, bytes_max, entries_max), horizon
@@ -228,33 +167,23 @@ class TopicCompaction:
     async def last_message(self) -> tuple[Position, int] | None:
         """See `CompactedView.last_message`."""
         last = last_visible_entry(self._topic_log)
-        if self._stored is None or (last is not None and last > self._horizon):
+        if self._stored is None or (last is not None and last > self.horizon):
             return None
         run = await self._stored.last()
         if run is None:
             return EARLIEST, -1
         return Position(run.ledger_id, run.first_entry), last_index(run.entries[0])
 
-    def apply(
-        self, config: BrokerConfig, topic_policies: Mapping[str, Any], namespace_policies: Mapping[str, Any]
-    ) -> None:
-        """What is in force now."""
-        default = namespace_policies.get(THRESHOLD_POLICY, config.compaction_threshold_bytes)
-        self.threshold_bytes = int(topic_policies.get(THRESHOLD_POLICY, default) or 0)
-        self.retain_null_key = config.compaction_retain_null_key
-
     # -- compacting --------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begins a compaction in the background. Raises ConflictError while one runs."""
-        if self.status is Status.RUNNING:
-            raise ConflictError(f"compaction of {self._topic} is already in progress")
-        self.status = Status.RUNNING
+        self.job.begin(self._topic, self._clock.monotonic_ms())
         self._spawn(self._run())
 
     async def start_if_due(self) -> None:
         """Begins one when enough was published since the last. Raises MetadataError, LogError."""
-        if not self.threshold_bytes or not self._may_start():
+        if not self.job.threshold_bytes or not self._may_start():
             return
         # From now on what is not compacted is not trimmed.
         await self._open_cursor()
@@ -262,37 +191,36 @@ class TopicCompaction:
         if not self._may_start():
             return
         log = self._topic_log
-        new = log.entries_between(self._horizon, log.last_position)
-        if new and log.size_bytes * new >= self.threshold_bytes * max(log.entry_count, 1):
+        new_entries = log.entries_between(self.horizon, log.last_position)
+        if self.job.is_due(new_entries=new_entries, log_bytes=log.size_bytes, log_entries=log.entry_count):
             self.start()
 
     def _may_start(self) -> bool:
-        return self.status is not Status.RUNNING and not self._closed()
+        return not self.job.running and not self._closed()
 
     async def _open_cursor(self) -> Cursor:
         return await self._topic_log.open_cursor(COMPACTION_CURSOR, initial="earliest")
 
     async def _run(self) -> None:
-        began_ms = self._clock.monotonic_ms()
+        job, clock = self.job, self._clock
         try:
             await self._compact()
         except MagnetarError as error:
-            self.status, self.error, self.failed_ms = Status.ERROR, str(error), self._clock.now_ms()
+            job.fail(str(error) or repr(error), clock.now_ms(), clock.monotonic_ms())
             _log.warning("%s: compaction failed, the previous result stays in force: %s", self._topic, error)
         except BaseException as error:
-            self.status, self.error, self.failed_ms = Status.ERROR, repr(error), self._clock.now_ms()
+            job.fail(repr(error), clock.now_ms(), clock.monotonic_ms())
             raise
         else:
-            self.status, self.error, self.succeeded_ms = Status.SUCCESS, "", self._clock.now_ms()
-        self.duration_ms = int(self._clock.monotonic_ms() - began_ms)
+            job.succeed(clock.now_ms(), clock.monotonic_ms())
 
     async def _compact(self) -> None:
         cursor = await self._open_cursor()
         # What a transaction may still abort is left to the next round.
-        horizon = last_visible_entry(self._topic_log)
-        if horizon is None or (self._stored is not None and horizon <= self._horizon):
+        horizon = self.job.next_horizon(last_visible_entry(self._topic_log))
+        if horizon is None:
             return
-        survivors = Survivors(retain_null_key=self.retain_null_key)
+        survivors = Survivors(retain_null_key=self.job.retain_null_key)
         async for position, run, offset in self._entries(horizon):
             entry = run.entries[offset]
             if is_heavy(entry):
@@ -312,24 +240,18 @@ class TopicCompaction:
         # From here on the ledger may be what the cursor names: whatever fails, only loading may delete it.
         # The mark-delete follows once that is durable: it lets the log be trimmed, and after a crash in
         # between the old view would end where the log does not yet begin.
-        cursor.set_properties(
-            {
-                LEDGER_PROPERTY: writer.ledger_id,
-                _HORIZON_LEDGER: horizon.ledger_id,
-                _HORIZON_ENTRY: horizon.entry_id,
-            }
-        )
+        cursor.set_properties(NamedLedger(writer.ledger_id, horizon).properties())
         await cursor.flush()
         cursor.ack_cumulative(horizon)
+        # Nobody else switches: one compaction runs at a time, which `job` sees to.
         old, self._stored = self._stored, CompactedLedger(reader)
-        self._horizon = horizon
-        self.removed_messages = removed
+        self.job.switched(horizon, removed)
         if old is not None:
             await side.drop((old.ledger_id,))
 
     async def _write(self, survivors: Survivors, horizon: Position, writer: LedgerWriter, pace: _Pace) -> int:
         removed = 0
-        group = _Group(writer)
+        group = SurvivorGroup(writer.append)
         async for position, run, offset in self._entries(horizon):
             stored = run.entries[offset]
             if is_heavy(stored):
@@ -341,9 +263,9 @@ class TopicCompaction:
             else:
                 group.add(run, offset, encode(position, self._topic.partition, entry))
                 if group.size_bytes >= _APPEND_BYTES:
-                    group.write()
+                    group.end()
                     await pace.wait(writer)
-        group.write()
+        group.end()
         await pace.wait(writer)
         return removed
 
@@ -370,3 +292,8 @@ class TopicCompaction:
                 return
             position = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
             await yield_loop()
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        self.job.check()
+        assert (self._stored is None) == (self.horizon == EARLIEST), "a horizon without a ledger"

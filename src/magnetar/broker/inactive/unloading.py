@@ -7,7 +7,6 @@ unused subscription or topic whose time to be deleted runs.
 
 from __future__ import annotations
 
-from magnetar.broker.compaction.topic_compaction import Status
 from magnetar.broker.inactive.idleness import has_clients
 from magnetar.broker.topic.topic import Topic
 
@@ -15,7 +14,7 @@ from magnetar.broker.topic.topic import Topic
 def may_go(topic: Topic) -> bool:
     """Whether the topic loses nothing by being unloaded."""
     log = topic.log
-    if topic.closed or has_clients(topic) or log.pending_bytes or topic.compaction.status is Status.RUNNING:
+    if topic.closed or has_clients(topic) or log.pending_bytes or topic.compaction.job.running:
         return False
     if any(subscription.backlog_entries for subscription in topic.subscriptions.values()):
         return False

@@ -149,7 +149,7 @@ class PoliciesInForce:
         )
         if config.copies is not None:
             topic.log.set_copies(copies_in_force(config.copies, own, namespace))
-        topic.compaction.apply(config, own, namespace)
+        topic.compaction.job.apply(config, own, namespace)
         if broker.offloading is not None:
             broker.offloading.apply(topic.log.offloading, own, namespace)
         topic.limits.apply(await self._limits_under(own, namespace), topic, broker.alarms)

@@ -20,7 +20,8 @@ from magnetar.base.names import TopicName
 from magnetar.base.weak import weakly
 from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.access.state import Admission
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
+from magnetar.broker.compaction.named import COMPACTION_CURSOR
+from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.dedup.deduplication import Deduplication
 from magnetar.broker.dedup.overlap import new_part
 from magnetar.broker.dedup.state import Span, sequence_marks

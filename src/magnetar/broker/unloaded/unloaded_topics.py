@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.rounds import guarded
 from magnetar.broker.system_topics import is_system
 from magnetar.broker.topic.topic import DEDUP_CURSOR

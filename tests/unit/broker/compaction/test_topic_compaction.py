@@ -11,8 +11,10 @@ from fakes.ledgers import write_error
 from fakes.managed_logs import Process, until
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
+from magnetar.broker.compaction.job import Status
+from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.survivors import HEAVY_BYTES, is_heavy, left_in_batch
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, Status, TopicCompaction
+from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.errors import ConflictError
 from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.client.compression import compress
@@ -93,7 +95,7 @@ def test_a_second_compaction_is_refused_while_one_runs() -> None:
 def test_a_threshold_begins_a_compaction() -> None:
     async def story() -> None:
         process, log, room = await world()
-        room.threshold_bytes = 500
+        room.job.threshold_bytes = 500
         log.append([keyed("k", b"x" * 100)])
         await process.settle()
         await room.start_if_due()
@@ -103,7 +105,7 @@ def test_a_threshold_begins_a_compaction() -> None:
         await room.start_if_due()
         await ended(process, room)
         assert await bodies(room) == [b"y" * 400]
-        assert room.removed_messages == 1
+        assert room.job.removed_messages == 1
         await process.logs.close()
 
     asyncio.run(story())
@@ -115,7 +117,7 @@ def test_two_who_find_a_compaction_due_at_the_same_time_begin_one() -> None:
 
     async def story() -> None:
         process, log, room = await world()
-        room.threshold_bytes = 50
+        room.job.threshold_bytes = 50
         log.append([keyed("k", b"x" * 100)])
         await process.settle()
         await log.delete_cursor(COMPACTION_CURSOR)
