@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -23,6 +21,7 @@ from magnetar.tiered.errors import MissingObjectError, StoreError
 from magnetar.tiered.key_merging import KeyDirectories
 from magnetar.tiered.offloader import Offloader
 from magnetar.tiered.policy import OffloadPolicy
+from magnetar.tiered.request import OffloadRequest
 from magnetar.tiered.storage import TieredStorage
 
 if TYPE_CHECKING:
@@ -35,25 +34,6 @@ _PER_TURN: Final = 50
 """Logs looked at before others have the event loop."""
 
 
-class Status(Enum):
-    """How a request went, in Pulsar's words (LongRunningProcessStatus)."""
-
-    NOT_RUN = "NOT_RUN"
-    RUNNING = "RUNNING"
-    SUCCESS = "SUCCESS"
-    ERROR = "ERROR"
-
-
-@dataclass(slots=True)
-class Request:
-    """The last request to offload a log."""
-
-    status: Status = Status.NOT_RUN
-    error: str = ""
-    first_not_offloaded: Position | None = None
-    """After success: where the first entry lies that only the bookies have."""
-
-
 class _Offloaded:
     """What is known of one open log."""
 
@@ -62,16 +42,12 @@ class _Offloaded:
     def __init__(self, log: OffloadedLog, policy: OffloadPolicy) -> None:
         self.log = log
         self.policy = policy
-        self.request = Request()
+        self.request = OffloadRequest(log.name)
         self.backoff = Backoff()
         self.error = ""
         self.behind: tuple[int, float] | None = None
         """The first ledger that is not in history, and when its first entry came, on the clock that only
         runs: else it is a year old when an hour has gone after a step of a year."""
-
-
-class OffloadRunningError(MagnetarError):
-    """The log is being offloaded on request already."""
 
 
 class Offloading:
@@ -130,12 +106,10 @@ class Offloading:
         Raises OffloadRunningError.
         """
         known = self._known(log)
-        if known.request.status is Status.RUNNING:
-            raise OffloadRunningError(f"log {log.name} is being offloaded")
-        known.request = Request(Status.RUNNING)
+        known.request.begin()
         self._spawn(self._serve(known, upto))
 
-    def request_of(self, log: OffloadedLog) -> Request:
+    def request_of(self, log: OffloadedLog) -> OffloadRequest:
         """The last request, since the log was opened."""
         return self._known(log).request
 
@@ -183,19 +157,17 @@ class Offloading:
             for ledger in rules.before(known.log.sealed(), upto):
                 await self._copy(known, ledger)
         except MagnetarError as error:
-            request.status, request.error = Status.ERROR, str(error)
+            request.fail(str(error) or repr(error))
             _log.warning("log %s could not be offloaded: %s", known.log.name, error)
         except asyncio.CancelledError:
-            request.status, request.error = Status.ERROR, "the broker stopped"
+            request.fail("the broker stopped")
             raise
         except BaseException as error:
-            request.status, request.error = Status.ERROR, f"{error!r}: the broker's log says more"
+            request.fail(f"{error!r}: the broker's log says more")
             raise
         else:
             left = [ledger for ledger in known.log.sealed() if not rules.is_copied(ledger)]
-            first = left[0].ledger_id if left else upto.ledger_id
-            request.first_not_offloaded = Position(first, 0)
-            request.status = Status.SUCCESS
+            request.succeed(Position(left[0].ledger_id if left else upto.ledger_id, 0))
 
     async def _copy(self, known: _Offloaded, ledger: SealedLedger) -> None:
         """Copies a ledger unless somebody has meanwhile. Raises MagnetarError: why not."""

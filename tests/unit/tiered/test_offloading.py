@@ -21,10 +21,10 @@ from magnetar.metadata.store import Stat
 from magnetar.observability.metrics import Registry
 from magnetar.tiered.api import LedgerMovedError
 from magnetar.tiered.attempt import DiscardObjects, Effect, Remember
-from magnetar.tiered.offloading import OffloadRunningError, Status
 from magnetar.tiered.ownership import RECORD
 from magnetar.tiered.parquet.api import SegmentOrigin
 from magnetar.tiered.policy import OffloadPolicy
+from magnetar.tiered.request import OffloadRunningError, Status
 
 KEEP = Retention(ms=-1, size_bytes=-1)
 EVERYTHING = OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0)

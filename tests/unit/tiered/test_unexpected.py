@@ -11,8 +11,8 @@ from fakes.tiered import TieredProcess
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.tiered.api import OffloadedLog
-from magnetar.tiered.offloading import Status
 from magnetar.tiered.policy import OffloadPolicy
+from magnetar.tiered.request import Status
 
 
 async def filled(process: TieredProcess, name: str) -> ManagedLog:

@@ -1,0 +1,80 @@
+"""The last request to offload a log: its status, and what came of it. Pure.
+
+NOT_RUN, SUCCESS, ERROR ──begin──▶ RUNNING
+RUNNING ──succeed──▶ SUCCESS
+RUNNING ──fail──▶ ERROR
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
+from magnetar.base.machine import Machine
+
+
+class Status(Enum):
+    """How a request went, in Pulsar's words (LongRunningProcessStatus)."""
+
+    NOT_RUN = "NOT_RUN"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
+    Status.NOT_RUN: frozenset({Status.RUNNING}),
+    Status.RUNNING: frozenset({Status.SUCCESS, Status.ERROR}),
+    Status.SUCCESS: frozenset({Status.RUNNING}),
+    Status.ERROR: frozenset({Status.RUNNING}),
+}
+
+
+class OffloadRunningError(MagnetarError):
+    """The log is being offloaded on request already."""
+
+
+class OffloadRequest:
+    """Of one log, since it was opened. One runs at a time."""
+
+    __slots__ = ("_log_name", "_machine", "error", "first_not_offloaded")
+
+    def __init__(self, log_name: str) -> None:
+        self.error = ""
+        """Why the last one failed; empty when it did not."""
+        self.first_not_offloaded: Position | None = None
+        """After success: where the first entry lies that only the bookies have."""
+        self._log_name = log_name
+        self._machine = Machine(log_name, TRANSITIONS, Status.NOT_RUN)
+
+    @property
+    def status(self) -> Status:
+        """How the last request went, or that one runs."""
+        return self._machine.now
+
+    def begin(self) -> None:
+        """A request begins. Raises OffloadRunningError while one runs."""
+        if self.status is Status.RUNNING:
+            raise OffloadRunningError(f"log {self._log_name} is being offloaded")
+        self._machine.go(Status.RUNNING, "it was asked for")
+        self.error, self.first_not_offloaded = "", None
+
+    def succeed(self, first_not_offloaded: Position) -> None:
+        """Everything that was asked for has a copy."""
+        self._machine.go(Status.SUCCESS, "everything has a copy")
+        self.first_not_offloaded = first_not_offloaded
+
+    def fail(self, reason: str) -> None:
+        """Something has none; it can be asked for again."""
+        assert reason, "a failure has a reason"
+        self._machine.go(Status.ERROR, reason)
+        self.error = reason
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        story, status = self._machine.story, self.status
+        assert (status is Status.ERROR) == bool(self.error), f"a reason without a failure, or none: {story}"
+        assert (status is Status.SUCCESS) == (self.first_not_offloaded is not None), story
