@@ -24,7 +24,9 @@ CHECKED: Final = (
     "magnetar.bookie.store:SegmentStore",
     "magnetar.broker.access.state:AccessState",
     "magnetar.broker.canary.state:CanaryState",
+    "magnetar.broker.compaction.job:CompactionJob",
     "magnetar.broker.compaction.progress:Progress",
+    "magnetar.broker.compaction.topic_compaction:TopicCompaction",
     "magnetar.broker.dedup.state:DedupState",
     "magnetar.broker.delayed.index:DelayedIndex",
     "magnetar.broker.dispatch.keyshared:KeySharedDispatcher",
@@ -48,6 +50,7 @@ CHECKED: Final = (
     "magnetar.managedlog.tail_cache:TailCache",
     "magnetar.tiered.attempt:OffloadAttempt",
     "magnetar.tiered.pieces:PieceCache",
+    "magnetar.tiered.request:OffloadRequest",
 )
 """Module and class of everything that has a state and a `check()`."""
 

@@ -24,10 +24,19 @@ SUBJECTS = {
         *("managedlog/cursors/cursor_state.py", "managedlog/cursors/entry_set.py"),
     ],
     "a session": ["broker/session/session.py", "broker/session/invariants.py"],
+    "a subscription": ["broker/subscription/subscription.py", "broker/subscription/invariants.py"],
     "a topic": ["broker/topic/topic.py", "broker/topic/unanswered.py"],
+    "names of topics": ["broker/registry/registry.py", "broker/registry/states.py"],
+    "compaction": [
+        *("broker/compaction/job.py", "broker/compaction/progress.py", "broker/compaction/named.py"),
+        "broker/compaction/topic_compaction.py",
+    ],
     "who may publish": ["broker/access/state.py"],
+    "writing a ledger": [
+        *("ledger/quorum/writer.py", "ledger/quorum/pending.py", "ledger/quorum/replacing.py"),
+    ],
     "recovery of a ledger": ["ledger/quorum/recovery.py"],
-    "offloading": ["tiered/attempt.py", "tiered/pieces.py"],
+    "offloading": ["tiered/attempt.py", "tiered/pieces.py", "tiered/request.py"],
     "group commit": ["bookie/commit.py", "bookie/index.py"],
     "the tail cache": ["managedlog/tail_cache.py"],
 }

@@ -20,7 +20,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError
-from magnetar.broker.registry.states import TRANSITIONS, TopicState
+from magnetar.broker.registry.states import IN_FLIGHT, TRANSITIONS, TopicState
 from magnetar.broker.topic.topic import Topic
 from magnetar.runtime.flights import Flight
 from magnetar.runtime.tasks import gathered
@@ -244,6 +244,8 @@ class TopicRegistry:
     async def _load(self, key: str, name: TopicName, *, create: bool) -> None:
         try:
             topic = await self._storage.load(name, create=create)
+            assert key not in self.topics, f"{key} has an object already"
+            assert str(topic.name) == key, f"{topic.name} was loaded for {key}"
             # With the end of the flight, in one turn.
             self.topics[key] = topic
         finally:
@@ -266,8 +268,9 @@ class TopicRegistry:
             self._gone(key)
 
     def _gone(self, key: str) -> None:
+        work = self._work.pop(key)
+        assert work.state in (TopicState.UNLOADING, TopicState.DELETING), f"{key} ends {work.state.value}"
         self.topics.pop(key, None)
-        del self._work[key]
         self.ended += 1
 
     def check_serving(self) -> None:
@@ -277,6 +280,11 @@ class TopicRegistry:
 
     def check(self) -> None:
         """Asserts what must always hold."""
+        for key, work in self._work.items():
+            assert work.state in IN_FLIGHT, f"work is under way on {key}, which is {work.state.value}"
+            unloading = work.state is TopicState.UNLOADING
+            assert unloading or work.flight.landed or key not in self.topics, f"{key} is {work.state.value}"
+            assert not work.create or work.state is TopicState.LOADING, "only who loads may create"
         logs: dict[str, str] = {}
         for key, topic in self.topics.items():
             state = self.state(key)

@@ -453,4 +453,4 @@ class Subscription(AnySubscription):
     def check(self) -> None:
         """Asserts what must always hold."""
         check_sources(self._source, self.acks, self._log, self.cursor, pumping=self._pumping)
-        check_consumers(self, self.consumers, self._dispatcher, self.type)
+        check_consumers(self, self.consumers, self._dispatcher, ended=self._log.terminated is not None)

@@ -59,16 +59,17 @@ class PendingEntries:
 
     def add(self, entry: PendingEntry) -> None:
         """Appends the next entry."""
-        assert entry.entry_id == self.last + 1
+        assert entry.entry_id == self.last + 1, "a gap"
         self._entries[entry.entry_id] = entry
 
     def add_all(self, added: Sequence[PendingEntry]) -> None:
         """Appends the next entries, in order."""
-        assert not added or added[0].entry_id == self.last + 1
+        assert not added or added[0].entry_id == self.last + 1, "a gap"
         self._entries.update((entry.entry_id, entry) for entry in added)
 
     def held(self, index: int, entry_ids: Iterable[int]) -> None:
         """The member at `index` has these entries."""
+        assert 0 <= index < self._layout.ensemble_size, f"nobody is at {index}"
         bit = 1 << index
         get = self._entries.get
         for entry_id in entry_ids:
@@ -105,6 +106,7 @@ class PendingEntries:
 
     def confirm_to(self, last: int) -> None:
         """Moves `confirmed` to `last`, which was appended."""
+        assert self.confirmed <= last <= self.last, f"{last} was not appended, or is confirmed already"
         for entry_id in range(self.confirmed + 1, last + 1):
             self.confirmed_bytes = self._entries.pop(entry_id).length_bytes
             self.confirmed = entry_id
@@ -118,3 +120,13 @@ class PendingEntries:
             if not entry.holders & bit and self._layout.holds(index, entry.entry_id)
         ]
         return [entry.entry_id for entry in missing], [entry.entry for entry in missing]
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert list(self._entries) == list(range(self.confirmed + 1, self.last + 1)), "gaps, or out of order"
+        length_bytes = self.confirmed_bytes
+        for entry_id, entry in self._entries.items():
+            assert entry.entry_id == entry_id, "an entry under another id"
+            assert entry.length_bytes >= length_bytes, "the ledger became shorter"
+            assert not entry.holders >> self._layout.ensemble_size, "who is no member has it"
+            length_bytes = entry.length_bytes

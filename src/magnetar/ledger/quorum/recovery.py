@@ -385,6 +385,7 @@ class LedgerRecovery:
     def check(self) -> None:
         """Asserts the invariants."""
         phase = self._phase.now
+        self._pending.check()
         assert len(self._ensemble) == self._layout.ensemble_size, "a member was added or lost"
         firsts = [first for first, _ in self._ensembles]
         assert firsts == sorted(set(firsts)), "ensembles are out of order"

@@ -78,3 +78,9 @@ class Replacing:
         self.leaving = {}
         self._failed = {index: bookie for index, bookie in self._failed.items() if ensemble[index] == bookie}
         self.absent = {index: bookie for index, bookie in self.absent.items() if ensemble[index] == bookie}
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert not self.leaving.keys() & self._failed.keys(), "it is replaced already"
+        assert not self.leaving.keys() & self.absent.keys(), "it is replaced, and done without"
+        assert not self._failed.keys() & self.absent.keys(), "it is to be replaced, and done without"

@@ -332,11 +332,21 @@ class QuorumWriter:
         return [Failed(failure, reason)]
 
     def check(self) -> None:
-        """Asserts the invariants."""
+        """Asserts what must always hold."""
+        self._pending.check()
+        self._replacing.check()
         first = -1
         for start, members in self._metadata.ensembles:
             assert start > first, "segments begin at ever higher entries"
             assert len(members) == self._layout.ensemble_size
             assert len(set(members)) == len(members), "a bookie holds one copy at most"
             first = start
-        assert all(entry.entry_id > self.last_confirmed for entry in self._pending)
+        assert first <= self.last_confirmed + 1, "the last segment begins behind what is confirmed"
+        assert self.last_told <= self.last_confirmed, "bookies were told of what is not confirmed"
+        assert self.pending_bytes >= 0
+        assert self._pending or not self.pending_bytes, "bytes are under way, and no entries"
+        if not self.is_over:
+            assert self._metadata.state is LedgerState.OPEN, "written to a ledger that is not open"
+            assert self._written or self._metadata.ensembles[-1][1] == tuple(self._ensemble), "other members"
+        if self._state is _State.CLOSED:
+            assert self._metadata.end is not None, "closed without an end"
