@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.appender import LedgerAppender
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.segment import DATA_OFFSET
@@ -38,7 +39,7 @@ class Place(NamedTuple):
     file: str
     start: int
     stop: int
-    ledger_id: int
+    ledger_id: LedgerId
     first: int
     last: int
 
@@ -49,7 +50,7 @@ class Image:
 
     kind: str
     files: dict[str, bytes]
-    entries: dict[int, list[bytes]]
+    entries: dict[LedgerId, list[bytes]]
     """Of each ledger that lives."""
     places: list[Place]
     spared: tuple[str, int]
@@ -68,8 +69,8 @@ class Builder:
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self._folder = folder
         self._rng = rng
-        self._appenders: dict[int, LedgerAppender] = {}
-        self._entries: dict[int, list[bytes]] = {}
+        self._appenders: dict[LedgerId, LedgerAppender] = {}
+        self._entries: dict[LedgerId, list[bytes]] = {}
 
     async def build(self, kind: str) -> Image:
         """The store, as `kind` says."""
@@ -78,13 +79,14 @@ class Builder:
         if kind == "recycled":
             # A life before: all of it is deleted, and its files are written over.
             store = await self._open(marked=True)
-            await self._write(store, [1, 2, 3], 150)
-            for ledger_id in (1, 2, 3):
+            before = [LedgerId(1), LedgerId(2), LedgerId(3)]
+            await self._write(store, before, 150)
+            for ledger_id in before:
                 await store.delete(ledger_id)
             await store.close()
             self._entries, self._appenders, first_id = {}, {}, 4
         store = await self._open(marked=kind != "unmarked")
-        ids = list(range(first_id, first_id + _LEDGERS))
+        ids = list(map(LedgerId, range(first_id, first_id + _LEDGERS)))
         await self._write(store, ids, rng.randint(30, 200))
         for ledger_id in rng.sample(ids, 2):
             await store.delete(ledger_id)
@@ -110,7 +112,7 @@ class Builder:
             self._folder, options=options(marked=marked), durability=Durability.VOLATILE
         )
 
-    async def _write(self, store: SegmentStore, ids: list[int], count: int, kind: str = "") -> None:
+    async def _write(self, store: SegmentStore, ids: list[LedgerId], count: int, kind: str = "") -> None:
         rng = self._rng
         for _ in range(count):
             ledger_id = rng.choice(ids)
@@ -152,7 +154,7 @@ class Builder:
                     return files
                 before = files
 
-    def _places(self, ledger_id: int) -> list[Place]:
+    def _places(self, ledger_id: LedgerId) -> list[Place]:
         return [
             Place(
                 f"segments/{place.segment_id:016x}.seg",

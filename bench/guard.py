@@ -29,7 +29,7 @@ from bench.pulsar_driver import PulsarDriver
 from bench.report import figure, text_table
 from bench.throughput import publish_all
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import ConsumerId, Position, ProducerId
+from magnetar.base.ids import ConsumerId, LedgerId, Position, ProducerId
 from magnetar.bookie.entry_blocks import blocks_of
 from magnetar.wire.acks import encode_ack
 from magnetar.wire.messages import MessageEncoder
@@ -82,18 +82,18 @@ def codecs() -> dict[str, float]:
     block = SendBlock(template, ROWS)
     block.number(1 << 21, 1_700_000_000_000)
     sends = bytearray(block.view)
-    positions = [Position(7, i) for i in range(ROWS)]
+    positions = [Position(LedgerId(7), i) for i in range(ROWS)]
     acks = bytearray(b"".join(encode_ack(ConsumerId(3), [position]) for position in positions))
     entries = [bytes(frame[-200:]) for frame in block.frames]
-    run = EntryRun(7, 0, entries, None, 0, 1_700_000_000_000)
+    run = EntryRun(LedgerId(7), 0, entries, None, 0, 1_700_000_000_000)
     encoder = MessageEncoder(ConsumerId(3))
     ids = list(range(1 << 21, (1 << 21) + ROWS))
     works: dict[str, Callable[[], object]] = {
         "parse SEND": lambda: ServerParser(FRAME_MAX).parse(sends, len(sends)),
         "parse ACK": lambda: ServerParser(FRAME_MAX).parse(acks, len(acks)),
-        "encode receipts": lambda: encode_receipts(ProducerId(1), ids, None, 7, 0),
+        "encode receipts": lambda: encode_receipts(ProducerId(1), ids, None, LedgerId(7), 0),
         "encode MESSAGE": lambda: encoder.encode(run, 0, ROWS, []),
-        "make a block": lambda: blocks_of(7, 0, entries, None, 0, 1_700_000_000_000),
+        "make a block": lambda: blocks_of(LedgerId(7), 0, entries, None, 0, 1_700_000_000_000),
     }
     return {name: cpu_s(work) / ROWS for name, work in works.items()}
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from bench import machine
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import LedgerId
 from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
 from magnetar.history.writer import write_segment
@@ -104,7 +105,7 @@ def runs_of(entries: Iterator[tuple[bytes, int]]) -> list[EntryRun]:
     first = index = size_bytes = 0
     for entry, count in [*entries, (b"", 0)]:
         if part and (size_bytes >= APPEND_BYTES or not count):
-            runs.append(EntryRun(LEDGER, first, part, counts, index, TIME_MS + first))
+            runs.append(EntryRun(LedgerId(LEDGER), first, part, counts, index, TIME_MS + first))
             first, index = first + len(part), index + sum(counts)
             part, counts, size_bytes = [], [], 0
         part.append(entry)
@@ -121,10 +122,14 @@ def make(case: str, bytes_max: int) -> tuple[list[EntryRun], SegmentOrigin]:
 
         info = Encoded(SCHEMAS["departures"]).schema_info()
         schema = TopicSchema(bytes(8), pb.Schema.Type.Json, info.schema().encode())
-        return runs_of(entries_of(flights(), BATCH, 1 << 62)), SegmentOrigin(topic, LEDGER, [schema])
+        return runs_of(entries_of(flights(), BATCH, 1 << 62)), SegmentOrigin(
+            topic, LedgerId(LEDGER), [schema]
+        )
     size = 100 if case.startswith("100b") else 1024
     batch = 1 if case.endswith("unbatched") else BATCH
-    return runs_of(entries_of(random_payloads(size), batch, bytes_max)), SegmentOrigin(topic, LEDGER)
+    return runs_of(entries_of(random_payloads(size), batch, bytes_max)), SegmentOrigin(
+        topic, LedgerId(LEDGER)
+    )
 
 
 def measure(case: str, bytes_max: int, seconds: float) -> dict[str, float]:
@@ -148,7 +153,7 @@ def measure(case: str, bytes_max: int, seconds: float) -> dict[str, float]:
             begun_s = time.process_time()
             entry = 0
             while entry <= summary.last_entry:
-                entry = reader.entries(LEDGER, entry, READ_BYTES)[-1].last_entry + 1
+                entry = reader.entries(LedgerId(LEDGER), entry, READ_BYTES)[-1].last_entry + 1
             read_s = min(read_s, time.process_time() - begun_s)
             source.close()
             path.unlink()

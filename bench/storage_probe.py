@@ -25,6 +25,7 @@ from pathlib import Path
 
 import uvloop
 
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.options import StoreOptions
 from magnetar.bookie.store import SegmentStore
 
@@ -69,7 +70,7 @@ async def small_entries(folder: Path) -> dict[str, float]:
     """CPU of vectors of small entries, and of small entries one by one."""
     store = await SegmentStore.open(folder)
     mark = Mark()
-    appender = store.appender(1, mark)
+    appender = store.appender(LedgerId(1), mark)
     start, cpu = time.perf_counter(), time.process_time()
     for _ in range(SMALL_ROUNDS):
         appender.append([SMALL] * VECTOR, None, 0, 1)
@@ -98,7 +99,7 @@ async def large_entries(folder: Path) -> dict[str, float]:
     """Throughput of large entries, written and read."""
     store = await SegmentStore.open(folder)
     mark = Mark()
-    appender = store.appender(1, mark)
+    appender = store.appender(LedgerId(1), mark)
     entry = os.urandom(LARGE_BYTES)
     count = LARGE_TOTAL_BYTES // LARGE_BYTES
     start, cpu = time.perf_counter(), time.process_time()
@@ -152,7 +153,7 @@ async def latency(folder: Path) -> dict[str, float]:
     results: dict[str, float] = {}
     for size, bursts, pause_s in ((1 << 10, 24, 0.0005), (64 << 10, 8, 0.002)):
         marks = {case: Mark() for case in stores}
-        appenders = {case: store.appender(size, marks[case]) for case, store in stores.items()}
+        appenders = {case: store.appender(LedgerId(size), marks[case]) for case, store in stores.items()}
         figures: dict[str, list[list[float]]] = {case: [] for case in stores}
         for number in range(LATENCY_WARM_UP + bursts):
             for case, appender in appenders.items():
@@ -181,7 +182,7 @@ async def reopening(folder: Path) -> dict[str, float]:
     options = StoreOptions(segment_blocks_max=LEDGERS + 1000)
     store = await SegmentStore.open(folder, options=options)
     mark = Mark()
-    for ledger_id in range(LEDGERS):
+    for ledger_id in map(LedgerId, range(LEDGERS)):
         appender = store.appender(ledger_id, mark)
         appender.append([SMALL], None, 0, 1)
         if ledger_id % 1000 == 999:

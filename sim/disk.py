@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.served import StoredLedger, Write
 from magnetar.wire.bookkeeper.status import Status
 from sim.world import World
@@ -59,7 +60,7 @@ class Disk:
         self._failed = failed
         self._waiting: list[Write] = []
         self._syncing: list[Write] = []
-        self._ledgers: dict[int, _Ledger] = {}
+        self._ledgers: dict[LedgerId, _Ledger] = {}
         self._life = 0
 
     def write(self, write: Write) -> None:
@@ -170,11 +171,11 @@ class Disk:
             ledger.damaged.add(entry_id)
         return True
 
-    def delete(self, ledger_id: int) -> None:
+    def delete(self, ledger_id: LedgerId) -> None:
         """Forgets a ledger; durable at once."""
         self._ledgers.pop(ledger_id, None)
 
-    def held(self, ledger_id: int) -> list[int]:
+    def held(self, ledger_id: LedgerId) -> list[int]:
         """Ids of the durable entries of a ledger, in no order."""
         ledger = self._ledgers.get(ledger_id)
         return [] if ledger is None else list(ledger.entries)
@@ -186,12 +187,12 @@ class Disk:
             for ledger_id, ledger in self._ledgers.items()
         ]
 
-    def last_entry(self, ledger_id: int) -> int:
+    def last_entry(self, ledger_id: LedgerId) -> int:
         """The highest durable entry; -1 when there is none."""
         ledger = self._ledgers.get(ledger_id)
         return -1 if ledger is None else ledger.last
 
-    def is_sound(self, ledger_id: int, entry_id: int) -> bool:
+    def is_sound(self, ledger_id: LedgerId, entry_id: int) -> bool:
         """Whether a durable entry is there as it was written."""
         ledger = self._ledgers.get(ledger_id)
         return (
@@ -201,7 +202,7 @@ class Disk:
             and entry_id not in ledger.altered
         )
 
-    def entry_ranges(self, ledger_id: int) -> list[range]:
+    def entry_ranges(self, ledger_id: LedgerId) -> list[range]:
         """Which durable entries there are, ascending."""
         ranges: list[range] = []
         for entry_id in sorted(self.held(ledger_id)):
@@ -211,7 +212,7 @@ class Disk:
                 ranges.append(range(entry_id, entry_id + 1))
         return ranges
 
-    def entry(self, ledger_id: int, entry_id: int) -> bytes | None:
+    def entry(self, ledger_id: LedgerId, entry_id: int) -> bytes | None:
         """A durable entry. Raises CorruptDataError when a bit of it has flipped."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:

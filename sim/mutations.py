@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.served import Output, StoredLedger
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
@@ -153,7 +154,7 @@ def _fence_forgotten(self: Disk) -> list[StoredLedger]:
     return [StoredLedger(number, ledger.master_key, False) for number, ledger in self._ledgers.items()]
 
 
-def _damage_is_absence(self: Disk, ledger_id: int, entry_id: int) -> bytes | None:
+def _damage_is_absence(self: Disk, ledger_id: LedgerId, entry_id: int) -> bytes | None:
     try:
         return _ENTRY(self, ledger_id, entry_id)
     except CorruptDataError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerEnd
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
@@ -25,7 +26,7 @@ from sim.metadata import MetadataNode
 from sim.network import Network, NetworkFaults
 from sim.world import World
 
-LEDGER: Final = 7
+LEDGER: Final = LedgerId(7)
 LAYOUTS: Final = (QuorumLayout(3, 3, 2), QuorumLayout(3, 2, 2), QuorumLayout(4, 3, 2), QuorumLayout(5, 5, 3))
 FAULTS_END_US: Final = 400_000
 END_US: Final = 3_000_000

@@ -449,7 +449,7 @@ RULES: Final = (
         "ids begin above what lies there",
         "an id is given away twice where the note of the ids was lost",
         "ledger/guard.py",
-        "ids_end=max(before.ids_end, self._store.segments.highest_ledger() + 1)",
+        "ids_end=max(before.ids_end, LedgerId(self._store.segments.highest_ledger() + 1))",
         "ids_end=before.ids_end",
         (GUARD,),
     ),

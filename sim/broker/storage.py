@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import (
     Copies,
     LedgerClosedError,
@@ -107,7 +108,7 @@ class SimStore:
 
 
 class _Ledger:
-    def __init__(self, ledger_id: int) -> None:
+    def __init__(self, ledger_id: LedgerId) -> None:
         self.ledger_id = ledger_id
         self.runs: list[EntryRun] = []
         self.durable = -1
@@ -121,7 +122,7 @@ class SimReader:
         self._ledger = ledger
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self) -> LedgerId:
         return self._ledger.ledger_id
 
     @property
@@ -222,8 +223,8 @@ class SimLedgers:
 
     def __init__(self, weather: Weather) -> None:
         self.weather = weather
-        self.ledgers: dict[int, _Ledger] = {}
-        self._next_id = 0
+        self.ledgers: dict[LedgerId, _Ledger] = {}
+        self._next_id = LedgerId(0)
 
     def has_room(self) -> bool:
         return True
@@ -236,12 +237,12 @@ class SimLedgers:
     ) -> SimWriter:
         if await self.weather.pass_by():
             raise LedgerWriteError("simulated: no ledger now")
-        self._next_id += 3
+        self._next_id = LedgerId(self._next_id + 3)
         ledger = self.ledgers[self._next_id] = _Ledger(self._next_id)
         ledger.writer = SimWriter(self, ledger, listener)
         return ledger.writer
 
-    async def open(self, ledger_id: int, *, to_replace: bool = False) -> SimReader:
+    async def open(self, ledger_id: LedgerId, *, to_replace: bool = False) -> SimReader:
         if await self.weather.pass_by():
             raise LedgerError("simulated: the ledger cannot be opened now")
         ledger = self.ledgers.get(ledger_id)
@@ -256,7 +257,7 @@ class SimLedgers:
             ledger.runs, ledger.closed = kept, True
         return SimReader(self, ledger)
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         if await self.weather.pass_by():
             raise LedgerError("simulated: the ledger cannot be deleted now")
         self.ledgers.pop(ledger_id, None)

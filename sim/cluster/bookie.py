@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import Belonging
 from magnetar.bookie.network.collecting import collect, looking_again, missing_ledgers
 from magnetar.bookie.network.connection import BookieConnection
@@ -128,7 +129,7 @@ class SimBookie:
             except MetadataError:
                 continue
 
-    async def _delete(self, ledger_id: int) -> None:
+    async def _delete(self, ledger_id: LedgerId) -> None:
         self._node.world.note(self.name, "deletes ledger", ledger_id)
         self._do(self._ledgers.forget(ledger_id))
         self.disk.delete(ledger_id)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from sim.story import Violation
 from sim.world import World
 
@@ -85,7 +85,7 @@ class History:
             if entry is None or entry.payload != payload:
                 self.violation("bytes", f"{reader} read {payload!r} at {run.ledger_id}:{entry_id}")
 
-    def payload(self, ledger_id: int, entry_id: int) -> bytes:
+    def payload(self, ledger_id: LedgerId, entry_id: int) -> bytes:
         """What was appended there; empty when nobody knows."""
         entry = self._entries.get(Position(ledger_id, entry_id))
         return b"" if entry is None else entry.payload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.autorecovery.fragments import Fragment, fragments_of
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState, decode_ledger_metadata
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
@@ -19,13 +20,13 @@ class LedgerWatch:
         self,
         tree: BookKeeperTree,
         history: History,
-        holds: Callable[[str, int, int], bool],
+        holds: Callable[[str, LedgerId, int], bool],
     ) -> None:
         """`holds`: whether a bookie has an entry of a ledger on its disk."""
         self._tree = tree
         self._holds = holds
         self._history = history
-        self.ledgers: dict[int, LedgerMetadata] = {}
+        self.ledgers: dict[LedgerId, LedgerMetadata] = {}
 
     def written(self, path: str, data: bytes | None) -> None:
         """From the store, for every change."""
@@ -43,7 +44,7 @@ class LedgerWatch:
         self.ledgers[ledger_id] = new
         self._history.note("ledger", ledger_id, new.state.name, new.end, new.ensembles)
 
-    def _compare(self, ledger_id: int, old: LedgerMetadata, new: LedgerMetadata) -> None:
+    def _compare(self, ledger_id: LedgerId, old: LedgerMetadata, new: LedgerMetadata) -> None:
         if old.end is not None and old.end != new.end:
             self._history.violation("one end", f"ledger {ledger_id}: {old.end} became {new.end}")
         if _ORDER.index(new.state) < _ORDER.index(old.state):
@@ -53,7 +54,7 @@ class LedgerWatch:
             if old_part.first == new_part.first and old_part.last is not None:
                 self._moved(ledger_id, old_part, new_part.members)
 
-    def _moved(self, ledger_id: int, fragment: Fragment, members: Sequence[str]) -> None:
+    def _moved(self, ledger_id: LedgerId, fragment: Fragment, members: Sequence[str]) -> None:
         """Who takes a place in a part of a ledger that is complete must have what belongs there."""
         for index, bookie in enumerate(members):
             if bookie != fragment.members[index]:
@@ -66,7 +67,7 @@ class LedgerWatch:
                     detail = f"{bookie} takes a place in ledger {ledger_id} and lacks {lacks}"
                     self._history.violation("places", detail)
 
-    def _check(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+    def _check(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> None:
         starts = [first for first, _ in metadata.ensembles]
         if starts != sorted(set(starts)) or starts[0] != 0:
             self._history.violation("ensembles", f"ledger {ledger_id}: they begin at {starts}")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError, LedgerError, MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.collecting import Missing
 from magnetar.ledger.api import LedgerReader
 from magnetar.ledger.autorecovery import auditor, checker, fragments, replicating
@@ -52,7 +53,7 @@ class _Answered:
         """Nobody listens."""
 
 
-async def _mark_goes_first(self: ReplicationWorker, ledger_id: int) -> bool:
+async def _mark_goes_first(self: ReplicationWorker, ledger_id: LedgerId) -> bool:
     found = await self._marks.get(ledger_id)
     if found is not None:
         await self._marks.replicated(ledger_id, found[1])
@@ -105,7 +106,7 @@ class _Credulous:
             opened: LedgerEntry = self._digester.open(entry, entry_id)
         except DigestMismatchError:
             payload_at = HEAD_BYTES + self._digester.digest_bytes
-            return LedgerEntry(0, entry_id or 0, -1, 0, entry[payload_at:])
+            return LedgerEntry(LedgerId(0), entry_id or 0, -1, 0, entry[payload_at:])
         return opened
 
 
@@ -150,20 +151,20 @@ def _no_second_look(self: AuditSchedule, now_s: float) -> None:
 
 
 async def _write_any_version(
-    self: TreeLedgerRegistry, ledger_id: int, metadata: LedgerMetadata, expected_version: int
+    self: TreeLedgerRegistry, ledger_id: LedgerId, metadata: LedgerMetadata, expected_version: int
 ) -> StoredLedger:
     while True:
         with contextlib.suppress(BadVersionError):
-            return await _WRITE(self, ledger_id, metadata, (await self.read(ledger_id)).version)
+            return await _WRITE(self, ledger_id, metadata, (await self.read(LedgerId(ledger_id))).version)
 
 
 _WRITE: Final = TreeLedgerRegistry.write
 
 
-async def _missing_at_once(known: set[int], existing: Any) -> Missing:
-    listed: set[int] = set()
+async def _missing_at_once(known: set[LedgerId], existing: Any) -> Missing:
+    listed: set[LedgerId] = set()
 
-    async def listing() -> AsyncIterator[int]:
+    async def listing() -> AsyncIterator[LedgerId]:
         with contextlib.suppress(MetadataError):
             async for ledger_id in existing.ledger_ids():
                 yield ledger_id
@@ -174,7 +175,7 @@ async def _missing_at_once(known: set[int], existing: Any) -> Missing:
 
 
 def _without_looking(existing: Any, connection_id: int, delete: Callable[[int], Awaitable[None]]) -> Any:
-    async def delete_at_once(ledger_id: int) -> bool:
+    async def delete_at_once(ledger_id: LedgerId) -> bool:
         await delete(ledger_id)
         return True
 
@@ -224,7 +225,7 @@ def _all_is_durable(self: LedgerFeed, last_entry: int) -> None:
     self._appender.durable(self, max(last_entry, self.next_entry - 1))
 
 
-async def _opened_as_it_is(self: RemoteLedgers, ledger_id: int) -> Any:
+async def _opened_as_it_is(self: RemoteLedgers, ledger_id: LedgerId) -> Any:
     return await self._client.open(ledger_id, self._options.password, recover=False)
 
 

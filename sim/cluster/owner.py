@@ -7,7 +7,7 @@ import contextlib
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, LogError, MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.client.options import ClientOptions
@@ -155,7 +155,7 @@ class Owner:
 
     async def _read_some(self, log: ManagedLog) -> None:
         first = log.first_position
-        at = Position(first.ledger_id + self._world.random.randrange(12), 0)
+        at = Position(LedgerId(first.ledger_id + self._world.random.randrange(12)), 0)
         with contextlib.suppress(MagnetarError):
             for run in await log.read(at, _READ_BYTES, 20):
                 self._history.reads(self.name, run)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
@@ -318,14 +319,14 @@ class ClusterStory:
                     return lack
         return ""
 
-    def _holds(self, bookie_id: str, ledger_id: int, entry_id: int) -> bool:
+    def _holds(self, bookie_id: str, ledger_id: LedgerId, entry_id: int) -> bool:
         bookie = self._bookie(bookie_id)
         return bookie.is_lost or entry_id in bookie.disk.held(ledger_id)
 
     def _bookie(self, bookie_id: str) -> SimBookie:
         return self._bookies[bookie_id.partition(":")[0]]
 
-    def _lack(self, ledger_id: int, metadata: LedgerMetadata, entry_id: int) -> str:
+    def _lack(self, ledger_id: LedgerId, metadata: LedgerMetadata, entry_id: int) -> str:
         members = next(part for first, part in reversed(metadata.ensembles) if first <= entry_id)
         good = sum(
             self._is_good(members[index], ledger_id, entry_id) for index in self._layout.write_set(entry_id)
@@ -343,7 +344,7 @@ class ClusterStory:
             return f"entry {entry_id} of ledger {ledger_id} has {there} copies"
         return ""
 
-    def _is_good(self, member: str, ledger_id: int, entry_id: int) -> bool:
+    def _is_good(self, member: str, ledger_id: LedgerId, entry_id: int) -> bool:
         disk = self._bookie(member).disk
         if not disk.is_sound(ledger_id, entry_id):
             return False

@@ -15,6 +15,7 @@ from fuzzing.harness import Harness, require
 from fuzzing.wire_harnesses import bookkeeper_events
 from magnetar.admin.calls.errors import BadRequestError
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.entry_blocks import blocks_of
 from magnetar.bookie.recovery import scan_segment
 from magnetar.bookie.segment import DATA_OFFSET
@@ -150,24 +151,26 @@ def _bookkeeper(is_v2: bool, data: bytes) -> object:
         kind, ledger = choices.below(4), abs(choices.number()) % (1 << 62)
         request: AddRun | Read | BatchRead
         if kind < 2:
-            run = request = AddRun(ledger, choices.some(20).ljust(20, b"k"), recovery=bool(choices.below(2)))
+            run = request = AddRun(
+                LedgerId(ledger), choices.some(20).ljust(20, b"k"), recovery=bool(choices.below(2))
+            )
             for _ in range(1 + choices.below(3)):
                 entry, payload = abs(choices.number()) % (1 << 62), choices.some(40)
                 digest = choices.one((DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC, DigestType.DUMMY))
                 run.entry_ids.append(entry)
-                run.entries.append(Digester(ledger, digest).seal(entry, -1, 0, payload) + payload)
+                run.entries.append(Digester(LedgerId(ledger), digest).seal(entry, -1, 0, payload) + payload)
             if not is_v2:
                 run.txn_ids = list(range(len(run.entries)))
         elif kind == 2 or not is_v2:
             request = Read(
-                ledger,
+                LedgerId(ledger),
                 choices.number() % (1 << 62),
                 number,
                 fence=bool(choices.below(2)),
                 master_key=bytes(20),
             )
         else:
-            request = BatchRead(ledger, 0, choices.below(200), choices.number() % (1 << 31), number)
+            request = BatchRead(LedgerId(ledger), 0, choices.below(200), choices.number() % (1 << 31), number)
         packets.append(choices.damaged(b"".join(encode_request(request, is_v2=is_v2))))
     return bookkeeper_events(choices.damaged(b"".join(packets)))
 
@@ -179,10 +182,10 @@ def _segments(data: bytes) -> object:
         entries = [choices.some(60) for _ in range(1 + choices.below(4))]
         ledger = choices.one((4, 5, 1 << 40))
         counts = [1 + choices.below(3) for _ in entries] if choices.below(2) else None
-        for block in blocks_of(ledger, first, entries, counts, first, choices.below(256)):
+        for block in blocks_of(LedgerId(ledger), first, entries, counts, first, choices.below(256)):
             offset = DATA_OFFSET + len(log)
             synced_to = offset if choices.below(8) else abs(choices.number()) % (1 << 32)
-            log += block.header(_SALT, offset, synced_to, 0, 0, 0, 0) + b"".join(block.pieces)
+            log += block.header(_SALT, offset, synced_to, 0, 0, LedgerId(0), 0) + b"".join(block.pieces)
         first += len(entries)
         entries_of[ledger] = entries_of.get(ledger, 0) + len(entries)
     damaged = choices.damaged(log)

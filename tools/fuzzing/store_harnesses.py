@@ -13,7 +13,7 @@ from magnetar.admin.topics.messages import message_answer
 from magnetar.base.clock import ManualClock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError
-from magnetar.base.ids import ConsumerId, Position
+from magnetar.base.ids import ConsumerId, LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.bookie.blocks import (
     HEADER_BYTES,
@@ -51,7 +51,7 @@ def _block(data: bytes) -> object:
     head = data[:24].ljust(24, b"\0")
     block = Block(
         kind=head[0] % 5,
-        ledger_id=int.from_bytes(head[1:9], "little", signed=True),
+        ledger_id=LedgerId(int.from_bytes(head[1:9], "little", signed=True)),
         first_entry=int.from_bytes(head[9:17], "little", signed=True),
         entry_count=int.from_bytes(head[17:20], "little"),
         flags=head[20] % 4,
@@ -60,7 +60,7 @@ def _block(data: bytes) -> object:
         pieces=[data[24:]],
         data_bytes=0,
     )
-    written = block.header(_SALT, 0, 0, 0, 0, 0, 0) + data[24:]
+    written = block.header(_SALT, 0, 0, 0, 0, LedgerId(0), 0) + data[24:]
     header = decode_header(written, 0, _SALT, 0)
     assert header is not None
     good = body_is_good(header, written[HEADER_BYTES:])
@@ -93,9 +93,9 @@ def _segment(data: bytes) -> object:
 def _segment_seeds() -> list[bytes]:
     log = b""
     for first in (0, 3, 6):
-        (block,) = blocks_of(4, first, [b"one", b"two" * 30, b""], [1, 2, 1], first, 5_000)
+        (block,) = blocks_of(LedgerId(4), first, [b"one", b"two" * 30, b""], [1, 2, 1], first, 5_000)
         offset = DATA_OFFSET + len(log)
-        log += block.header(_SALT, offset, offset, 0, 0, 0, 0) + b"".join(block.pieces)
+        log += block.header(_SALT, offset, offset, 0, 0, LedgerId(0), 0) + b"".join(block.pieces)
     return [log, log[:-7], log + bytes(4_096), log[:300] + bytes(100) + log[300:]]
 
 
@@ -108,7 +108,7 @@ def _history(data: bytes) -> object:
         entries.append(data[at + 2 : at + 2 + size])
         at += 2 + size
     counts = [1 + (data[-1] + number) % 3 for number in range(len(entries))]
-    opened = open_entries(read_vector([EntryRun(4, 0, entries or [b""], counts or [1], 0, 0)]))
+    opened = open_entries(read_vector([EntryRun(LedgerId(4), 0, entries or [b""], counts or [1], 0, 0)]))
     rows = int(opened.is_single.sum()) + (0 if opened.batches is None else len(opened.batches.entry))
     require(rows >= int(opened.is_single.sum()), "rows are missing")
     return opened.is_raw.tolist(), rows
@@ -116,7 +116,7 @@ def _history(data: bytes) -> object:
 
 def _readers(data: bytes) -> object:
     """An entry as everybody in the broker meets it: filters, compaction, the admin API, WebSockets."""
-    position = Position(1, 2)
+    position = Position(LedgerId(1), 2)
     count = 1 + (data[-1] % 3 if data else 0)
     rules = FilterRules(names=("expression",))
     properties = {PROPERTY: 'key == "k" or properties.colour == "red"'}
@@ -127,7 +127,9 @@ def _readers(data: bytes) -> object:
     kept = survivors.keep(position, data)
     bits = left_in_batch(data, count)
     try:
-        shown = len(message_answer(TopicName.parse("t"), EntryRun(1, 2, [data], [count], 0, 0)).body)
+        shown = len(
+            message_answer(TopicName.parse("t"), EntryRun(LedgerId(1), 2, [data], [count], 0, 0)).body
+        )
     except (EntryError, RequestError) as error:
         shown = len(type(error).__name__)
     try:
@@ -167,8 +169,8 @@ def _parquet_file() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "segment"
         entries = _entries()
-        run = EntryRun(7, 0, entries, [1] + [2] * (len(entries) - 1), 0, 1_700_000_000_000)
-        write_segment([run], SegmentOrigin("persistent://public/default/t", 7), str(path))
+        run = EntryRun(LedgerId(7), 0, entries, [1] + [2] * (len(entries) - 1), 0, 1_700_000_000_000)
+        write_segment([run], SegmentOrigin("persistent://public/default/t", LedgerId(7)), str(path))
         return path.read_bytes()
 
 
@@ -200,7 +202,7 @@ def _parquet(data: bytes) -> object:
     pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     reader = SegmentReader(_Bytes(data[:pages].ljust(pages, b"\0") + whole[pages:]))
     summary = reader.summary
-    runs = reader.entries(7, summary.first_entry, 1 << 16)
+    runs = reader.entries(LedgerId(7), summary.first_entry, 1 << 16)
     reader.lookup(b"key", 5)
     return [described(run.entries) for run in runs]
 

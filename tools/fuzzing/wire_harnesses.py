@@ -9,7 +9,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from fuzzing.harness import BrokenRuleError, Harness, described, require
-from magnetar.base.ids import ConsumerId, Position, ProducerId
+from magnetar.base.ids import ConsumerId, LedgerId, Position, ProducerId
 from magnetar.broker.topic.batches import open_batch
 from magnetar.broker.topic.claims import refusals
 from magnetar.client.compression import compress, compression_type
@@ -170,7 +170,8 @@ def _frame_seeds() -> list[bytes]:
     entry = build_entry(_sound_metadata(), b"payload")
     sends = b"".join(encode_send(ProducerId(1), number, 1, entry) for number in range(3))
     acks = b"".join(
-        encode_ack(ConsumerId(1), [Position(3, number), Position(3, number + 1)]) for number in range(3)
+        encode_ack(ConsumerId(1), [Position(LedgerId(3), number), Position(LedgerId(3), number + 1)])
+        for number in range(3)
     )
     commands = (
         pb.BaseCommand(type=pb.BaseCommand.PING, ping=pb.CommandPing()),
@@ -222,7 +223,7 @@ def _send_seeds() -> list[bytes]:
 
 
 def _ack_seeds() -> list[bytes]:
-    positions = [Position(3, number) for number in range(120, 140)]
+    positions = [Position(LedgerId(3), number) for number in range(120, 140)]
     return [
         _command_bytes(encode_ack(ConsumerId(1), positions)),
         _command_bytes(encode_ack(ConsumerId(500), positions[:1])),
@@ -231,13 +232,13 @@ def _ack_seeds() -> list[bytes]:
 
 def _bookie_seeds(*, is_v2: bool) -> list[bytes]:
     key = bytes(range(20))
-    run = AddRun(5, key)
+    run = AddRun(LedgerId(5), key)
     requests: list[AddRun | Read | BatchRead]
     run.entry_ids.append(9)
-    run.entries.append(Digester(5, DigestType.CRC32C).seal(9, -1, 0, b"payload") + b"payload")
-    requests = [run, Read(5, 9, 2), Read(5, -1, 3, fence=True, master_key=key)]
+    run.entries.append(Digester(LedgerId(5), DigestType.CRC32C).seal(9, -1, 0, b"payload") + b"payload")
+    requests = [run, Read(LedgerId(5), 9, 2), Read(LedgerId(5), -1, 3, fence=True, master_key=key)]
     if is_v2:
-        requests.append(BatchRead(5, 0, 4, 1 << 20, 3))
+        requests.append(BatchRead(LedgerId(5), 0, 4, 1 << 20, 3))
     else:
         run.txn_ids = [1]
     packets = [b"".join(encode_request(request, is_v2=is_v2)) for request in requests]

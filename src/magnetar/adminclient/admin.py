@@ -14,7 +14,7 @@ from magnetar.adminclient.http import AdminHttp, Answer
 from magnetar.adminclient.target import AdminTarget
 from magnetar.base.closing import Closing
 from magnetar.base.errors import ClientError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 
 _NO_INDEX: Final = (404, 405, 409, 412, 422)
@@ -136,4 +136,4 @@ class Admin(Closing):
 
 
 def _position(answer: Any) -> Position:
-    return Position(int(answer["ledgerId"]), int(answer["entryId"]))
+    return Position(LedgerId(int(answer["ledgerId"])), int(answer["entryId"]))

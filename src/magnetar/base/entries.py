@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 
 
 class EntryRun:
@@ -17,7 +17,7 @@ class EntryRun:
 
     __slots__ = ("base_index", "broker_time_ms", "counts", "entries", "first_entry", "ledger_id")
 
-    ledger_id: int
+    ledger_id: LedgerId
     """Ledger that holds the entries."""
     first_entry: int
     """Entry id of `entries[0]`; `entries[i]` is entry `first_entry + i`."""
@@ -32,7 +32,7 @@ class EntryRun:
 
     def __init__(
         self,
-        ledger_id: int,
+        ledger_id: LedgerId,
         first_entry: int,
         entries: list[bytes],
         counts: list[int] | None,

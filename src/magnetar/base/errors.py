@@ -20,6 +20,8 @@ boundary, to a wire code or an HTTP status.
 
 from __future__ import annotations
 
+from magnetar.base.ids import LedgerId
+
 
 class MagnetarError(Exception):
     """Every error that this package raises on purpose."""
@@ -39,7 +41,7 @@ class StorageError(MagnetarError):
 class CorruptDataError(StorageError):
     """Stored bytes fail their checksum. Names file, offset and, where known, ledger."""
 
-    def __init__(self, path: str, offset: int, detail: str, ledger_id: int | None = None) -> None:
+    def __init__(self, path: str, offset: int, detail: str, ledger_id: LedgerId | None = None) -> None:
         ledger = "" if ledger_id is None else f", ledger {ledger_id}"
         super().__init__(f"corrupt data in {path} at byte {offset}{ledger}: {detail}")
         self.path = path
@@ -58,7 +60,7 @@ class LostEntriesError(CorruptDataError):
         path: str,
         offset: int,
         detail: str,
-        ledger_id: int,
+        ledger_id: LedgerId,
         first_entry: int,
         last_entry: int | None,
         *,

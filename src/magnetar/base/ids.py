@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Final, NamedTuple, NewType
 
+LedgerId = NewType("LedgerId", int)
+"""A ledger, >= 0 where it is stored; ledgers of one log have strictly increasing ids."""
 ProducerId = NewType("ProducerId", int)
 """A producer of one connection; its client chooses the number."""
 ConsumerId = NewType("ConsumerId", int)
@@ -20,7 +22,7 @@ RequestId = NewType("RequestId", int)
 class Position(NamedTuple):
     """Where an entry lies: a ledger and the entry's number in it. Ordered by ledger, then entry."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     """Ledger, >= 0; ledgers of one log have strictly increasing ids."""
     entry_id: int
     """Entry in the ledger, >= 0; -1 stands for "before the first entry"."""
@@ -29,14 +31,17 @@ class Position(NamedTuple):
         return f"{self.ledger_id}:{self.entry_id}"
 
 
-def positions_of(ledger_id: int, entry_ids: Iterable[int]) -> list[Position]:
+def positions_of(ledger_id: LedgerId, entry_ids: Iterable[int]) -> list[Position]:
     """Positions of one ledger, in this order. Costs 70 ns each; made one by one they cost three times as
     much."""
     return list(map(tuple.__new__, repeat(Position), zip(repeat(ledger_id), entry_ids, strict=False)))
 
 
-EARLIEST: Final = Position(-1, -1)
+NO_LEDGER: Final = LedgerId(-1)
+"""Stands for no ledger where a ledger is written down."""
+
+EARLIEST: Final = Position(NO_LEDGER, -1)
 """Before every entry: how clients ask for the beginning."""
 
-LATEST: Final = Position((1 << 63) - 1, (1 << 63) - 1)
+LATEST: Final = Position(LedgerId((1 << 63) - 1), (1 << 63) - 1)
 """After every entry: how clients ask for the end."""

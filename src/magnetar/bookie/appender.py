@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from magnetar.base.errors import StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.blocks import Block
 from magnetar.bookie.entry_blocks import JOIN_BELOW_BYTES, blocks_of, entry_block
 from magnetar.bookie.index import LedgerIndex
@@ -39,7 +40,7 @@ NOBODY: Final = _Nobody()
 class BlockAppender(Protocol):
     """The store's view of one ledger's appender."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     index: LedgerIndex
     """Index of the durable blocks; the store extends it."""
     last_commit_s: float
@@ -81,7 +82,9 @@ class LedgerAppender:
         "pending_bytes",
     )
 
-    def __init__(self, ledger_id: int, sink: AppendSink, enqueue: Callable[[Block, float], None]) -> None:
+    def __init__(
+        self, ledger_id: LedgerId, sink: AppendSink, enqueue: Callable[[Block, float], None]
+    ) -> None:
         self._enqueue = enqueue
         self._sink: AppendSink = sink
         self._settled: list[asyncio.Future[None]] = []

@@ -29,6 +29,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import StartupError, StorageError
+from magnetar.base.ids import LedgerId
 
 BELONGS_FILE: Final = "BELONGS"
 _ACCEPT: Final = "`magnetar storage accept`"
@@ -51,6 +52,9 @@ class Held:
     size_bytes: int = 0
 
 
+_NONE_GIVEN: Final = LedgerId(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Belonging:
     """The content of the file BELONGS."""
@@ -60,12 +64,12 @@ class Belonging:
     """0: the folder does not belong to any metadata yet."""
     begun: int = 0
     """The generation that is being written; equals `generation` when none is."""
-    ids_end: int = 0
+    ids_end: LedgerId = _NONE_GIVEN
     """All ledger ids below this may be in use."""
     doubt: str = ""
     """Why ledgers that the metadata does not name are kept until an operator decides; empty without a
     doubt."""
-    held: Mapping[int, Held] = field(default_factory=lambda: MappingProxyType({}))
+    held: Mapping[LedgerId, Held] = field(default_factory=lambda: MappingProxyType({}))
     """Ledgers in quarantine."""
 
 
@@ -83,7 +87,7 @@ def decode(data: bytes) -> Belonging:
     if rest != b"%08x\n" % zlib.crc32(line):
         raise DamagedBelongingError(f"{BELONGS_FILE} fails its checksum")
     told = json.loads(line)
-    told["held"] = {int(ledger): Held(*held) for ledger, held in told["held"].items()}
+    told["held"] = {LedgerId(int(ledger)): Held(*held) for ledger, held in told["held"].items()}
     return Belonging(**told)
 
 

@@ -41,6 +41,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import NO_LEDGER, LedgerId
 
 MAGIC: Final = b"MGB1"
 
@@ -79,7 +80,7 @@ class BlockHeader(NamedTuple):
     salt: int
     body_crc: int
     body_length: int
-    ledger_id: int
+    ledger_id: LedgerId
     first_entry: int
     base_index: int
     broker_time_ms: int
@@ -90,7 +91,7 @@ class BlockHeader(NamedTuple):
     synced_to: int
     previous_offset: int
     previous_size: int
-    previous_ledger: int
+    previous_ledger: LedgerId
     previous_last: int
 
     @property
@@ -135,7 +136,7 @@ class Block:
     def __init__(
         self,
         kind: int,
-        ledger_id: int,
+        ledger_id: LedgerId,
         first_entry: int,
         entry_count: int,
         flags: int,
@@ -180,7 +181,7 @@ class Block:
         synced_to: int,
         previous_offset: int,
         previous_size: int,
-        previous_ledger: int,
+        previous_ledger: LedgerId,
         previous_last: int,
     ) -> bytes:
         """The 96 bytes of the header, for a block that starts at `offset`."""
@@ -207,10 +208,10 @@ class Block:
 
 def mark_block() -> Block:
     """A block that only records how far the segment is synced."""
-    return Block(Kind.MARK, -1, 0, 0, 0, 0, 0, [], 0)
+    return Block(Kind.MARK, NO_LEDGER, 0, 0, 0, 0, 0, [], 0)
 
 
-def tombstone_block(ledger_id: int) -> Block:
+def tombstone_block(ledger_id: LedgerId) -> Block:
     """A block that records that the ledger is deleted."""
     return Block(Kind.TOMBSTONE, ledger_id, 0, 0, 0, 0, 0, [], 0)
 
@@ -220,7 +221,7 @@ _START: Final = struct.Struct("<QI")
 
 def start_block(previous_segment: int, previous_end: int) -> Block:
     """The first block of a segment: `previous_segment` is complete up to `previous_end`."""
-    return Block(Kind.START, -1, 0, 0, 0, 0, 0, [_START.pack(previous_segment, previous_end)], 0)
+    return Block(Kind.START, NO_LEDGER, 0, 0, 0, 0, 0, [_START.pack(previous_segment, previous_end)], 0)
 
 
 def decode_start(body: bytes) -> tuple[int, int]:
@@ -245,7 +246,7 @@ def decode_header(buffer: bytes, at: int, salt: int, offset: int) -> BlockHeader
     return header
 
 
-Found = tuple[int, int, int, int, int, int, int]
+Found = tuple[int, LedgerId, int, int, int, int, int]
 """Fields of a block: kind, ledger_id, first_entry, offset, size, entry_count, data_bytes."""
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from magnetar.base.ids import NO_LEDGER
 from magnetar.bookie.blocks import HEADER_BYTES, Block, Kind
 from magnetar.bookie.index import SegmentIndex
 
@@ -36,7 +37,7 @@ class Tail:
         self.limit = limit
         """Upper bound of the end of a block."""
         self.block_count = 0
-        self._previous = (0, 0, -1, -1)
+        self._previous = (0, 0, NO_LEDGER, -1)
 
     @property
     def room_bytes(self) -> int:
@@ -62,7 +63,7 @@ class Tail:
             if block.kind == Kind.ENTRIES:
                 previous_ledger, previous_last = block.ledger_id, block.last_entry
             else:
-                previous_ledger, previous_last = -1, -1
+                previous_ledger, previous_last = NO_LEDGER, -1
             at += previous_size
         assert at <= self.limit
         self._previous = (previous_offset, previous_size, previous_ledger, previous_last)

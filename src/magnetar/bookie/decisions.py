@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.runtime.durable_file import sync_folder
 
 _log = logging.getLogger("magnetar.bookie")
@@ -26,7 +27,7 @@ class Decisions:
     """Accept the present metadata, whatever it was before."""
     accepted: str = ""
     """Description of the pair that was accepted; empty accepts any."""
-    delete: frozenset[int] = frozenset()
+    delete: frozenset[LedgerId] = frozenset()
     """Ledgers in quarantine to delete."""
     readmit: frozenset[str] = frozenset()
     """Bookies beside the broker that lost messages and accept entries again from the next start on."""
@@ -49,7 +50,7 @@ def decode_decisions(data: bytes) -> Decisions:
     return Decisions(
         accept=bool(fields.get("accept")),
         accepted=str(fields.get("accepted", "")),
-        delete=frozenset(map(int, fields.get("delete", ()))),
+        delete=frozenset(LedgerId(int(each)) for each in fields.get("delete", ())),
         readmit=frozenset(map(str, fields.get("readmit", ()))),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.blocks import HAS_COUNTS, Block, Kind
 
 BLOCK_BYTES_MAX: Final = 1 << 20
@@ -20,7 +21,7 @@ _LENGTH_AND_COUNT: Final = struct.Struct("<II")
 
 
 def entries_block(
-    ledger_id: int,
+    ledger_id: LedgerId,
     first_entry: int,
     entries: list[bytes],
     lengths: list[int],
@@ -47,7 +48,12 @@ def entries_block(
 
 
 def entry_block(
-    ledger_id: int, first_entry: int, entry: bytes, count: int | None, base_index: int, broker_time_ms: int
+    ledger_id: LedgerId,
+    first_entry: int,
+    entry: bytes,
+    count: int | None,
+    base_index: int,
+    broker_time_ms: int,
 ) -> Block:
     """A block of one entry below JOIN_BELOW_BYTES: the usual case at low rates."""
     size = len(entry)
@@ -59,7 +65,7 @@ def entry_block(
 
 
 def blocks_of(
-    ledger_id: int,
+    ledger_id: LedgerId,
     first_entry: int,
     entries: list[bytes],
     counts: list[int] | None,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.runtime.durable_file import write_durably
 
 _log = logging.getLogger("magnetar.bookie")
@@ -28,7 +29,7 @@ _VERSION: Final = 1
 class GivenUp(NamedTuple):
     """Entries of one ledger that were given up."""
 
-    ledger: int
+    ledger: LedgerId
     first: int
     last: int
     topic: str
@@ -79,7 +80,7 @@ class GivenUpFile:
             return None
         return found.st_ino, found.st_mtime_ns
 
-    def ranges(self) -> Mapping[int, Sequence[tuple[int, int]]]:
+    def ranges(self) -> Mapping[LedgerId, Sequence[tuple[int, int]]]:
         """See the function; from the last version that could be read."""
         if (stamp := self._look()) != self._stamp:
             self._stamp = stamp
@@ -91,9 +92,9 @@ class GivenUpFile:
         return self._ranges
 
 
-def ranges(entries: Iterable[GivenUp]) -> dict[int, list[tuple[int, int]]]:
+def ranges(entries: Iterable[GivenUp]) -> dict[LedgerId, list[tuple[int, int]]]:
     """First and last entries by ledger, ascending."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    found: dict[LedgerId, list[tuple[int, int]]] = {}
     for each in sorted(entries, key=lambda each: (each.ledger, each.first)):
         found.setdefault(each.ledger, []).append((each.first, each.last))
     return found

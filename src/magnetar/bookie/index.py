@@ -18,10 +18,12 @@ import struct
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from magnetar.base.ids import LedgerId
+
 _ROW: Final = struct.Struct("<qIIII")
 _FIRST: Final = struct.Struct("<q")
 ROW_BYTES: Final = _ROW.size
-UNKNOWN_OWNER: Final = -2
+UNKNOWN_OWNER: Final = LedgerId(-2)
 """Ledger of a Damage whose owner was lost with the bytes."""
 
 
@@ -158,11 +160,11 @@ class LedgerIndex:
 
     __slots__ = ("__weakref__", "deleted", "ledger_id", "parts")
 
-    ledger_id: int
+    ledger_id: LedgerId
     parts: list[BlockRows]
     """One per segment with blocks of the ledger, in the order of the segments."""
 
-    def __init__(self, ledger_id: int, parts: list[BlockRows] | None = None) -> None:
+    def __init__(self, ledger_id: LedgerId, parts: list[BlockRows] | None = None) -> None:
         self.ledger_id = ledger_id
         self.deleted = False
         """Set for good when the ledger is deleted while a reader holds its index."""
@@ -270,7 +272,7 @@ class Damage(NamedTuple):
     offset: int
     """Where they begin in the segment."""
     length: int
-    ledger_id: int
+    ledger_id: LedgerId
     """The ledger of the bytes; -1 for a mark, which has none, UNKNOWN_OWNER when the damage hides it."""
     first_entry: int
     """First lost entry; -1 when unknown."""
@@ -284,8 +286,8 @@ class SegmentIndex:
     __slots__ = ("block_count", "damages", "ledgers", "segment_id", "tombstones")
 
     segment_id: int
-    ledgers: dict[int, BlockRows]
-    tombstones: list[int]
+    ledgers: dict[LedgerId, BlockRows]
+    tombstones: list[LedgerId]
     """Ledgers whose tombstones are in this segment."""
     damages: list[Damage]
     block_count: int
@@ -298,7 +300,7 @@ class SegmentIndex:
         self.damages = []
         self.block_count = 0
 
-    def rows(self, ledger_id: int) -> BlockRows:
+    def rows(self, ledger_id: LedgerId) -> BlockRows:
         """The rows of a ledger, created when there are none yet."""
         rows = self.ledgers.get(ledger_id)
         if rows is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from magnetar.base.errors import StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.files import Disk
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import UNKNOWN_OWNER
@@ -33,7 +34,7 @@ class Finding:
     detail: str
     repairable: bool
     """Whether `repair` mends it without loss."""
-    ledger: int | None = None
+    ledger: LedgerId | None = None
     """The ledger whose entries were there; None when there is none, or when it is unknown."""
     first: int | None = None
     last: int | None = None
@@ -48,10 +49,10 @@ class Inspection:
     blocks: int = 0
     missing: list[int] = field(default_factory=list)
     """Listed segments without a file."""
-    whole: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    whole: dict[LedgerId, list[tuple[int, int]]] = field(default_factory=dict)
     """First and last entries of every good block, by ledger."""
-    deleted: set[int] = field(default_factory=set)
-    places: dict[int, list[Finding]] = field(default_factory=dict)
+    deleted: set[LedgerId] = field(default_factory=set)
+    places: dict[LedgerId, list[Finding]] = field(default_factory=dict)
     """Damage by ledger."""
 
 

@@ -11,23 +11,29 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import Held
 
 
 class Round(NamedTuple):
     """The result of one round."""
 
-    held: dict[int, Held]
+    held: dict[LedgerId, Held]
     """The ledgers in quarantine now."""
-    entered: list[int]
-    left: list[int]
+    entered: list[LedgerId]
+    left: list[LedgerId]
     """Ledgers that are named again, or no longer exist."""
-    due: list[int]
+    due: list[LedgerId]
     """Ledgers that were unnamed for the whole grace period."""
 
 
 def look(
-    before: Mapping[int, Held], unnamed: Collection[int], *, now_ms: int, elapsed_s: int, grace_s: int
+    before: Mapping[LedgerId, Held],
+    unnamed: Collection[LedgerId],
+    *,
+    now_ms: int,
+    elapsed_s: int,
+    grace_s: int,
 ) -> Round:
     """`unnamed`: the unnamed ledgers on the disk now; `elapsed_s`: seconds since this process's last
     round."""

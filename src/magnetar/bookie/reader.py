@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.index import BlockPlace, BlockRows, LedgerIndex, SegmentIndex
 from magnetar.bookie.opening import rebuild_index
@@ -29,7 +30,7 @@ _REST_BYTES_MAX: Final = 8 << 20
 class DeletedLedgerError(StorageError):
     """The ledger was deleted during a read."""
 
-    def __init__(self, ledger_id: int) -> None:
+    def __init__(self, ledger_id: LedgerId) -> None:
         super().__init__(f"ledger {ledger_id} was deleted")
         self.ledger_id = ledger_id
 
@@ -41,7 +42,7 @@ class BlockReader:
         self._segments = segments
         self._disk = disk
         self._directory = directory
-        self._indexes: WeakValueDictionary[int, LedgerIndex] = WeakValueDictionary()
+        self._indexes: WeakValueDictionary[LedgerId, LedgerIndex] = WeakValueDictionary()
         self._rests: OrderedDict[tuple[int, int], tuple[EntryRun, int]] = OrderedDict()
         self._rests_bytes = 0
         self._rebuilding = asyncio.Lock()
@@ -54,7 +55,7 @@ class BlockReader:
         """Readers of the ledger use this index, which its writer extends."""
         self._indexes[index.ledger_id] = index
 
-    def mark_deleted(self, ledger_id: int) -> None:
+    def mark_deleted(self, ledger_id: LedgerId) -> None:
         """Readers that hold the ledger's index see the deletion at the next read."""
         if (index := self._indexes.pop(ledger_id, None)) is not None:
             index.deleted = True
@@ -70,7 +71,7 @@ class BlockReader:
         for key in [key for key in self._rests if key[0] == fresh.segment_id]:
             self._rests_bytes -= self._rests.pop(key)[1]
 
-    async def index_of(self, ledger_id: int) -> LedgerIndex:
+    async def index_of(self, ledger_id: LedgerId) -> LedgerIndex:
         """Index of the ledger's blocks; empty when there are none. Raises StorageError."""
         if (index := self._indexes.get(ledger_id)) is not None:
             return index
@@ -91,7 +92,7 @@ class BlockReader:
                 break
         return self._indexes.setdefault(ledger_id, LedgerIndex(ledger_id, parts))
 
-    async def rows_of(self, segment: SegmentFile, ledger_id: int) -> BlockRows | None:
+    async def rows_of(self, segment: SegmentFile, ledger_id: LedgerId) -> BlockRows | None:
         """The ledger's blocks in one segment, whose index is rebuilt when it is damaged. Raises OSError."""
         with self._segments.pinned(segment):
             # Mostly some microseconds; a thread costs ten times that, and the wait for its turn.

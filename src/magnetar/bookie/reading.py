@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.blocks import HEADER_BYTES, body_is_good, decode_entries, decode_header
 from magnetar.bookie.index import BlockPlace
 
@@ -50,7 +51,9 @@ class BadBlock(NamedTuple):
     detail: str
 
 
-def decode(extent: Extent, data: bytes, ledger_id: int, salt: int) -> tuple[list[EntryRun], BadBlock | None]:
+def decode(
+    extent: Extent, data: bytes, ledger_id: LedgerId, salt: int
+) -> tuple[list[EntryRun], BadBlock | None]:
     """The runs of the extent's blocks, up to the first bad one."""
     runs: list[EntryRun] = []
     for place in extent.places:

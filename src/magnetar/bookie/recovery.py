@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from magnetar.base.ids import NO_LEDGER
 from magnetar.bookie.blocks import (
     HEADER_BYTES,
     MAGIC,
@@ -271,7 +272,7 @@ def _damages(item: _Item, items: list[_Item]) -> list[Damage]:
     header = item.header
     if header is not None:
         if header.kind != Kind.ENTRIES:
-            return [Damage(item.offset, item.size, -1, -1, -1)]
+            return [Damage(item.offset, item.size, NO_LEDGER, -1, -1)]
         return [Damage(item.offset, item.size, header.ledger_id, header.first_entry, header.last_entry)]
     follower = next(
         (other.header for other in items if other.offset == item.offset + item.size and other.header), None

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import BlockPlace
@@ -209,7 +210,7 @@ class Rewriter:
         _log.info("%s: rewritten from %d to %d bytes", segment.path, before, after)
         return True
 
-    async def _places(self, segment: SegmentFile, ledger_id: int) -> list[BlockPlace]:
+    async def _places(self, segment: SegmentFile, ledger_id: LedgerId) -> list[BlockPlace]:
         """The ledger's blocks in the segment. Raises OSError."""
         rows = await self._reader.rows_of(segment, ledger_id)
         return [] if rows is None else [rows.place(row) for row in range(len(rows))]

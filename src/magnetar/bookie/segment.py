@@ -50,10 +50,12 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, cast
 
 import google_crc32c
 
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.index import ROW_BYTES, BlockRows, Damage, SegmentIndex
 
 SEGMENT_VERSION: Final = 1
@@ -180,13 +182,17 @@ def resembles_trailer(buffer: bytes, salt: int) -> bool:
     return buffer[:8] == _TRAILER_MAGIC or buffer[8:16] == theirs
 
 
-def _column(kind: str, values: bytes | list[int]) -> array[int]:
+def _column(kind: str, values: bytes | Sequence[int]) -> array[int]:
     column = array(kind, values) if isinstance(values, list) else array(kind)
     if isinstance(values, bytes):
         column.frombytes(values)
     if sys.byteorder != "little":
         column.byteswap()
     return column
+
+
+def _ledger_column(data: bytes) -> Sequence[LedgerId]:
+    return cast("Sequence[LedgerId]", _column("q", data))
 
 
 def encode_footer(index: SegmentIndex, salt: int, rows_offset: int) -> bytes:
@@ -242,13 +248,13 @@ class SealedIndex:
         number = trailer.ledger_count
         self.segment_id = segment_id
         self.rows_offset = trailer.rows_offset
-        self.ledger_ids = _column("q", directory[: 8 * number])
+        self.ledger_ids = _ledger_column(directory[: 8 * number])
         """Ledgers with blocks in this segment, ascending."""
         self._starts = _column("I", directory[8 * number : 12 * number])
         self._counts = _column("I", directory[12 * number : 16 * number])
         self._crcs = _column("I", directory[16 * number : 20 * number])
         at = 20 * number + 8 * trailer.tombstone_count
-        self.tombstones = list(_column("q", directory[20 * number : at]))
+        self.tombstones = list(_ledger_column(directory[20 * number : at]))
         self.damages = [Damage._make(fields) for fields in _DAMAGE.iter_unpack(directory[at:])]
 
     @classmethod
@@ -258,12 +264,12 @@ class SealedIndex:
             return None
         return cls(segment_id, trailer, directory)
 
-    def position_of(self, ledger_id: int) -> int:
+    def position_of(self, ledger_id: LedgerId) -> int:
         """Position of the ledger in the directory; -1 when the segment has no block of it."""
         at = bisect_left(self.ledger_ids, ledger_id)
         return at if at < len(self.ledger_ids) and self.ledger_ids[at] == ledger_id else -1
 
-    def count_rows(self, deleted: set[int]) -> tuple[int, int]:
+    def count_rows(self, deleted: set[LedgerId]) -> tuple[int, int]:
         """Blocks of entries in the segment, and those of ledgers not in `deleted`."""
         alive = sum(
             count

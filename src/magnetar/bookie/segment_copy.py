@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.blocks import (
     HEADER_BYTES,
     Block,
@@ -152,7 +153,7 @@ class SegmentCopy:
             elif block.kind == Kind.TOMBSTONE:
                 self._index.tombstones.append(block.ledger_id)
 
-    def finish(self, tombstones: list[int]) -> SegmentFile:
+    def finish(self, tombstones: list[LedgerId]) -> SegmentFile:
         """Adds the tombstones that are still needed, and replaces the old file.
 
         Raises OSError: then the old file is still in place.

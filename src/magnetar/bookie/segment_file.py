@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.files import Disk
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import UNKNOWN_OWNER, BlockRows, Damage, SegmentIndex
@@ -72,13 +73,13 @@ class SegmentFile:
         return [] if self.index is None else self.index.damages
 
     @property
-    def tombstones(self) -> list[int]:
+    def tombstones(self) -> list[LedgerId]:
         """Ledgers whose tombstones are in this segment."""
         if self.sealed is not None:
             return self.sealed.tombstones
         return [] if self.index is None else self.index.tombstones
 
-    def count_live(self, deleted: set[int]) -> None:
+    def count_live(self, deleted: set[LedgerId]) -> None:
         """Counts the living ledgers when the segment is sealed.
 
         A ledger whose blocks here are all lost counts too, and so do lost blocks of unknown ledgers. Deleting
@@ -90,19 +91,19 @@ class SegmentFile:
         )
         self.live_count = lost + sum(1 for ledger_id in self.ledger_ids() if ledger_id not in deleted)
 
-    def holds(self, ledger_id: int) -> bool:
+    def holds(self, ledger_id: LedgerId) -> bool:
         """Whether the segment has blocks of the ledger."""
         if self.sealed is not None:
             return self.sealed.position_of(ledger_id) >= 0
         return self.index is not None and ledger_id in self.index.ledgers
 
-    def ledger_ids(self) -> list[int]:
+    def ledger_ids(self) -> list[LedgerId]:
         """All ledgers with blocks here, deleted ones included."""
         if self.sealed is not None:
             return list(self.sealed.ledger_ids)
         return [] if self.index is None else list(self.index.ledgers)
 
-    def load_rows(self, ledger_id: int) -> BlockRows | None:
+    def load_rows(self, ledger_id: LedgerId) -> BlockRows | None:
         """The rows of a ledger. Raises CorruptDataError, OSError."""
         if self.sealed is None:
             return None if self.index is None else self.index.ledgers.get(ledger_id)
@@ -115,7 +116,7 @@ class SegmentFile:
             raise CorruptDataError(str(self.path), offset, "the index does not match its checksum", ledger_id)
         return rows
 
-    def rows_now(self, ledger_id: int) -> BlockRows | None:
+    def rows_now(self, ledger_id: LedgerId) -> BlockRows | None:
         """The same without waiting for the device; None when that is necessary, and when the rows are
         damaged."""
         if self.sealed is None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError, LostEntriesError
+from magnetar.base.ids import NO_LEDGER, LedgerId
 from magnetar.bookie.index import UNKNOWN_OWNER, BlockPlace, Damage, LedgerIndex
 from magnetar.bookie.segment_file import SegmentFile
 
@@ -25,7 +26,7 @@ class SegmentSet:
     def __init__(self) -> None:
         self._segments: dict[int, SegmentFile] = {}
         self._recent: OrderedDict[int, SegmentFile] = OrderedDict()
-        self.deleted: set[int] = set()
+        self.deleted: set[LedgerId] = set()
 
     def load(self, segments: list[SegmentFile]) -> None:
         """Takes the segments found when the store was opened, ascending."""
@@ -91,22 +92,22 @@ class SegmentSet:
             if recent[segment_id].rest():
                 del recent[segment_id]
 
-    def holds(self, ledger_id: int) -> bool:
+    def holds(self, ledger_id: LedgerId) -> bool:
         """Whether any segment has blocks of the ledger, deleted or not."""
         return any(segment.holds(ledger_id) for segment in self._segments.values())
 
-    def holding(self, ledger_id: int) -> list[SegmentFile]:
+    def holding(self, ledger_id: LedgerId) -> list[SegmentFile]:
         """The segments with blocks of a ledger that is not deleted, ascending."""
         if ledger_id in self.deleted:
             return []
         return [segment for segment in self._segments.values() if segment.holds(ledger_id)]
 
-    def ledger_ids(self) -> set[int]:
+    def ledger_ids(self) -> set[LedgerId]:
         """Ledgers that are not deleted and have blocks."""
         ids = {ledger_id for segment in self._segments.values() for ledger_id in segment.ledger_ids()}
         return ids - self.deleted
 
-    def highest_ledger(self) -> int:
+    def highest_ledger(self) -> LedgerId:
         """The highest ledger that has blocks or a tombstone here; -1 when there is none."""
         return max(
             (
@@ -114,10 +115,10 @@ class SegmentSet:
                 for segment in self._segments.values()
                 for ledger_id in (*segment.ledger_ids(), *segment.tombstones)
             ),
-            default=-1,
+            default=NO_LEDGER,
         )
 
-    def bury(self, ledger_id: int, active: SegmentFile) -> list[SegmentFile]:
+    def bury(self, ledger_id: LedgerId, active: SegmentFile) -> list[SegmentFile]:
         """Records a deleted ledger; returns the segments without living ledgers."""
         if ledger_id in self.deleted:
             # A tombstone that was written again because its segment is deleted.
@@ -137,7 +138,7 @@ class SegmentSet:
             self.deleted.discard(ledger_id)
         return dead
 
-    def needed_tombstones(self, segment: SegmentFile) -> list[int]:
+    def needed_tombstones(self, segment: SegmentFile) -> list[LedgerId]:
         """Ledgers that would reappear without the tombstones in `segment`."""
         others = [other for other in self._segments.values() if other is not segment]
         return [
@@ -148,7 +149,7 @@ class SegmentSet:
 
     # -- damage -------------------------------------------------------------------------------
 
-    def _damages(self, ledger_id: int) -> Iterator[tuple[SegmentFile, Damage]]:
+    def _damages(self, ledger_id: LedgerId) -> Iterator[tuple[SegmentFile, Damage]]:
         for segment in self._segments.values():
             for damage in segment.damages:
                 if damage.ledger_id == ledger_id:
@@ -167,7 +168,7 @@ class SegmentSet:
                 return CorruptDataError(str(segment.path), damage.offset, detail, index.ledger_id)
         return None
 
-    def last_lost(self, ledger_id: int) -> int:
+    def last_lost(self, ledger_id: LedgerId) -> int:
         """Last entry of the ledger that is known to be lost; -1 when there is none."""
         return max((damage.last_entry for _, damage in self._damages(ledger_id)), default=-1)
 
@@ -179,7 +180,7 @@ class SegmentSet:
             for damage in segment.damages
         )
 
-    def may_have_lost(self, ledger_id: int, entry: int) -> bool:
+    def may_have_lost(self, ledger_id: LedgerId, entry: int) -> bool:
         """Whether damage may have taken an entry that is in no block."""
         return any(
             damage.ledger_id == UNKNOWN_OWNER
@@ -213,13 +214,13 @@ def _covers(damage: Damage, entry: int) -> bool:
     return damage.first_entry <= entry <= damage.last_entry
 
 
-def corrupt(segment: SegmentFile, place: BlockPlace, detail: str, ledger_id: int) -> LostEntriesError:
+def corrupt(segment: SegmentFile, place: BlockPlace, detail: str, ledger_id: LedgerId) -> LostEntriesError:
     """The error for a block with wrong content, logged."""
     return lost(segment, place.offset, detail, ledger_id, place.first_entry, place.last_entry)
 
 
 def lost(
-    segment: SegmentFile, offset: int, detail: str, ledger_id: int, first: int, last: int | None
+    segment: SegmentFile, offset: int, detail: str, ledger_id: LedgerId, first: int, last: int | None
 ) -> LostEntriesError:
     """The error for entries lost to damage, logged."""
     error = LostEntriesError(str(segment.path), offset, detail, ledger_id, first, last)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from magnetar.base.ids import LedgerId
 from magnetar.wire.bookkeeper.requests import Read
 from magnetar.wire.bookkeeper.responses import Response
 
@@ -13,17 +14,17 @@ from magnetar.wire.bookkeeper.responses import Response
 class StoredEntries(Protocol):
     """The durable entries."""
 
-    def last_entry(self, ledger_id: int) -> int:
+    def last_entry(self, ledger_id: LedgerId) -> int:
         """The highest entry of a ledger; -1 when there is none."""
 
-    def entry(self, ledger_id: int, entry_id: int) -> bytes | None:
+    def entry(self, ledger_id: LedgerId, entry_id: int) -> bytes | None:
         """An entry; None when it certainly does not exist. Raises CorruptDataError."""
 
 
 class ListedEntries(StoredEntries, Protocol):
     """The durable entries, for bookies that also list them."""
 
-    def entry_ranges(self, ledger_id: int) -> Sequence[range]:
+    def entry_ranges(self, ledger_id: LedgerId) -> Sequence[range]:
         """The entries of a ledger: ascending, separate ranges, none empty."""
 
 
@@ -31,7 +32,7 @@ class ListedEntries(StoredEntries, Protocol):
 class StoredLedger:
     """State of a ledger that survives a restart."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     master_key: bytes
     fenced: bool
     lac_blob: bytes | None = None
@@ -45,7 +46,7 @@ class Write:
     """Make this durable; `durable(ticket)` reports success, `failed(ticket, ...)` that it never will be."""
 
     ticket: int
-    ledger_id: int
+    ledger_id: LedgerId
     master_key: bytes
     entry_ids: Sequence[int]
     entries: Sequence[bytes]

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.known_ledger import KnownLedger
 from magnetar.bookie.served import (
     Answer,
@@ -65,7 +66,7 @@ class BookieLedgers:
         self,
         store: StoredEntries,
         ledgers: Sequence[StoredLedger] = (),
-        buried: Iterable[int] = (),
+        buried: Iterable[LedgerId] = (),
         *,
         knows_all: bool = True,
     ) -> None:
@@ -83,7 +84,7 @@ class BookieLedgers:
         """Deleted ledgers: a writer that does not know of the deletion must not create them again."""
         self._tickets = 0
         self._adds: dict[int, tuple[object, AddRun]] = {}
-        self._fences: dict[int, int] = {}
+        self._fences: dict[int, LedgerId] = {}
         self._others: dict[int, tuple[object, WriteLac | ForceLedger]] = {}
 
     # -- adds -----------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ class BookieLedgers:
 
     # -- the end of a ledger --------------------------------------------------------------------
 
-    def _lac(self, ledger_id: int, ledger: KnownLedger) -> int:
+    def _lac(self, ledger_id: LedgerId, ledger: KnownLedger) -> int:
         """The highest last add confirmed known here. Raises CorruptDataError."""
         tail = ledger.tail
         if tail.lac is None:
@@ -352,7 +353,7 @@ class BookieLedgers:
         waiting, ledger.waiting = ledger.waiting, []
         return [Answer(asker, _read_done(request, Status.IO_ERROR)) for asker, request in waiting]
 
-    def forget(self, ledger_id: int) -> list[Output]:
+    def forget(self, ledger_id: LedgerId) -> list[Output]:
         """The ledger was deleted."""
         ledger = self._ledgers.pop(ledger_id, None)
         if ledger is None:
@@ -361,7 +362,7 @@ class BookieLedgers:
         waiting = [*ledger.waiting, *ledger.tail.all()]
         return [Answer(asker, _read_done(request, Status.NO_LEDGER)) for asker, request in waiting]
 
-    def known(self) -> list[int]:
+    def known(self) -> list[LedgerId]:
         """All ledgers that the bookie knows."""
         return list(self._ledgers)
 

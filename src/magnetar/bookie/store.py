@@ -3,8 +3,7 @@
     append ─► CommitQueue ─► Tail.place ─► Disk.write ─► Syncer.sync ─► index ─► sinks
               (commit.py)    (commit.py)   (files.py)    (runtime)      (index.py)
 
-Everything here runs on the event loop's thread; only creating, sealing and deleting files and reading
-from the device go to other threads.
+This code runs on the event loop's thread; files are created, sealed, deleted and read in other threads.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import DiskFullError, StartupError, StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.appender import AppendSink, BlockAppender, LedgerAppender
 from magnetar.bookie.blocks import Block, Kind, mark_block, start_block, tombstone_block
 from magnetar.bookie.commit import CommitQueue, Tail
@@ -195,7 +195,7 @@ class SegmentStore:
 
     # -- appending ----------------------------------------------------------------------------
 
-    def appender(self, ledger_id: int, sink: AppendSink) -> LedgerAppender:
+    def appender(self, ledger_id: LedgerId, sink: AppendSink) -> LedgerAppender:
         """The only appender of a ledger without entries. Raises StorageError after a failure."""
         self.attach(appender := LedgerAppender(ledger_id, sink, self.enqueue))
         return appender
@@ -457,11 +457,11 @@ class SegmentStore:
 
     # -- deleting -----------------------------------------------------------------------------
 
-    def ledger_ids(self) -> set[int]:
+    def ledger_ids(self) -> set[LedgerId]:
         """Ledgers with entries here that are not deleted."""
         return self.segments.ledger_ids()
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         """Deletes a ledger: durable on return; not an error when there is none. Raises StorageError.
 
         The caller must have stopped its appender, if there is one.
@@ -475,7 +475,7 @@ class SegmentStore:
         if self.segments.holding(ledger_id):
             await self._write_tombstones([ledger_id])
 
-    async def _write_tombstones(self, ledger_ids: list[int]) -> None:
+    async def _write_tombstones(self, ledger_ids: list[LedgerId]) -> None:
         await self.still.passes()
         futures = [self._loop.create_future() for _ in ledger_ids]
         for ledger_id, future in zip(ledger_ids, futures, strict=True):
@@ -484,7 +484,7 @@ class SegmentStore:
                 self.enqueue(tombstone_block(ledger_id))
         await gathered(futures)
 
-    def _bury(self, ledger_id: int) -> None:
+    def _bury(self, ledger_id: LedgerId) -> None:
         """The tombstone of a ledger is durable."""
         for segment in self.segments.bury(ledger_id, self._active):
             self._reclaim_if_dead(segment)

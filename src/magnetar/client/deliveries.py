@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.client.errors import PayloadError
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.client import MessageEvent
@@ -30,7 +30,7 @@ class EntryColumns:
 
     __slots__ = ("broker_times_ms", "entries", "entry_ids", "last_indexes", "ledger_ids", "size_bytes")
 
-    ledger_ids: list[int]
+    ledger_ids: list[LedgerId]
     entry_ids: list[int]
     entries: list[bytes]
     """As stored: [0x0e01 | checksum] | metadata size | metadata | payload. Checksums were verified."""
@@ -71,7 +71,7 @@ class EntryColumns:
         part.size_bytes = sum(map(len, part.entries))
         return part
 
-    def add(self, ledger_id: int, entry_id: int, entry: bytes, last_index: int, time_ms: int) -> None:
+    def add(self, ledger_id: LedgerId, entry_id: int, entry: bytes, last_index: int, time_ms: int) -> None:
         """One more row."""
         self.ledger_ids.append(ledger_id)
         self.entry_ids.append(entry_id)
@@ -105,7 +105,7 @@ class DeliveryReader:
         self._prefix = b"\xff"
         """Command bytes up to the entry id; nothing starts with the initial ones."""
         self._suffix = b""
-        self._ledger_id = 0
+        self._ledger_id = LedgerId(0)
         self._broker_head = b"\xff"
         self._broker_time_ms = UNKNOWN
 

@@ -24,6 +24,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from magnetar.base.ids import LedgerId
 from magnetar.history import key_index
 from magnetar.tiered.parquet.api import ByteSource, DamagedSegmentError, KeyPlace
 
@@ -123,7 +124,7 @@ class KeyDirectory:
         """The segments that it tells of."""
         try:
             return [
-                KeyPlace(int(ledger), str(attempt), int(first))
+                KeyPlace(LedgerId(int(ledger)), str(attempt), int(first))
                 for ledger, attempt, first in json.loads(self._beginning[self._head[2] : self._section_at])
             ]
         except (ValueError, TypeError) as error:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from magnetar.arrow.fields import Ints
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import LedgerId
 from magnetar.history import key_index, layout
 from magnetar.history.columns import REBUILD_COLUMNS
 from magnetar.history.end import End, read_end, sound
@@ -162,7 +163,7 @@ class SegmentReader:
             yield
 
     @contextmanager
-    def _of_entries(self, group: int, ledger_id: int) -> Iterator[None]:
+    def _of_entries(self, group: int, ledger_id: LedgerId) -> Iterator[None]:
         """What cannot be read of a row group are these entries of the ledger, and no others."""
         try:
             with self._sound(of_source=(OSError,)):
@@ -208,18 +209,20 @@ class SegmentReader:
         self._rebuilt = {}
         self._table = None
 
-    def entries(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
+    def entries(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """Entries of a ledger from `first_entry` on, which the segment holds: as many as fit, at least one,
         and no more than to the end of a row group."""
         rebuilt, start, stop = self._stretch(ledger_id, first_entry, bytes_max)
         return rebuilt.runs(ledger_id, start, stop)
 
-    def frame_parts(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[bytes | memoryview]:
+    def frame_parts(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[bytes | memoryview]:
         """The same as the body of a RUNS frame, in parts."""
         rebuilt, start, stop = self._stretch(ledger_id, first_entry, bytes_max)
         return rebuilt.frame_parts(ledger_id, start, stop)
 
-    def _stretch(self, ledger_id: int, first_entry: int, bytes_max: int) -> tuple[RebuiltEntries, int, int]:
+    def _stretch(
+        self, ledger_id: LedgerId, first_entry: int, bytes_max: int
+    ) -> tuple[RebuiltEntries, int, int]:
         rebuilt, ends = self._group_with(ledger_id, first_entry)
         start = first_entry - rebuilt.first_entry
         if not 0 <= start < len(rebuilt):
@@ -232,13 +235,13 @@ class SegmentReader:
         stop = max(start + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
         return rebuilt, start, stop
 
-    def _group_with(self, ledger_id: int, entry: int) -> tuple[RebuiltEntries, Ints]:
+    def _group_with(self, ledger_id: LedgerId, entry: int) -> tuple[RebuiltEntries, Ints]:
         group = self.spans.group_with(ledger_id, entry)
         # What lies before is not read again by who reads on.
         self._rebuilt = {at: kept for at, kept in self._rebuilt.items() if at[0] in (group, group + 1)}
         return self._rebuild(group, ledger_id)
 
-    def _rebuild(self, group: int, ledger_id: int) -> tuple[RebuiltEntries, Ints]:
+    def _rebuild(self, group: int, ledger_id: LedgerId) -> tuple[RebuiltEntries, Ints]:
         found = self._rebuilt.get((group, ledger_id))
         if found is None:
             with self._of_entries(group, ledger_id):
@@ -247,7 +250,7 @@ class SegmentReader:
             self._rebuilt[group, ledger_id] = found
         return found
 
-    def _rows_of(self, group: int, ledger_id: int) -> Rows:
+    def _rows_of(self, group: int, ledger_id: LedgerId) -> Rows:
         """The rows of a ledger in a row group, with the columns to rebuild entries from."""
         if not self.spans.has_several:
             with self._sound():
@@ -262,7 +265,7 @@ class SegmentReader:
         with self._sound():
             return Rows.of_table(table.take(pa.array(np.arange(*_rows_with(table, ledger_id)))))
 
-    def ahead(self, ledger_id: int, entry: int) -> None:
+    def ahead(self, ledger_id: LedgerId, entry: int) -> None:
         """Makes ready what a reader needs who goes on at `entry`: its row group, or the one behind it."""
         if entry > self.spans.of(ledger_id).last_entry:
             return
@@ -274,7 +277,7 @@ class SegmentReader:
 
     # ------------------------------------------------------------ look-ups
 
-    def position_at(self, ledger_id: int, time_ms: int) -> int | None:
+    def position_at(self, ledger_id: LedgerId, time_ms: int) -> int | None:
         """The first entry of a ledger with broker time >= `time_ms`; None when there is none."""
         for group in self.spans.groups_of(ledger_id):
             if _milliseconds(self._statistics(group, "broker_time").max) < time_ms:
@@ -292,7 +295,7 @@ class SegmentReader:
         """The last `count_max` messages with this key, of those before a place if one is given; newest first.
         Raw entries are not looked into."""
         found: list[FoundMessage] = []
-        end = MessagePlace(1 << 62, 0, 0) if before is None else before
+        end = MessagePlace(LedgerId(1 << 62), 0, 0) if before is None else before
         for place in self._places(key):
             if self.spans.starts[place.row_group] > end[:2]:
                 continue
@@ -378,7 +381,7 @@ class SegmentReader:
         )
 
 
-def _rows_with(table: pa.Table, ledger_id: int) -> tuple[int, int]:
+def _rows_with(table: pa.Table, ledger_id: LedgerId) -> tuple[int, int]:
     """Where the rows of a ledger begin and end; needs the column `ledger_id`."""
     ids = table.column("ledger_id").to_numpy()
     return int(np.searchsorted(ids, ledger_id)), int(np.searchsorted(ids, ledger_id, side="right"))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from magnetar.arrow.fields import Bools, Ints
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import LedgerId
 from magnetar.history.codecs import compress
 from magnetar.history.columns import HAS_CHECKSUM
 from magnetar.history.joining import Joining, Views, side_by_side
@@ -40,7 +41,7 @@ class RebuiltEntries:
     def __len__(self) -> int:
         return len(self.data)
 
-    def runs(self, ledger_id: int, start: int, stop: int) -> list[EntryRun]:
+    def runs(self, ledger_id: LedgerId, start: int, stop: int) -> list[EntryRun]:
         """The entries `start <= i < stop`, those of one broker time as one run each."""
         entries = self.data.slice(start, stop - start).to_pylist()
         runs = []
@@ -58,7 +59,7 @@ class RebuiltEntries:
             )
         return runs
 
-    def frame_parts(self, ledger_id: int, start: int, stop: int) -> list[bytes | memoryview]:
+    def frame_parts(self, ledger_id: LedgerId, start: int, stop: int) -> list[bytes | memoryview]:
         """What the body of a RUNS frame with these entries is made of; no entry is copied."""
         offsets = np.frombuffer(self.data.buffers()[1], np.int32)[
             self.data.offset : self.data.offset + len(self) + 1

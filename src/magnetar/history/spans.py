@@ -10,13 +10,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from magnetar.base.ids import LedgerId
 from magnetar.tiered.parquet.api import DamagedSegmentError
 
 
 class LedgerSpan(NamedTuple):
     """The entries of one ledger in a segment, both ends included."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     first_entry: int
     last_entry: int
 
@@ -24,7 +25,7 @@ class LedgerSpan(NamedTuple):
 class Start(NamedTuple):
     """The first entry of a row group."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entry_id: int
 
 
@@ -36,7 +37,8 @@ def encode(rows: Sequence[LedgerSpan] | Sequence[Start]) -> str:
 def decode_ledgers(text: bytes) -> list[LedgerSpan]:
     """The inverse of `encode`. Raises DamagedSegmentError."""
     try:
-        found = [LedgerSpan(*map(int, part.split(b":"))) for part in text.split(b",")]
+        numbers = [map(int, part.split(b":")) for part in text.split(b",")]
+        found = [LedgerSpan(LedgerId(next(row)), *row) for row in numbers]
     except (ValueError, TypeError) as error:
         raise DamagedSegmentError(f"a segment says that it has the entries {text[:200]!r}") from error
     ids = [span.ledger_id for span in found]
@@ -48,7 +50,8 @@ def decode_ledgers(text: bytes) -> list[LedgerSpan]:
 def decode_starts(text: bytes) -> list[Start]:
     """The inverse of `encode`. Raises DamagedSegmentError."""
     try:
-        return [Start(*map(int, part.split(b":"))) for part in text.split(b",")]
+        numbers = [map(int, part.split(b":")) for part in text.split(b",")]
+        return [Start(LedgerId(next(row)), *row) for row in numbers]
     except (ValueError, TypeError) as error:
         raise DamagedSegmentError(f"row groups are said to start at {text[:200]!r}") from error
 
@@ -68,14 +71,14 @@ class Spans:
         """Whether there are several ledgers."""
         return len(self.ledgers) > 1
 
-    def of(self, ledger_id: int) -> LedgerSpan:
+    def of(self, ledger_id: LedgerId) -> LedgerSpan:
         """The entries of a ledger. Raises DamagedSegmentError when there are none."""
         at = bisect_right(self._ids, ledger_id) - 1
         if at < 0 or self._ids[at] != ledger_id:
             raise DamagedSegmentError(f"{self._name} has nothing of ledger {ledger_id}")
         return self.ledgers[at]
 
-    def group_with(self, ledger_id: int, entry: int) -> int:
+    def group_with(self, ledger_id: LedgerId, entry: int) -> int:
         """Number of the row group with an entry. Raises DamagedSegmentError when no one has it."""
         span = self.of(ledger_id)
         if not span.first_entry <= entry <= span.last_entry:
@@ -85,7 +88,7 @@ class Spans:
             )
         return bisect_right(self.starts, (ledger_id, entry)) - 1
 
-    def entries_in(self, group: int, ledger_id: int) -> tuple[int, int]:
+    def entries_in(self, group: int, ledger_id: LedgerId) -> tuple[int, int]:
         """First and last entry of a ledger in a row group that has some. Raises DamagedSegmentError."""
         span = self.of(ledger_id)
         first, last = span.first_entry, span.last_entry
@@ -95,7 +98,7 @@ class Spans:
             last = self.starts[group + 1].entry_id - 1
         return first, last
 
-    def groups_of(self, ledger_id: int) -> range:
+    def groups_of(self, ledger_id: LedgerId) -> range:
         """Numbers of the row groups that have entries of a ledger."""
         span = self.of(ledger_id)
         first = self.group_with(ledger_id, span.first_entry)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from magnetar.base.errors import StorageError
+from magnetar.base.ids import LedgerId
 
 
 class LakeError(StorageError):
@@ -60,7 +61,7 @@ class LakeFile:
     path: str
     """As Iceberg's metadata names it; see `locations.py`."""
     file_bytes: int
-    ledger_id: int
+    ledger_id: LedgerId
 
 
 @dataclass(frozen=True, slots=True)

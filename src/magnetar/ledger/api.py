@@ -18,12 +18,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
+from magnetar.base.ids import LedgerId
 
 
 class NoSuchLedgerError(LedgerError):
     """The ledger does not exist or was deleted."""
 
-    def __init__(self, ledger_id: int) -> None:
+    def __init__(self, ledger_id: LedgerId) -> None:
         super().__init__(f"ledger {ledger_id} does not exist")
         self.ledger_id = ledger_id
 
@@ -31,7 +32,7 @@ class NoSuchLedgerError(LedgerError):
 class NoSuchEntryError(LedgerError):
     """The ledger certainly holds no such entry. Never raised when a copy could not be read."""
 
-    def __init__(self, ledger_id: int, entry_id: int) -> None:
+    def __init__(self, ledger_id: LedgerId, entry_id: int) -> None:
         super().__init__(f"ledger {ledger_id} has no entry {entry_id}")
         self.ledger_id = ledger_id
         self.entry_id = entry_id
@@ -84,7 +85,7 @@ class LedgerReader(Protocol):
     """Reads entries of one ledger; for an open one up to the durable mark."""
 
     @property
-    def ledger_id(self) -> int: ...
+    def ledger_id(self) -> LedgerId: ...
 
     @property
     def last_entry(self) -> int:
@@ -165,7 +166,7 @@ class Ledgers(Protocol):
         `pulsar/managed-ledger`, `pulsar/cursor`).
         """
 
-    async def open(self, ledger_id: int, *, to_replace: bool = False) -> LedgerReader:
+    async def open(self, ledger_id: LedgerId, *, to_replace: bool = False) -> LedgerReader:
         """Opens a reader. A ledger left open by a writer that is gone is fenced, recovered and closed first.
 
         `to_replace`: the ledger is read once and deleted when its content is stored elsewhere. Where no other
@@ -174,5 +175,5 @@ class Ledgers(Protocol):
         Raises NoSuchLedgerError.
         """
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         """Deletes the ledger; its space is reclaimed later. Not an error when it does not exist."""

@@ -18,6 +18,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.appender import NOBODY
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.reader import DeletedLedgerError
@@ -70,7 +71,7 @@ class EmbeddedReader:
         self._end = end
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self) -> LedgerId:
         return self._index.ledger_id
 
     @property
@@ -111,7 +112,7 @@ class EmbeddedWriter(EmbeddedReader):
         self,
         ledgers: EmbeddedLedgers,
         store: SegmentStore,
-        ledger_id: int,
+        ledger_id: LedgerId,
         listener: WriterListener,
         metadata: LedgerMetadata,
     ) -> None:
@@ -222,7 +223,7 @@ class EmbeddedLedgers:
         self._creation_token = creation_token
         self._guard = guard
         self._ids = IdRange()
-        self._writers: dict[int, EmbeddedWriter] = {}
+        self._writers: dict[LedgerId, EmbeddedWriter] = {}
         # Two reservations at a time would assign ids out of order.
         self._reserving = asyncio.Lock()
 
@@ -260,7 +261,7 @@ class EmbeddedLedgers:
         self._writers[ledger_id] = writer
         return writer
 
-    async def _put_new(self, value: bytes) -> int:
+    async def _put_new(self, value: bytes) -> LedgerId:
         """Stores a new ledger's metadata and returns its id."""
         while True:
             ledger_id = self._ids.take()
@@ -274,7 +275,7 @@ class EmbeddedLedgers:
             if (ledger_id := await self._reserve_and_put(value)) is not None:
                 return ledger_id
 
-    async def _reserve_and_put(self, value: bytes) -> int | None:
+    async def _reserve_and_put(self, value: bytes) -> LedgerId | None:
         """Reserves a range and stores the ledger with its first id in one transaction; None: the caller must
         try again."""
         async with self._reserving:
@@ -306,7 +307,7 @@ class EmbeddedLedgers:
             return None
         return ledger_id
 
-    async def open(self, ledger_id: int, *, to_replace: bool = False) -> EmbeddedReader:
+    async def open(self, ledger_id: LedgerId, *, to_replace: bool = False) -> EmbeddedReader:
         """A reader; see `Ledgers.open`. Raises NoSuchLedgerError.
 
         A ledger that was never closed and whose last entries damage may have taken is closed after the last
@@ -323,7 +324,7 @@ class EmbeddedLedgers:
             raise NoSuchLedgerError(ledger_id)
         return EmbeddedReader(self._store, index, end, loss)
 
-    async def _closed_end(self, ledger_id: int, to_replace: bool) -> tuple[LedgerEnd, str]:
+    async def _closed_end(self, ledger_id: LedgerId, to_replace: bool) -> tuple[LedgerEnd, str]:
         """The end of the ledger, which is closed if it was open, and what may have been lost after it."""
         while True:
             value = await self._metadata.get(ledger_path(ledger_id))
@@ -352,7 +353,7 @@ class EmbeddedLedgers:
                 continue
             return end, loss
 
-    async def _recover_end(self, ledger_id: int) -> tuple[LedgerEnd, str]:
+    async def _recover_end(self, ledger_id: LedgerId) -> tuple[LedgerEnd, str]:
         index = await self._store.reader.index_of(ledger_id)
         segments = self._store.segments
         end = LedgerEnd(max(index.last_entry, segments.last_lost(ledger_id)), index.data_bytes)
@@ -361,7 +362,7 @@ class EmbeddedLedgers:
         _log.error("ledger %d is closed behind entry %d: %s", ledger_id, end.last_entry, damage)
         return end, str(damage)
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         """Deletes the ledger; see `Ledgers.delete`. Raises StorageError, MetadataError."""
         if (writer := self._writers.pop(ledger_id, None)) is not None:
             await writer.fence()
@@ -377,7 +378,7 @@ class EmbeddedLedgers:
         if noted and self._guard is not None:
             await self._guard.deletion_done(ledger_id)
 
-    async def tagged(self) -> AsyncIterator[tuple[int, Mapping[str, bytes]]]:
+    async def tagged(self) -> AsyncIterator[tuple[LedgerId, Mapping[str, bytes]]]:
         """Every ledger with its custom metadata. Raises MetadataError, LedgerMetadataError."""
         async for ledger_id, metadata in existing_ledgers(self._metadata):
             yield ledger_id, metadata.custom

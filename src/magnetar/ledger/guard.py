@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, MetadataError, StartupError, StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import (
     BELONGS_FILE,
     Belonging,
@@ -121,7 +122,7 @@ class LedgerGuard:
             before,
             instance=verdict.instance,
             doubt=verdict.doubt,
-            ids_end=max(before.ids_end, self._store.segments.highest_ledger() + 1),
+            ids_end=max(before.ids_end, LedgerId(self._store.segments.highest_ledger() + 1)),
         )
         self._tell_doubt()
         await self._raise_to(verdict.generation)
@@ -194,14 +195,14 @@ class LedgerGuard:
     # -- ids ------------------------------------------------------------------------------------
 
     @property
-    def ids_end(self) -> int:
+    def ids_end(self) -> LedgerId:
         """No ledger id from here on was ever assigned in this folder, and none has entries in it."""
         return self._state.ids_end
 
     async def ids_given(self, end: int) -> None:
         """To be called before ids below `end` are assigned. Raises StorageError."""
         try:
-            await self._write(ids_end=max(end, self._state.ids_end))
+            await self._write(ids_end=max(LedgerId(end), self._state.ids_end))
         except OSError as error:
             raise storage_error(error, self._file.parent, "note which ledger ids are used") from error
 
@@ -220,7 +221,7 @@ class LedgerGuard:
 
     # -- what may be deleted --------------------------------------------------------------------
 
-    async def _measured(self, ledger_id: int, held: Held) -> Held:
+    async def _measured(self, ledger_id: LedgerId, held: Held) -> Held:
         try:
             index = await self._store.reader.index_of(ledger_id)
         except StorageError as error:
@@ -254,7 +255,7 @@ class LedgerGuard:
             if found.due and await self._is_sound():
                 await self._give_up(found.due, "its grace period is over")
 
-    async def _unnamed(self, ledger_ids: Iterable[int]) -> list[int]:
+    async def _unnamed(self, ledger_ids: Iterable[LedgerId]) -> list[LedgerId]:
         unnamed = []
         for number, ledger_id in enumerate(sorted(each for each in ledger_ids if each >= 0)):
             if number % _PER_TURN == 0:
@@ -288,7 +289,7 @@ class LedgerGuard:
             self.trust.cleared(_CHECK)
         return self.trust.is_trusted
 
-    async def _give_up(self, ledger_ids: Iterable[int], why: str) -> None:
+    async def _give_up(self, ledger_ids: Iterable[LedgerId], why: str) -> None:
         for ledger_id in ledger_ids:
             if await self._metadata.exists(ledger_path(ledger_id)):
                 continue
@@ -309,13 +310,13 @@ class LedgerGuard:
     async def _finish_deletions(self) -> None:
         """Completes requested deletions that a crash interrupted."""
         for name in await self._metadata.children(DELETIONS):
-            ledger_id = int(name)
+            ledger_id = LedgerId(int(name))
             if not await self._metadata.exists(ledger_path(ledger_id)):
                 await self._store.delete(ledger_id)
                 _log.info("the interrupted deletion of ledger %d is complete", ledger_id)
             await self.deletion_done(ledger_id)
 
-    async def deletion_done(self, ledger_id: int) -> None:
+    async def deletion_done(self, ledger_id: LedgerId) -> None:
         """All entries of the ledger are gone: removes the record of its deletion."""
         with contextlib.suppress(NotFoundError):  # another call removed it
             await self._metadata.delete(deletion_path(ledger_id))

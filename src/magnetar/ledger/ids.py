@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 
 RANGE_SIZE: Final = 256
 """Ids reserved by one write. The rest of a range is lost when the process ends."""
-FIRST_ID: Final = 1
+FIRST_ID: Final = LedgerId(1)
 
 
 class IdRange:
@@ -20,12 +21,12 @@ class IdRange:
         self._next = 0
         self._end = 0
 
-    def take(self) -> int | None:
+    def take(self) -> LedgerId | None:
         """The next id; None when a new range must be reserved first."""
         if self._next == self._end:
             return None
         self._next += 1
-        return self._next - 1
+        return LedgerId(self._next - 1)
 
     def reserved(self, start: int) -> None:
         """The RANGE_SIZE ids from `start` on belong to this process."""
@@ -33,13 +34,13 @@ class IdRange:
         self._next, self._end = start, start + RANGE_SIZE
 
 
-def decode_reserved(value: bytes | None, path: str) -> int:
+def decode_reserved(value: bytes | None, path: str) -> LedgerId:
     """First unreserved id, from the generator's value. Raises MetadataError when it is no number."""
     if value is None or not value:
         return FIRST_ID
     if not value.isdigit():
         raise MetadataError(f"{path}: not a number: {value[:32]!r}")
-    return int(value)
+    return LedgerId(int(value))
 
 
 def encode_reserved(end: int) -> bytes:

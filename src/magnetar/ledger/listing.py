@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.ledger_metadata import LedgerMetadata, decode_ledger_metadata
 from magnetar.ledger.paths import ID_GENERATOR, LEDGERS, ledger_id_of
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime.tasks import yield_loop
 
 
-async def existing_ledgers(store: MetadataStore) -> AsyncIterator[tuple[int, LedgerMetadata]]:
+async def existing_ledgers(store: MetadataStore) -> AsyncIterator[tuple[LedgerId, LedgerMetadata]]:
     """All ledgers with their metadata, in no order; one that is created or deleted meanwhile may be missing
     or present.
 

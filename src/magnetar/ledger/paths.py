@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from magnetar.base.ids import LedgerId
+
 LEDGERS: Final = "/ledgers"
 ID_GENERATOR: Final = "/ledgers/idgen"
 INSTANCE_ID: Final = "/ledgers/INSTANCEID"
@@ -23,7 +25,7 @@ SHORT_ID_END: Final = (1 << 31) - 1
 """Ids from here on have the long path."""
 
 
-def ledger_path(ledger_id: int) -> str:
+def ledger_path(ledger_id: LedgerId) -> str:
     """The ledger's node, for 0 <= `ledger_id` < 2^63."""
     assert 0 <= ledger_id < 1 << 63
     if ledger_id < SHORT_ID_END:
@@ -33,16 +35,16 @@ def ledger_path(ledger_id: int) -> str:
     return f"{LEDGERS}/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
 
 
-def deletion_path(ledger_id: int) -> str:
+def deletion_path(ledger_id: LedgerId) -> str:
     """Node of a deliberate deletion, kept until all entries of the ledger are gone."""
     return f"{DELETIONS}/{ledger_id}"
 
 
-def ledger_id_of(path: str) -> int | None:
+def ledger_id_of(path: str) -> LedgerId | None:
     """The inverse of `ledger_path`; None for any other path."""
     head, separator, rest = path.partition(LEDGERS + "/")
     digits = "".join(rest.split("/")).replace("L", "", 1)
     if head or not separator or not (digits.isascii() and digits.isdigit()):
         return None
-    ledger_id = int(digits)
+    ledger_id = LedgerId(int(digits))
     return ledger_id if ledger_id < 1 << 63 and ledger_path(ledger_id) == path else None

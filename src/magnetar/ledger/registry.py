@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from magnetar.base.errors import LedgerError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 
 
 class LedgerExistsError(LedgerError):
     """A ledger has the id already."""
 
-    def __init__(self, ledger_id: int) -> None:
+    def __init__(self, ledger_id: LedgerId) -> None:
         super().__init__(f"ledger {ledger_id} exists already")
         self.ledger_id = ledger_id
 
@@ -28,7 +29,7 @@ class LedgerExistsError(LedgerError):
 class StoredLedger:
     """A ledger's metadata as it was read or written."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     metadata: LedgerMetadata
     version: int
     """The version that the next write must expect."""
@@ -41,26 +42,28 @@ class LedgerRegistry(Protocol):
     value is not ledger metadata.
     """
 
-    async def create(self, metadata: LedgerMetadata, ledger_id: int | None = None) -> StoredLedger:
+    async def create(self, metadata: LedgerMetadata, ledger_id: LedgerId | None = None) -> StoredLedger:
         """Stores a new ledger under an id that was never used, or under `ledger_id`.
 
         The caller need not set `creation_token`: it is drawn here when absent, and tells a creation whose
         answer was lost from another client's. Raises LedgerExistsError when `ledger_id` is used.
         """
 
-    async def read(self, ledger_id: int) -> StoredLedger:
+    async def read(self, ledger_id: LedgerId) -> StoredLedger:
         """The newest metadata, including all writes before the call. Raises NoSuchLedgerError."""
 
-    async def write(self, ledger_id: int, metadata: LedgerMetadata, expected_version: int) -> StoredLedger:
+    async def write(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, expected_version: int
+    ) -> StoredLedger:
         """Compare and set. Raises BadVersionError (its `actual` is None when the ledger was deleted)."""
 
-    async def delete(self, ledger_id: int, *, expected_version: int | None = None) -> None:
+    async def delete(self, ledger_id: LedgerId, *, expected_version: int | None = None) -> None:
         """Deletes the metadata; not an error when there is none. Raises BadVersionError."""
 
-    def watch(self, ledger_id: int, changed: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Callable[[], None]:
         """Calls back on the event loop when `read` may answer differently; returns the cancel."""
 
-    def ledger_ids(self) -> AsyncIterator[int]:
+    def ledger_ids(self) -> AsyncIterator[LedgerId]:
         """All ledgers, in no order; one that is created or deleted meanwhile may be missing or present.
 
         An error is raised and ends the iteration: ledgers that were not listed then may exist.

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.ledger_metadata import LedgerMetadata, decode_ledger_metadata, encode_ledger_metadata
 from magnetar.ledger.registry import LedgerExistsError, StoredLedger
@@ -43,19 +44,21 @@ class TreeLedgerRegistry:
         self._ids = LedgerIds(store, tree)
         self._creation_token = creation_token
 
-    async def create(self, metadata: LedgerMetadata, ledger_id: int | None = None) -> StoredLedger:
+    async def create(self, metadata: LedgerMetadata, ledger_id: LedgerId | None = None) -> StoredLedger:
         if metadata.creation_token is None:
             metadata = replace(metadata, creation_token=self._creation_token())
         value = encode_ledger_metadata(metadata)
         while True:
             chosen = await self._ids.draw() if ledger_id is None else ledger_id
-            stored = await self._create_at(chosen, metadata, value)
+            stored = await self._create_at(LedgerId(chosen), metadata, value)
             if stored is not None:
                 return stored
             if ledger_id is not None:
                 raise LedgerExistsError(ledger_id)
 
-    async def _create_at(self, ledger_id: int, metadata: LedgerMetadata, value: bytes) -> StoredLedger | None:
+    async def _create_at(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, value: bytes
+    ) -> StoredLedger | None:
         """The new ledger; None when another client's exists."""
         path = self._tree.ledger(ledger_id)
         for attempt in range(_ATTEMPTS):
@@ -72,7 +75,7 @@ class TreeLedgerRegistry:
                 return StoredLedger(ledger_id, metadata, stat.version)
         raise AssertionError("an attempt returns or raises")
 
-    async def _with_token(self, ledger_id: int, token: int | None) -> StoredLedger | None:
+    async def _with_token(self, ledger_id: LedgerId, token: int | None) -> StoredLedger | None:
         """The ledger, if it is the one of this creation."""
         try:
             found = await self.read(ledger_id)
@@ -80,20 +83,22 @@ class TreeLedgerRegistry:
             return None
         return found if found.metadata.creation_token == token else None
 
-    async def read(self, ledger_id: int) -> StoredLedger:
+    async def read(self, ledger_id: LedgerId) -> StoredLedger:
         await self._store.sync()
         value = await self._store.get(self._tree.ledger(ledger_id))
         if value is None:
             raise NoSuchLedgerError(ledger_id)
         return StoredLedger(ledger_id, decode_ledger_metadata(value.data), value.stat.version)
 
-    async def write(self, ledger_id: int, metadata: LedgerMetadata, expected_version: int) -> StoredLedger:
+    async def write(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, expected_version: int
+    ) -> StoredLedger:
         stat = await self._store.put(
             self._tree.ledger(ledger_id), encode_ledger_metadata(metadata), expected_version=expected_version
         )
         return StoredLedger(ledger_id, metadata, stat.version)
 
-    async def delete(self, ledger_id: int, *, expected_version: int | None = None) -> None:
+    async def delete(self, ledger_id: LedgerId, *, expected_version: int | None = None) -> None:
         for attempt in range(_ATTEMPTS):
             try:
                 await self._store.delete(self._tree.ledger(ledger_id), expected_version=expected_version)
@@ -107,7 +112,7 @@ class TreeLedgerRegistry:
             else:
                 return
 
-    def watch(self, ledger_id: int, changed: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, ledger_id: LedgerId, changed: Callable[[], None]) -> Callable[[], None]:
         def on_session(event: SessionEvent) -> None:
             if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
                 changed()
@@ -121,5 +126,5 @@ class TreeLedgerRegistry:
 
         return cancel
 
-    def ledger_ids(self) -> AsyncIterator[int]:
+    def ledger_ids(self) -> AsyncIterator[LedgerId]:
         return ledger_ids(self._store, self._tree)

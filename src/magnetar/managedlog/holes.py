@@ -15,7 +15,7 @@ from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LostEntriesError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.ledger.api import LedgerReader, may_have_lost
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.observability.metrics import Exposition
@@ -34,7 +34,7 @@ class HolePolicy:
         self,
         *,
         skip_all: bool = False,
-        given_up: Callable[[], Mapping[int, Sequence[tuple[int, int]]]] | None = None,
+        given_up: Callable[[], Mapping[LedgerId, Sequence[tuple[int, int]]]] | None = None,
     ) -> None:
         """`given_up`: first and last entries by ledger, ascending; asked at each hole."""
         self.skip_all = skip_all
@@ -68,9 +68,9 @@ class Skipped:
     """The entries of one log that were passed over since it was opened."""
 
     def __init__(self) -> None:
-        self._holes: dict[int, list[tuple[int, int]]] = {}
+        self._holes: dict[LedgerId, list[tuple[int, int]]] = {}
 
-    def add(self, ledger_id: int, first: int, last: int) -> None:
+    def add(self, ledger_id: LedgerId, first: int, last: int) -> None:
         """Entries `first` to `last` of a ledger are passed over."""
         self._holes.setdefault(ledger_id, []).append((first, last))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.ledger_list import Ledger
 from magnetar.tiered.context import OffloadContext
@@ -19,7 +19,7 @@ RANGES_SHOWN_MAX: Final = 1000
 class LedgerInfo:
     """One ledger of a log."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entries: int
     size_bytes: int
     timestamp_ms: int
@@ -47,7 +47,7 @@ class CursorInfo:
     its first and up to its second position. Of many the first RANGES_SHOWN_MAX, then how many follow."""
     acked_range_count: int
     backlog_entries: int
-    ledger_id: int
+    ledger_id: LedgerId
     """The cursor's own ledger; -1 when it has none."""
     last_active_ms: int
     properties: Mapping[str, int]

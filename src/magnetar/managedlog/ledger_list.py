@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.tiered.context import OffloadContext
 
 
@@ -32,7 +32,7 @@ class Ledger:
         "timestamp_ms",
     )
 
-    ledger_id: int
+    ledger_id: LedgerId
     base_index: int
     """Messages in the log before its first entry."""
     entries: int
@@ -49,7 +49,7 @@ class Ledger:
     """Last entry id when nothing more will be appended (-1: empty); None for the current ledger. While
     the last appends are not durable yet, `entries` is smaller."""
 
-    def __init__(self, ledger_id: int, base_index: int, *, created_ms: int = 0) -> None:
+    def __init__(self, ledger_id: LedgerId, base_index: int, *, created_ms: int = 0) -> None:
         self.ledger_id = ledger_id
         self.base_index = base_index
         self.entries = 0
@@ -61,7 +61,7 @@ class Ledger:
 
     @classmethod
     def sealed(
-        cls, ledger_id: int, base_index: int, *, entries: int, size_bytes: int, timestamp_ms: int
+        cls, ledger_id: LedgerId, base_index: int, *, entries: int, size_bytes: int, timestamp_ms: int
     ) -> Ledger:
         """A ledger whose end is known."""
         ledger = cls(ledger_id, base_index)
@@ -107,7 +107,7 @@ class LedgerList:
 
     def __init__(self, ledgers: list[Ledger] | None = None) -> None:
         self._ledgers: list[Ledger] = []
-        self._ids: list[int] = []
+        self._ids: list[LedgerId] = []
         # _before[i]: entries ever counted in ledgers before i, on a scale whose zero moves when ledgers
         # are trimmed; only differences are used. Exact once the ledger before is complete.
         self._before: list[int] = []
@@ -125,14 +125,14 @@ class LedgerList:
     def __getitem__(self, index: int) -> Ledger:
         return self._ledgers[index]
 
-    def find(self, ledger_id: int) -> Ledger | None:
+    def find(self, ledger_id: LedgerId) -> Ledger | None:
         """The ledger of that id, or None."""
         index = bisect_left(self._ids, ledger_id)
         if index < len(self._ids) and self._ids[index] == ledger_id:
             return self._ledgers[index]
         return None
 
-    def following(self, ledger_id: int) -> Ledger | None:
+    def following(self, ledger_id: LedgerId) -> Ledger | None:
         """The first ledger with a higher id, or None."""
         index = bisect_right(self._ids, ledger_id)
         return self._ledgers[index] if index < len(self._ledgers) else None
@@ -161,7 +161,7 @@ class LedgerList:
         self.entry_count += entries
         self.size_bytes += size_bytes
 
-    def remove(self, ledger_id: int) -> Ledger:
+    def remove(self, ledger_id: LedgerId) -> Ledger:
         """Takes a ledger out."""
         index = self._ids.index(ledger_id)
         ledger = self._ledgers.pop(index)

@@ -14,7 +14,7 @@ from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.weak import nobody
 from magnetar.ledger.api import Ledgers
 from magnetar.managedlog import retention as retention_rules
@@ -72,7 +72,7 @@ class LedgerLifecycle:
         self._lock = asyncio.Lock()
         self._left: list[LedgerFeed] = []
         # Created, and perhaps not in the stored list because storing it failed.
-        self._unlisted: list[int] = []
+        self._unlisted: list[LedgerId] = []
         self.rollover = Rollover(stored.name, appender, config)
         """When the next ledger begins, and on how many bookies."""
         self._trim_wanted = False
@@ -330,7 +330,7 @@ class LedgerLifecycle:
         self._spawn(self._offloading.delete_copies())
         return count
 
-    async def _delete(self, ledger_ids: list[int]) -> None:
+    async def _delete(self, ledger_ids: list[LedgerId]) -> None:
         for ledger_id in ledger_ids:
             self._reading.forget(ledger_id)
             try:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from google.protobuf.message import DecodeError
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.offload_codec import decode_context, encode_context
@@ -34,7 +34,7 @@ def log_path(name: str) -> str:
 class LedgerRecord:
     """A ledger in the stored list."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entries: int = 0
     """Entries when sealed; 0 while the end is unknown (empty ledgers are not kept in the list)."""
     size_bytes: int = 0
@@ -63,7 +63,7 @@ class LogMetadata:
     last_broker_time_ms: int = 0
     """Broker time of the last entry counted by `next_index`, or a later one; that of an entry whose
     time was found to be wrong does not count (`broker_times`)."""
-    deleted_ledgers: tuple[int, ...] = ()
+    deleted_ledgers: tuple[LedgerId, ...] = ()
     """Taken from the list, or copied elsewhere; deleted again when the log is opened, in case a crash came
     between."""
     deleted_copies: tuple[OffloadedCopy, ...] = ()
@@ -86,7 +86,7 @@ class LogMetadata:
             last_broker_time_ms=last_broker_time_ms,
         )
 
-    def without(self, ledger_ids: frozenset[int]) -> LogMetadata:
+    def without(self, ledger_ids: frozenset[LedgerId]) -> LogMetadata:
         """With these ledgers taken from the list and noted as to be deleted."""
         kept = tuple(ledger for ledger in self.ledgers if ledger.ledger_id not in ledger_ids)
         # An object of several ledgers stays as long as one of them.
@@ -100,7 +100,7 @@ class LogMetadata:
             deleted_copies=(*self.deleted_copies, *copies),
         )
 
-    def offloading(self, ledger_id: int, context: OffloadContext) -> LogMetadata:
+    def offloading(self, ledger_id: LedgerId, context: OffloadContext) -> LogMetadata:
         """With what is known of a ledger's copy; noted as to be deleted once the copy is the only one."""
         ledgers = tuple(
             replace(ledger, offload=context) if ledger.ledger_id == ledger_id else ledger
@@ -113,7 +113,9 @@ class LogMetadata:
         """With an attempt whose objects are to be deleted unless it becomes the copy of some ledgers."""
         return replace(self, deleted_copies=(*self.deleted_copies, copy))
 
-    def merging(self, made: OffloadedCopy, entries: Mapping[int, int], delete_after_ms: int) -> LogMetadata:
+    def merging(
+        self, made: OffloadedCopy, entries: Mapping[LedgerId, int], delete_after_ms: int
+    ) -> LogMetadata:
         """With one object in place of those of several ledgers, which are noted as to be deleted.
 
         `made` is complete and was noted by `making`; `entries`: how many each of the ledgers has.
@@ -154,7 +156,7 @@ class LogMetadata:
         """Every attempt that may have objects, those of deleted ledgers included."""
         return (*_copies_of(self.ledgers), *self.deleted_copies)
 
-    def find(self, ledger_id: int) -> LedgerRecord | None:
+    def find(self, ledger_id: LedgerId) -> LedgerRecord | None:
         """The ledger of that id, or None."""
         return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
 
@@ -213,11 +215,11 @@ def decode(data: bytes, where: str) -> LogMetadata:
         raise InvalidLogDataError(where, "a ManagedLedgerInfo lacks fields")
     terminated = None
     if info.HasField("terminatedPosition"):
-        terminated = Position(info.terminatedPosition.ledgerId, info.terminatedPosition.entryId)
+        terminated = Position(LedgerId(info.terminatedPosition.ledgerId), info.terminatedPosition.entryId)
     try:
         ledgers = tuple(
             LedgerRecord(
-                item.ledgerId,
+                LedgerId(item.ledgerId),
                 item.entries,
                 item.size,
                 item.timestamp,
@@ -227,7 +229,8 @@ def decode(data: bytes, where: str) -> LogMetadata:
             for item in info.ledgerInfo
         )
         copies = tuple(
-            OffloadedCopy(item.ledgerId, decode_context(item.offloadContext)) for item in info.deletedCopies
+            OffloadedCopy(LedgerId(item.ledgerId), decode_context(item.offloadContext))
+            for item in info.deletedCopies
         )
     except ValueError as error:
         raise InvalidLogDataError(where, f"the copy of a ledger is not understood: {error}") from error
@@ -239,6 +242,6 @@ def decode(data: bytes, where: str) -> LogMetadata:
         properties={item.key: item.value for item in info.properties},
         next_index=info.nextIndex,
         last_broker_time_ms=info.lastBrokerTimeMs,
-        deleted_ledgers=tuple(info.deletedLedgers),
+        deleted_ledgers=tuple(map(LedgerId, info.deletedLedgers)),
         deleted_copies=copies,
     )

@@ -11,7 +11,7 @@ from uuid import UUID
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.weak import nobody
 from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.config import Retention
@@ -99,7 +99,7 @@ class LogOffloading:
         return [replace(ledger, held=visible.holds(ledger.ledger_id)) for ledger in ledgers]
 
     @property
-    def first_behind(self) -> int | None:
+    def first_behind(self) -> LedgerId | None:
         found = None
         for index in range(len(self._ledgers) - 1, -1, -1):
             ledger = self._ledgers[index]
@@ -115,7 +115,7 @@ class LogOffloading:
         last = self._ledgers[len(self._ledgers) - 1]
         return last.ledger_id if last.sealed_end is None else None
 
-    async def first_time_ms(self, ledger_id: int) -> int:
+    async def first_time_ms(self, ledger_id: LedgerId) -> int:
         runs = await self._reading.read_intact(Position(ledger_id, 0), 1, 1)
         return runs[0].broker_time_ms if runs else self._clock.now_ms()
 
@@ -123,7 +123,7 @@ class LogOffloading:
         if self._log is not None and self._log.state is LogState.OPEN:
             self._leave()
 
-    async def read(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
+    async def read(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[EntryRun]:
         reader = await self._source.open(ledger_id)
         return await reader.read(first_entry, reader.last_entry, bytes_max)
 
@@ -183,7 +183,9 @@ class LogOffloading:
                 self._log.fence(error)
             raise
 
-    async def remember(self, ledger_id: int, known: OffloadContext | None, context: OffloadContext) -> None:
+    async def remember(
+        self, ledger_id: LedgerId, known: OffloadContext | None, context: OffloadContext
+    ) -> None:
         def change(metadata: LogMetadata) -> LogMetadata:
             record = metadata.find(ledger_id)
             if record is None or not record.sealed or record.offload != known:
@@ -196,7 +198,7 @@ class LogOffloading:
         if (ledger := self._ledgers.find(ledger_id)) is not None:
             ledger.offload = context
 
-    async def delete_local(self, ledger_id: int) -> None:
+    async def delete_local(self, ledger_id: LedgerId) -> None:
         ledger = self._ledgers.find(ledger_id)
         if ledger is None or ledger.offload is None or not ledger.offload.complete:
             raise LedgerMovedError(f"ledger {ledger_id} of log {self.name} has no complete copy")

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 from magnetar.base.errors import LedgerError, StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import Ledgers, NoSuchLedgerError
 from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursors.cursor_store import APPLICATION, COMPONENT, SIDE_COMPONENT
@@ -31,7 +32,7 @@ _log = logging.getLogger("magnetar.managedlog")
 
 _PER_TURN: Final = 50
 """Logs looked at before others have the event loop."""
-Listing = Callable[[], AsyncIterator[tuple[int, Mapping[str, bytes]]]]
+Listing = Callable[[], AsyncIterator[tuple[LedgerId, Mapping[str, bytes]]]]
 """All ledgers that exist, with their custom metadata."""
 
 
@@ -44,12 +45,12 @@ async def log_paths(store: MetadataStore) -> list[str]:
     return level
 
 
-async def named_ledgers(store: MetadataStore) -> set[int]:
+async def named_ledgers(store: MetadataStore) -> set[LedgerId]:
     """Ledgers that a log or a cursor names, those to be deleted included.
 
     Raises MetadataError, InvalidLogDataError: then it is not known.
     """
-    named: set[int] = set()
+    named: set[LedgerId] = set()
     for number, path in enumerate(await log_paths(store)):
         if number % _PER_TURN == 0:
             await yield_loop()
@@ -90,7 +91,7 @@ class OrphanSearch:
         self._trust = trust
         self._grace_s = grace_s
         self._interval_s = interval_s
-        self._seen: dict[int, int] | None = None
+        self._seen: dict[LedgerId, int] | None = None
         """How long each was seen unnamed, in seconds; None before the first look."""
         self.deleted = 0
         """Ledgers that were deleted."""
@@ -119,13 +120,13 @@ class OrphanSearch:
                 await self._delete(ledger_id)
                 await self._note({each: seen_s for each, seen_s in self._seen.items() if each != ledger_id})
 
-    def _tell(self, ledger_ids: set[int]) -> None:
+    def _tell(self, ledger_ids: set[LedgerId]) -> None:
         for ledger_id in sorted(ledger_ids):
             _log.warning(
                 "ledger %d is named by no log and no cursor: it is kept for %d s", ledger_id, self._grace_s
             )
 
-    async def _delete(self, ledger_id: int) -> None:
+    async def _delete(self, ledger_id: LedgerId) -> None:
         try:
             reader = await self._ledgers.open(ledger_id)
         except NoSuchLedgerError:  # somebody else deleted it
@@ -145,19 +146,19 @@ class OrphanSearch:
         await self._ledgers.delete(ledger_id)
         self.deleted += 1
 
-    async def _noted(self) -> dict[int, int]:
+    async def _noted(self) -> dict[LedgerId, int]:
         value = await self._store.get(UNNAMED_LEDGERS)
         if value is None:
             return {}
         try:
-            return {int(ledger): int(seen_s) for ledger, seen_s in json.loads(value.data).items()}
+            return {LedgerId(int(ledger)): int(seen_s) for ledger, seen_s in json.loads(value.data).items()}
         except (ValueError, AttributeError) as error:
             _log.error(
                 "%s is unreadable, the grace period of its ledgers begins again: %s", UNNAMED_LEDGERS, error
             )
             return {}
 
-    async def _note(self, seen: dict[int, int]) -> None:
+    async def _note(self, seen: dict[LedgerId, int]) -> None:
         if seen:
             await self._store.put(UNNAMED_LEDGERS, json.dumps(seen).encode())
         elif await self._store.exists(UNNAMED_LEDGERS):

@@ -10,7 +10,7 @@ import logging
 
 from magnetar.base.entries import EntryRun, cut
 from magnetar.base.errors import LedgerError, LostEntriesError, MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.ledger.api import LedgerReader, Ledgers, NoSuchLedgerError
 from magnetar.managedlog.holes import HolePolicy, Skipped
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
@@ -56,13 +56,13 @@ class LogReading:
         self._cache = cache
         self._source = source
         self._tiers = tiers
-        self._readers: dict[int, LedgerReader] = {}
+        self._readers: dict[LedgerId, LedgerReader] = {}
 
     def use(self, reader: LedgerReader) -> None:
         """Reads this ledger through `reader` from now on."""
         self._readers[reader.ledger_id] = reader
 
-    def forget(self, ledger_id: int) -> None:
+    def forget(self, ledger_id: LedgerId) -> None:
         """The ledger has left the log."""
         self._readers.pop(ledger_id, None)
 

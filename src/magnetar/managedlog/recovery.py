@@ -17,6 +17,7 @@ from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import Ledgers, may_have_lost
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
@@ -109,7 +110,7 @@ def _sealed(record: LedgerRecord) -> Ledger:
     return ledger
 
 
-async def _sweep(ledger_ids: tuple[int, ...], ledgers: Ledgers, name: str) -> list[int]:
+async def _sweep(ledger_ids: tuple[LedgerId, ...], ledgers: Ledgers, name: str) -> list[LedgerId]:
     """Deletes what a crash may have left; the ids that are gone now."""
     gone = []
     for ledger_id in ledger_ids:
@@ -128,7 +129,7 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogM
     Damage keeps no log from being opened: what is lost is said when somebody reads there.
     """
     records: list[LedgerRecord] = []
-    empty: list[int] = []
+    empty: list[LedgerId] = []
     next_index = 0
     last_time = metadata.last_broker_time_ms
     for record in metadata.ledgers:

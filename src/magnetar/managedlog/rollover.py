@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.base.machine import Machine
 from magnetar.ledger.api import Copies
 from magnetar.managedlog.appender import Appender, LedgerFeed
@@ -19,7 +20,7 @@ would else all begin a new ledger in one second. Pulsar adds the same 5 %, by ch
 _STEPS: Final = 256
 
 
-def age_max_ms(config: ManagedLogConfig, ledger_id: int) -> int:
+def age_max_ms(config: ManagedLogConfig, ledger_id: LedgerId) -> int:
     """Age at which this ledger is left when it holds anything; differs from ledger to ledger."""
     return config.rollover_ms_max + config.rollover_ms_max * (ledger_id % _STEPS) // (_SPREAD * _STEPS)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from uuid import UUID
 
+from magnetar.base.ids import LedgerId
 from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.log_metadata import LogMetadata, decode, encode, log_path
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
@@ -32,7 +33,7 @@ class StoredLog:
         """When something was stored first, Unix ms; 0 before, and where the store keeps no times."""
         self._version = version
         self._lock = asyncio.Lock()
-        self._gone: set[int] = set()
+        self._gone: set[LedgerId] = set()
         self._copies_gone: set[UUID] = set()
 
     @classmethod
@@ -81,7 +82,7 @@ class StoredLog:
         async with self._lock:
             return
 
-    def deleted(self, ledger_ids: Iterable[int]) -> None:
+    def deleted(self, ledger_ids: Iterable[LedgerId]) -> None:
         """These ledgers need not be noted as to be deleted any more, from the next update on."""
         self._gone.update(ledger_ids)
 

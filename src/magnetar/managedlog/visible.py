@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog.cursors.entry_set import SHIFT, EntrySet
 
 
@@ -22,21 +22,21 @@ class Visible:
 
     end: Position | None
     """The first entry that nobody gets yet, nor what follows it; None: everything durable is visible."""
-    hidden: dict[int, EntrySet]
+    hidden: dict[LedgerId, EntrySet]
     """Entries that nobody ever gets, by ledger; no empty sets."""
 
     def __init__(self) -> None:
         self.end = None
         self.hidden = {}
 
-    def hide(self, ledger_id: int, first: int, last: int) -> None:
+    def hide(self, ledger_id: LedgerId, first: int, last: int) -> None:
         """Nobody ever gets these entries, bounds included."""
         entries = self.hidden.get(ledger_id)
         if entries is None:
             entries = self.hidden[ledger_id] = EntrySet()
         entries.add_range(first, last)
 
-    def forget_before(self, ledger_id: int) -> list[int]:
+    def forget_before(self, ledger_id: LedgerId) -> list[LedgerId]:
         """Ledgers below this one have left the log; which of them had hidden entries."""
         gone = [known for known in self.hidden if known < ledger_id]
         for known in gone:
@@ -83,11 +83,11 @@ class Visible:
         """Whether nobody gets anything of the run yet, nor of what follows it."""
         return self.end is not None and (run.ledger_id, run.first_entry) >= self.end
 
-    def holds(self, ledger_id: int) -> bool:
+    def holds(self, ledger_id: LedgerId) -> bool:
         """Whether the ledger may have an entry that readers do not get, yet or ever."""
         return ledger_id in self.hidden or (self.end is not None and ledger_id >= self.end.ledger_id)
 
-    def hidden_after(self, position: Position) -> Iterator[tuple[int, int, int]]:
+    def hidden_after(self, position: Position) -> Iterator[tuple[LedgerId, int, int]]:
         """Hidden entries after `position` as (ledger, first, last), bounds included, ascending."""
         for ledger_id in sorted(self.hidden):
             if ledger_id < position.ledger_id:

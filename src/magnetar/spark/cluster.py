@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from magnetar.adminclient.errors import AdminRefusedError, AdminUnreachableError
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.base.names import InvalidTopicNameError, NamespaceName, TopicName
 from magnetar.client.client import Client
 from magnetar.client.errors import RefusedError
@@ -169,7 +169,7 @@ class Cluster:
             return state.end
         position = self.client.admin.position_by_time(topic, time_ms)
         if position < EARLIEST or position.entry_id < 0:
-            position = Position(max(position.ledger_id, 0), 0)
+            position = Position(LedgerId(max(position.ledger_id, 0)), 0)
         if position >= state.end:
             return state.end
         # Brokers name the last older entry when no younger one exists, some the one before the first.

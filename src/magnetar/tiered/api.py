@@ -9,6 +9,7 @@ from uuid import UUID
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LogError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerReader
 from magnetar.tiered.context import OffloadContext, OffloadedCopy
 
@@ -21,7 +22,7 @@ class LedgerMovedError(LogError):
 class SealedLedger:
     """A ledger of a log whose end is stored."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entries: int
     size_bytes: int
     timestamp_ms: int
@@ -94,23 +95,25 @@ class OffloadedLog(Protocol):
         """The ledgers whose end is stored, in order."""
 
     @property
-    def first_behind(self) -> int | None:
+    def first_behind(self) -> LedgerId | None:
         """The first of the newest ledgers that have no complete copy; None when these hold nothing."""
 
     @property
     def written(self) -> int | None:
         """The ledger that takes entries."""
 
-    async def first_time_ms(self, ledger_id: int) -> int:
+    async def first_time_ms(self, ledger_id: LedgerId) -> int:
         """Broker time of a ledger's first entry, Unix ms. Raises LedgerError, CorruptDataError."""
 
     def leave_ledger(self) -> None:
         """Has the ledger that takes entries sealed, soon, when it holds any."""
 
-    async def read(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
+    async def read(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """Entries of the bookies' copy, as `LedgerReader.read`. Raises LedgerError, CorruptDataError."""
 
-    async def remember(self, ledger_id: int, known: OffloadContext | None, context: OffloadContext) -> None:
+    async def remember(
+        self, ledger_id: LedgerId, known: OffloadContext | None, context: OffloadContext
+    ) -> None:
         """Stores what is to be known of a ledger's copy, where `known` still is.
 
         Durable on return. Raises LedgerMovedError, LogFencedError, and MetadataError: then it is unknown
@@ -148,7 +151,7 @@ class OffloadedLog(Protocol):
         """Deletes the objects of ledgers that retention removed, and what was replaced long enough ago; what
         fails is left to the next call."""
 
-    async def delete_local(self, ledger_id: int) -> None:
+    async def delete_local(self, ledger_id: LedgerId) -> None:
         """Makes a complete copy the only one: stores that, then deletes the ledger from the bookies.
 
         Raises LedgerMovedError, LogFencedError, MetadataError. What the bookies do not delete now goes when

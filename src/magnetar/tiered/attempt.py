@@ -26,6 +26,7 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
+from magnetar.base.ids import LedgerId
 from magnetar.tiered.api import SealedLedger
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
 
@@ -41,7 +42,7 @@ class DiscardObjects:
 class Remember:
     """Store `context` where the list still holds `known`."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     known: OffloadContext | None
     context: OffloadContext
 

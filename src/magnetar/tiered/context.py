@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from magnetar.base.ids import LedgerId
 from magnetar.tiered.parquet.api import Footer, segment_suffix
 
 DRIVER: Final = "magnetar-parquet"
@@ -56,8 +57,8 @@ class KeyObject(NamedTuple):
 class LedgerRange(NamedTuple):
     """The ledgers that have an object in common, both included; what lies between them is of the same log."""
 
-    first: int
-    last: int
+    first: LedgerId
+    last: LedgerId
 
     def encode(self) -> str:
         """`first:last`."""
@@ -67,7 +68,7 @@ class LedgerRange(NamedTuple):
     def decode(cls, text: str) -> LedgerRange:
         """The inverse of `encode`. Raises ValueError."""
         first, _, last = text.partition(":")
-        return cls(int(first), int(last))
+        return cls(LedgerId(int(first)), LedgerId(int(last)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +115,17 @@ class OffloadContext:
 class OffloadedCopy:
     """One attempt for one ledger."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     context: OffloadContext
 
     @property
-    def named_by(self) -> int:
+    def named_by(self) -> LedgerId:
         """The ledger that the names of its objects begin with."""
         merged = self.context.merged
         return self.ledger_id if merged is None else merged.first
 
 
-def attempt_prefix(log_name: str, ledger_id: int, attempt: UUID) -> str:
+def attempt_prefix(log_name: str, ledger_id: LedgerId, attempt: UUID) -> str:
     """What the names of all objects of an attempt begin with."""
     return f"{log_name}/{ledger_id:019d}-{attempt}"
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LostEntriesError, MagnetarError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchEntryError
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.tiered.context import OffloadedCopy, Segment, segment_name
@@ -74,7 +75,7 @@ class OffloadedReader:
         self._ends: dict[int, None] = {}
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self) -> LedgerId:
         return self._copy.ledger_id
 
     @property

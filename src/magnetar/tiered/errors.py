@@ -13,6 +13,7 @@ CorruptDataError
 from __future__ import annotations
 
 from magnetar.base.errors import CorruptDataError, StorageError
+from magnetar.base.ids import LedgerId
 
 
 class StoreError(StorageError):
@@ -60,7 +61,7 @@ class StoreSetupError(StoreError):
 class DamagedObjectError(CorruptDataError):
     """An object's bytes fail their check."""
 
-    def __init__(self, name: str, detail: str, ledger_id: int | None = None) -> None:
+    def __init__(self, name: str, detail: str, ledger_id: LedgerId | None = None) -> None:
         super().__init__(name, 0, detail, ledger_id)
 
 

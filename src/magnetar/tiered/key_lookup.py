@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import LedgerId
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment, keys_name, segment_name
 from magnetar.tiered.errors import DamagedCopyError, UnreadableCopyError
 from magnetar.tiered.parquet.api import DamagedSegmentError, FoundMessage, KeyPlace, MessagePlace
@@ -21,7 +22,7 @@ BYTES_MAX: Final = 16 << 20
 class LoggedLedger(NamedTuple):
     """A ledger of a log, as its list has it."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entries: int
     offload: OffloadContext | None
 
@@ -37,7 +38,7 @@ class LoggedLedger(NamedTuple):
 class UnreadRange(NamedTuple):
     """Entries that have no copy, and so no index: who wants to know reads them."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     first_entry: int
     last_entry: int
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import LedgerId
 from magnetar.tiered.api import OffloadedLog, SealedLedger
 from magnetar.tiered.context import KeyObject, OffloadedCopy, keys_name, segment_name
 from magnetar.tiered.parquet.api import KeyPlace, KeySource, Worker
@@ -53,7 +54,7 @@ class KeyDirectories:
         self._store = store
         self._work_dir = work_dir
 
-    async def add(self, log: OffloadedLog, ledger_id: int) -> None:
+    async def add(self, log: OffloadedLog, ledger_id: LedgerId) -> None:
         """Errors are logged."""
         try:
             await self._add(log, ledger_id)
@@ -61,7 +62,7 @@ class KeyDirectories:
             # A directory only makes looking up faster; the next merge makes it.
             _log.warning("log %s: no directory of keys up to ledger %d: %s", log.name, ledger_id, error)
 
-    async def _add(self, log: OffloadedLog, ledger_id: int) -> None:
+    async def _add(self, log: OffloadedLog, ledger_id: LedgerId) -> None:
         sealed = log.sealed()
         at = next((number for number, each in enumerate(sealed) if each.ledger_id == ledger_id), -1)
         if at < 0 or not _is_ours(sealed[at]):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.runtime.tasks import yield_loop
 from magnetar.tiered import policy as rules
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
@@ -45,7 +45,7 @@ class _Offloaded:
         self.request = OffloadRequest(log.name)
         self.backoff = Backoff()
         self.error = ""
-        self.behind: tuple[int, float] | None = None
+        self.behind: tuple[LedgerId, float] | None = None
         """The first ledger that is not in history, and when its first entry came, on the clock that only
         runs: else it is a year old when an hour has gone after a step of a year."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.base.ids import ConsumerId, Position, RequestId, positions_of
+from magnetar.base.ids import ConsumerId, LedgerId, Position, RequestId, positions_of
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, TxnBits
 from magnetar.wire.frames import FRAME_HEAD, position_of, read_varint, varint
@@ -52,7 +52,7 @@ def decode_ack(data: bytes, at: int, stop: int) -> AckEvent | None:
         end = at + data[at - 1]
         if data[at - 1] > 0x7F or end > stop or end - at < 4 or data[at] != 0x08:
             return None
-        ledger_id, at = read_varint(data, at + 1, end)
+        number, at = read_varint(data, at + 1, end)
         if at >= end or data[at] != 0x10:
             return None
         low_at = at + 1
@@ -67,6 +67,7 @@ def decode_ack(data: bytes, at: int, stop: int) -> AckEvent | None:
             _, at = read_varint(data, at + 1, end)
         if at != end:
             return None
+        ledger_id = LedgerId(number)
         positions.append(Position(ledger_id, entry_id))
         if data[at : at + low_at - start] == data[start:low_at]:
             stride = end - start

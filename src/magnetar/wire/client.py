@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from magnetar.base.ids import ConsumerId, Position, ProducerId
+from magnetar.base.ids import NO_LEDGER, ConsumerId, LedgerId, Position, ProducerId
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import CommandEvent
@@ -55,7 +55,7 @@ class ClientParser:
         self._total_max = frame_bytes_max - 4
         self._events: list[ClientEvent] = []
         self._run: ReceiptRun | None = None
-        self._shapes: dict[bytes, tuple[FrameShape, int, int]] = {}
+        self._shapes: dict[bytes, tuple[FrameShape, LedgerId, int]] = {}
 
     def parse(self, buffer: bytearray | memoryview | bytes, size: int) -> tuple[list[ClientEvent], int]:
         """Like `ServerParser.parse`. Copies each entry twice, which a client can afford."""
@@ -94,7 +94,9 @@ class ClientParser:
             self._events = []
         return events, at
 
-    def _plain_messages(self, shape: FrameShape, ledger_id: int, partition: int, data: bytes, at: int) -> int:
+    def _plain_messages(
+        self, shape: FrameShape, ledger_id: LedgerId, partition: int, data: bytes, at: int
+    ) -> int:
         """Takes messages of this shape from `data[at:]`; returns where the first other frame starts."""
         consumer_id = ConsumerId(shape.owner)
         prefix = shape.prefix
@@ -150,7 +152,7 @@ class ClientParser:
         kind, command = parse_command(data[at:stop])
         if kind == _RECEIPT:
             known = command.send_receipt.HasField("message_id")
-            position = position_of(command.send_receipt.message_id) if known else Position(-1, -1)
+            position = position_of(command.send_receipt.message_id) if known else Position(NO_LEDGER, -1)
             self._add_receipt(command.send_receipt.producer_id, command.send_receipt.sequence_id, *position)
         elif kind == _MESSAGE:
             body_message = command.message
@@ -226,7 +228,7 @@ class ClientParser:
         return at
 
     def _add_receipt(
-        self, producer_id: ProducerId, sequence_id: int, ledger_id: int, entry_id: int
+        self, producer_id: ProducerId, sequence_id: int, ledger_id: LedgerId, entry_id: int
     ) -> ReceiptRun:
         run = self._run
         if run is None or run.producer_id != producer_id:

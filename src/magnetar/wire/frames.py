@@ -21,7 +21,7 @@ from typing import Final
 from google.protobuf.message import DecodeError, Message
 
 from magnetar.base.errors import ProtocolError
-from magnetar.base.ids import Position, RequestId
+from magnetar.base.ids import LedgerId, Position, RequestId
 from magnetar.wire import pulsar_pb2 as pb
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
@@ -102,7 +102,7 @@ def signed(value: int) -> int:
 
 def position_of(message_id: pb.MessageIdData) -> Position:
     """The position in a message id; negative ids such as -1:-1 are kept."""
-    return Position(signed(message_id.ledgerId), signed(message_id.entryId))
+    return Position(LedgerId(signed(message_id.ledgerId)), signed(message_id.entryId))
 
 
 def frame_bytes_max(message_bytes_max: int) -> int:

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import ConsumerId, Position
+from magnetar.base.ids import ConsumerId, LedgerId, Position
 from magnetar.wire.frames import FRAME_HEAD, FrameError, read_varint, varint
 from magnetar.wire.payload import EntryError, checksum_matches, entry_layout, split_broker_metadata
 
@@ -173,7 +173,7 @@ class MessageEncoder:
     def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int:
         """Appends frames for entries of a non-persistent topic, each with the message id 0:0; returns their
         bytes."""
-        command = self._command(0, 0, b"")
+        command = self._command(LedgerId(0), 0, b"")
         overhead = 4 + len(command)
         pieces: list[bytes] = []
         total = 0
@@ -188,7 +188,7 @@ class MessageEncoder:
         _flush(pieces, out)
         return total
 
-    def _block_of(self, ledger_id: int, entry_id: int, end: bytes) -> _BlockHeaders:
+    def _block_of(self, ledger_id: LedgerId, entry_id: int, end: bytes) -> _BlockHeaders:
         """The header that the entries share whose ids differ from this one in the lowest seven bits."""
         command = self._command(ledger_id, entry_id, end)
         low_at = len(command) - len(end) - len(self._partition) - len(varint(entry_id))
@@ -197,7 +197,7 @@ class MessageEncoder:
         pack = _header_struct(len(front), len(back)).pack
         return _BlockHeaders(pack, front, command[low_at], back, 4 + len(command))
 
-    def _command(self, ledger_id: int, entry_id: int, fields: bytes) -> bytes:
+    def _command(self, ledger_id: LedgerId, entry_id: int, fields: bytes) -> bytes:
         """The BaseCommand; `fields` are those of CommandMessage from number 3 on."""
         message_id = b"\x08" + varint(ledger_id) + b"\x10" + varint(entry_id) + self._partition
         message = b"".join((self._consumer, bytes((len(message_id),)), message_id, fields))
@@ -315,7 +315,7 @@ def decode_message(data: bytes, at: int, stop: int) -> Message | None:
         return None
     return Message(
         ConsumerId(consumer_id),
-        Position(ledger_id, entry_id),
+        Position(LedgerId(ledger_id), entry_id),
         low_at,
         partition,
         redelivery_count,

@@ -16,7 +16,7 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from magnetar.base.ids import ProducerId
+from magnetar.base.ids import LedgerId, ProducerId
 from magnetar.wire.frames import FRAME_HEAD, NO_ID, read_varint, varint
 
 _BLOCK_ROWS_MIN: Final = 4
@@ -30,7 +30,7 @@ def encode_receipts(
     producer_id: ProducerId,
     sequence_ids: list[int],
     highest_sequence_ids: list[int] | None,
-    ledger_id: int,
+    ledger_id: LedgerId,
     first_entry: int,
     partition: int = -1,
 ) -> bytes:
@@ -145,7 +145,7 @@ class ReceiptRun:
 
     producer_id: ProducerId
     sequence_ids: list[int]
-    ledger_ids: list[int]
+    ledger_ids: list[LedgerId]
     """-1 for a duplicate, or when the broker named no position."""
     entry_ids: list[int]
 
@@ -165,7 +165,7 @@ class Receipt(NamedTuple):
     producer_id: ProducerId
     sequence_id: int
     sequence_at: int
-    ledger_id: int
+    ledger_id: LedgerId
     entry_id: int
     entry_at: int
 
@@ -197,7 +197,7 @@ def decode_receipt(data: bytes, at: int, stop: int) -> Receipt | None:
         _, at = read_varint(data, at + 1, stop)
     if at != stop:
         return None
-    return Receipt(ProducerId(producer_id), sequence_id, sequence_at, ledger_id, entry_id, entry_at)
+    return Receipt(ProducerId(producer_id), sequence_id, sequence_at, LedgerId(ledger_id), entry_id, entry_at)
 
 
 @lru_cache(maxsize=256)

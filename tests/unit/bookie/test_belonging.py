@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from magnetar.base.errors import StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import (
     Belonging,
     DamagedBelongingError,
@@ -32,7 +33,7 @@ def ask(
 
 
 def test_the_file_comes_back_and_one_flipped_bit_is_noticed() -> None:
-    known = Belonging("x", 7, 8, 513, "older", {5: Held(1, 2, 3, 4), 9: Held(6)})
+    known = Belonging("x", 7, 8, 513, "older", {LedgerId(5): Held(1, 2, 3, 4), LedgerId(9): Held(6)})
     data = encode(known)
     assert decode(data) == known
     for bit in range(8 * len(data)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.index import BlockPlace, BlockRows, LedgerIndex, SegmentIndex
 from magnetar.bookie.reading import GAP_BYTES_MAX, READ_BYTES_MAX, plan, trim
 
@@ -83,7 +84,7 @@ def test_a_segment_index_is_checked() -> None:
     index.tombstones.append(5)
     index.block_count = 3
     index.check()
-    assert index.rows(7) is index.ledgers[7]
+    assert index.rows(7) is index.ledgers[LedgerId(7)]
 
 
 def place(offset: int, size: int, segment_id: int = 0) -> BlockPlace:

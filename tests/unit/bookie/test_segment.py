@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.index import Damage, SegmentIndex
 from magnetar.bookie.segment import (
     DATA_OFFSET,
@@ -24,7 +25,7 @@ def full_index() -> SegmentIndex:
         for block in range(ledger_id // 10):
             index.rows(ledger_id).append(block * 5, offset, 200, 5, 84)
             offset += 200
-    index.tombstones += [5, 3]
+    index.tombstones += [LedgerId(5), LedgerId(3)]
     index.damages.append(Damage(7000, 100, 10, 5, 9))
     index.block_count = 8
     return index
@@ -52,7 +53,7 @@ def test_a_footer_comes_back() -> None:
         offset, length = sealed.rows_extent(position)
         rows = sealed.decode_rows(position, footer[offset - END : offset - END + length])
         assert rows is not None
-        assert rows.rows == index.ledgers[ledger_id].rows
+        assert rows.rows == index.ledgers[LedgerId(ledger_id)].rows
 
 
 def test_an_empty_footer_comes_back() -> None:

@@ -324,7 +324,7 @@ def damage(folder: Path, offset: int, length: int) -> None:
 async def three_open_ledgers(world: World) -> list[int]:
     """Ledgers of one entry of 100 bytes each, left open, one behind the other on the disk."""
     async with world.process() as ledgers:
-        ids = []
+        ids: list[int] = []
         for _ in range(3):
             marks = Marks()
             writer = await ledgers.create(marks, {})

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.managed_logs import Process
 from magnetar.base.errors import LostEntriesError
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.managedlog.holes import INDEXES_PER_ENTRY, UNCERTAIN_INDEXES, HolePolicy
 from magnetar.managedlog.log import ManagedLog
 
@@ -129,7 +129,7 @@ def test_an_entry_asked_for_again_that_is_lost_does_not_bring_those_behind_it() 
 
 
 def test_only_what_was_given_up_is_passed_over() -> None:
-    policy = HolePolicy(given_up=lambda: {7: [(3, 4), (8, 9)]})
+    policy = HolePolicy(given_up=lambda: {LedgerId(7): [(3, 4), (8, 9)]})
 
     def hole(ledger_id: int, first: int, last: int | None) -> LostEntriesError:
         return LostEntriesError("f", 0, "d", ledger_id, first, last)
@@ -142,7 +142,7 @@ def test_only_what_was_given_up_is_passed_over() -> None:
     away = LostEntriesError("f", 0, "d", 6, 3, 4, certain=False)
     policy.skip_all = True
     assert policy.skips_to(away, 20) is None, "it may come back by itself"
-    assert HolePolicy(given_up=lambda: {6: [(3, 9)]}).skips_to(away, 20) == 4
+    assert HolePolicy(given_up=lambda: {LedgerId(6): [(3, 9)]}).skips_to(away, 20) == 4
     assert policy.skips_to(hole(6, 3, None), 20) == 20
 
 

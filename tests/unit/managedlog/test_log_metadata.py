@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.cursors.cursor_codec import decode_entry, decode_info
 from magnetar.managedlog.cursors.entry_set import EntrySet
@@ -95,7 +95,7 @@ def test_a_pulsar_cursor_is_read() -> None:
     assert ranges == {3: [(6, 7)], 5: [(0, 1)]}
     assert state.partial == {Position(3, 8): (3 << 64) | ((1 << 64) - 1)}
     assert state.properties == {"n": -2}
-    assert isinstance(state.acked[3], EntrySet)
+    assert isinstance(state.acked[LedgerId(3)], EntrySet)
 
 
 def test_paths_are_pulsars() -> None:

@@ -22,7 +22,7 @@ from magnetar.admin.calls.coercion import LONG_BITS, as_boolean, as_whole
 from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.calls.rates import Rates
 from magnetar.auth.identity import Identity
-from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.base.ids import EARLIEST, LATEST, LedgerId, Position
 from magnetar.base.names import (
     NON_PERSISTENT,
     PERSISTENT,
@@ -269,7 +269,7 @@ def message_position(document: object) -> tuple[Position, bool]:
         if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 1 << 63:
             raise BadRequestError(f"{key} of a message id must be a number of 64 bits")
         numbers.append(value)
-    return Position(numbers[0], numbers[1]), document.get("isExcluded") is True
+    return Position(LedgerId(numbers[0]), numbers[1]), document.get("isExcluded") is True
 
 
 def position_document(position: Position, topic: TopicName) -> dict[str, int]:

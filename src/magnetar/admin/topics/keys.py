@@ -12,6 +12,7 @@ from typing import Any, Final
 from magnetar.admin.calls.call import Call, Route, natural
 from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
+from magnetar.base.ids import LedgerId
 from magnetar.tiered import key_lookup
 from magnetar.tiered.key_lookup import LoggedLedger
 from magnetar.tiered.parquet.api import FoundMessage, MessagePlace
@@ -70,7 +71,7 @@ def _place(text: str | None) -> MessagePlace | None:
         ledger, entry, batch_index = map(int, text.split(":"))
     except ValueError as error:
         raise BadRequestError("before must be ledger:entry:batch index") from error
-    return MessagePlace(ledger, entry, batch_index)
+    return MessagePlace(LedgerId(ledger), entry, batch_index)
 
 
 def _document(message: FoundMessage) -> dict[str, Any]:

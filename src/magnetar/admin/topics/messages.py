@@ -23,7 +23,7 @@ from magnetar.admin.subscriptions.subscriptions import find, nth_unacked
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.entries import EntryRun
 from magnetar.base.expressions import as_text
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.topic.topic import Topic
 from magnetar.client.compression import UnknownCompressionError, decompress_within
@@ -78,7 +78,7 @@ async def message_id_of_index(call: Call) -> object:
 
 async def entry(call: Call) -> object:
     topic = await _one(call, "reading an entry")
-    return await _message(topic, Position(call.integer("ledger"), call.integer("entry")))
+    return await _message(topic, Position(LedgerId(call.integer("ledger")), call.integer("entry")))
 
 
 async def peek(call: Call) -> object:

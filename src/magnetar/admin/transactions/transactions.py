@@ -10,7 +10,7 @@ from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.subscriptions.subscriptions import find
 from magnetar.admin.topics.topics import loaded
 from magnetar.admin.transactions import documents
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import (
     NotAllowedError,
     TransactionNotFoundError,
@@ -141,7 +141,7 @@ async def in_pending_ack(call: Call) -> object:
 async def position(call: Call) -> object:
     """Whether a message waits for a transaction in a subscription."""
     subscription = find(await _topic(call), call.params["subscription"])
-    at = Position(call.integer("ledger"), call.integer("entry"))
+    at = Position(LedgerId(call.integer("ledger")), call.integer("entry"))
     index = call.query.get("batchIndex")
     number = None if index is None else natural(index, "batchIndex")
     return {"state": documents.position_state(subscription, at, number)}

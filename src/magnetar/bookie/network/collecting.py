@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import Belonging
 from magnetar.bookie.quarantine import look
 
@@ -33,10 +34,10 @@ class ExistingLedgers(Protocol):
     def connection_id(self) -> int:
         """Changes after each interruption of the connection to the store."""
 
-    async def ledger_exists(self, ledger_id: int) -> bool:
+    async def ledger_exists(self, ledger_id: LedgerId) -> bool:
         """Whether the ledger exists, for certain; sees all writes before the call."""
 
-    def ledger_ids(self) -> AsyncIterator[int]:
+    def ledger_ids(self) -> AsyncIterator[LedgerId]:
         """All ledgers; an error is raised and ends the iteration."""
 
 
@@ -44,12 +45,12 @@ class ExistingLedgers(Protocol):
 class Missing:
     """The ledgers of this bookie that a whole listing did not name."""
 
-    ledgers: list[int]
+    ledgers: list[LedgerId]
     listed: int
     """Ledgers that the listing named."""
 
 
-async def missing_ledgers(known: set[int], existing: ExistingLedgers) -> Missing:
+async def missing_ledgers(known: set[LedgerId], existing: ExistingLedgers) -> Missing:
     """Lists the metadata and returns the missing ledgers. `known`: the ledgers of this bookie, taken before
     the listing: a ledger exists before its first entry, so a ledger of `known` that is not listed is not a
     new one. Raises MetadataError."""
@@ -75,15 +76,15 @@ def _check_connection(existing: ExistingLedgers, connection_id: int) -> None:
 
 
 def looking_again(
-    existing: ExistingLedgers, connection_id: int, delete: Callable[[int], Awaitable[None]]
-) -> Callable[[int], Awaitable[bool]]:
+    existing: ExistingLedgers, connection_id: int, delete: Callable[[LedgerId], Awaitable[None]]
+) -> Callable[[LedgerId], Awaitable[bool]]:
     """Wraps `delete` so that it checks the metadata again first; returns whether it deleted.
 
     `connection_id`: of the start of the round. A listing from before an interruption may come from a server
     that lagged, or from another store that took its place: then MetadataError ends the round.
     """
 
-    async def delete_what_is_gone(ledger_id: int) -> bool:
+    async def delete_what_is_gone(ledger_id: LedgerId) -> bool:
         exists = await existing.ledger_exists(ledger_id)
         _check_connection(existing, connection_id)
         if exists:
@@ -113,7 +114,7 @@ def doubt_of(state: Belonging, instance: str, generation: int | None) -> str:
 async def collect(
     state: Belonging,
     missing: Missing,
-    delete: Callable[[int], Awaitable[bool]],
+    delete: Callable[[LedgerId], Awaitable[bool]],
     *,
     now_ms: int,
     elapsed_s: int,
@@ -138,7 +139,7 @@ async def collect(
     return replace(state, held=held), len(gone)
 
 
-def _tell(entered: list[int], left: list[int]) -> None:
+def _tell(entered: list[LedgerId], left: list[LedgerId]) -> None:
     for ledger_id in entered[:_NAMED_MAX]:
         _log.error("ledger %d is not named by metadata that is in doubt: it is kept in quarantine", ledger_id)
     if len(entered) > _NAMED_MAX:

@@ -13,6 +13,7 @@ from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, StorageError
+from magnetar.base.ids import NO_LEDGER, LedgerId
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.network.readmission import forget_readmission, read_readmission, readmitted
 from magnetar.bookie.network.scattered import ScatteredAppender
@@ -74,11 +75,11 @@ class NetworkEntries:
         self._failed = failed
         self._asked = (-1, -1)
         """Ledger and entry of the last read."""
-        self._window: tuple[int, int, list[bytes]] = (-1, 0, [])
+        self._window: tuple[LedgerId, int, list[bytes]] = (NO_LEDGER, 0, [])
         """Ledger, first entry and entries read ahead for a client that reads entry by entry."""
-        self._indexes: dict[int, LedgerIndex] = {}
-        self._appenders: dict[int, ScatteredAppender] = {}
-        self._recorded: set[int] = set()
+        self._indexes: dict[LedgerId, LedgerIndex] = {}
+        self._appenders: dict[LedgerId, ScatteredAppender] = {}
+        self._recorded: set[LedgerId] = set()
         """Ledgers whose key is recorded, durably or in a write under way."""
         self._states: ScatteredAppender
         self._next_record = 0
@@ -119,7 +120,7 @@ class NetworkEntries:
         ledgers = with_limbo(known, sorted(entries.held_ledgers()))
         if lost := sum(ledger.limbo for ledger in ledgers):
             _log.error("%d ledgers are in limbo: their keys, fences or entries may be lost", lost)
-        await entries._begin_states(min([FIRST_STATES_ID, *ids]) - 1, ledgers)
+        await entries._begin_states(LedgerId(min([FIRST_STATES_ID, *ids]) - 1), ledgers)
         for states_id in ids:
             await store.delete(states_id)
         if unsure.exists():
@@ -128,7 +129,7 @@ class NetworkEntries:
         forget_readmission(store.directory)
         return entries, ledgers
 
-    async def _known(self, ids: Sequence[int]) -> dict[int, StoredLedger]:
+    async def _known(self, ids: Sequence[LedgerId]) -> dict[LedgerId, StoredLedger]:
         """The states of the ledgers of states, the latest (the lowest id) first."""
         for states_id in ids:
             try:
@@ -144,7 +145,7 @@ class NetworkEntries:
                 return {}
         return {}
 
-    async def _records(self, states_id: int) -> list[bytes]:
+    async def _records(self, states_id: LedgerId) -> list[bytes]:
         """The records of a ledger of states. Raises CorruptDataError."""
         index = await self.store.reader.index_of(states_id)
         records: list[bytes] = []
@@ -154,7 +155,7 @@ class NetworkEntries:
                 records += run.entries
         return records
 
-    async def _begin_states(self, states_id: int, ledgers: Sequence[StoredLedger]) -> None:
+    async def _begin_states(self, states_id: LedgerId, ledgers: Sequence[StoredLedger]) -> None:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def failed(_: Sequence[int], error: StorageError) -> None:
@@ -189,7 +190,7 @@ class NetworkEntries:
         """Writes, and reports that it is durable or has failed; the ledger must be `is_ready`."""
         of, first, entries = self._window
         if of == write.ledger_id and any(first <= each < first + len(entries) for each in write.entry_ids):
-            self._window = (-1, 0, [])
+            self._window = (NO_LEDGER, 0, [])
         ledger_id, ticket = write.ledger_id, write.ticket
         if (failure := self.store.failure) is not None:
             asyncio.get_running_loop().call_soon(self._failed, [ticket], failure)
@@ -216,7 +217,7 @@ class NetworkEntries:
         self._records_under_way[number] = (key_of, ticket)
         self._states.append(number, (number,), [record])
 
-    def _appender(self, ledger_id: int) -> ScatteredAppender:
+    def _appender(self, ledger_id: LedgerId) -> ScatteredAppender:
         appender = self._appenders.get(ledger_id)
         if appender is None:
             index = self._indexes.get(ledger_id) or LedgerIndex(ledger_id)
@@ -245,11 +246,11 @@ class NetworkEntries:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def is_ready(self, ledger_id: int) -> bool:
+    def is_ready(self, ledger_id: LedgerId) -> bool:
         """Whether the index of a ledger is in memory, or needs no loading."""
         return ledger_id in self._indexes or ledger_id not in self._recorded
 
-    async def make_ready(self, ledger_id: int) -> None:
+    async def make_ready(self, ledger_id: LedgerId) -> None:
         """Loads the index of a ledger. Raises StorageError."""
         if ledger_id not in self._indexes:
             index = await self.store.reader.index_of(ledger_id)
@@ -259,12 +260,12 @@ class NetworkEntries:
         """Reads the missing bytes from the device. Raises StorageError."""
         await self.store.reader.read(missing.index, missing.entry_id, missing.entry_id, _READ_BYTES_MAX)
 
-    def last_entry(self, ledger_id: int) -> int:
+    def last_entry(self, ledger_id: LedgerId) -> int:
         """See `StoredEntries`."""
         index = self._indexes.get(ledger_id)
         return -1 if index is None else index.last_entry
 
-    def entry(self, ledger_id: int, entry_id: int) -> bytes | None:
+    def entry(self, ledger_id: LedgerId, entry_id: int) -> bytes | None:
         """See `StoredEntries`. Raises NotAtHandError unless `waits`."""
         index = self._indexes.get(ledger_id)
         if index is None or index.place_of(entry_id) is None:
@@ -296,7 +297,7 @@ class NetworkEntries:
             raise CorruptDataError(str(self.store.directory), 0, str(error), ledger_id) from error
         return runs[0].entries[0]
 
-    def entry_ranges(self, ledger_id: int) -> list[range]:
+    def entry_ranges(self, ledger_id: LedgerId) -> list[range]:
         """See `ListedEntries`."""
         index = self._indexes.get(ledger_id)
         if index is None:
@@ -305,16 +306,16 @@ class NetworkEntries:
 
     # -- deleting -------------------------------------------------------------------------------
 
-    def held_ledgers(self) -> set[int]:
+    def held_ledgers(self) -> set[LedgerId]:
         """Ledgers of clients that have entries on this bookie."""
         return {ledger_id for ledger_id in self.store.ledger_ids() if ledger_id >= 0}
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         """Deletes a ledger, its entries and its state; durable on return. Raises StorageError."""
         self._indexes.pop(ledger_id, None)
         self._appenders.pop(ledger_id, None)
         if self._window[0] == ledger_id:
-            self._window = (-1, 0, [])
+            self._window = (NO_LEDGER, 0, [])
         await self.store.delete(ledger_id)
         if ledger_id in self._recorded:
             self._recorded.discard(ledger_id)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import BELONGS_FILE, Belonging, DamagedBelongingError, decode, encode
 from magnetar.bookie.decisions import DECISIONS_FILE, forget_decisions, read_decisions
 from magnetar.bookie.network.collecting import collect, doubt_of, looking_again, missing_ledgers
@@ -49,7 +50,9 @@ class Keeper:
             _log.error("%s: %s: ledgers that metadata does not name are kept", self._file, error)
             return Belonging("", doubt=f"what this bookie knew of its metadata is damaged: {error}")
 
-    async def round(self, bookie_id: str, known: set[int], delete: Callable[[int], Awaitable[None]]) -> int:
+    async def round(
+        self, bookie_id: str, known: set[LedgerId], delete: Callable[[LedgerId], Awaitable[None]]
+    ) -> int:
         """Deletes ledgers that no longer exist; returns their number.
 
         Raises MetadataError, StorageError, OSError: then nothing uncertain was deleted.

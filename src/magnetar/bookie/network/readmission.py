@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.states import all_in_limbo, with_limbo
 from magnetar.bookie.served import StoredLedger
 from magnetar.runtime.durable_file import sync_folder, write_durably
@@ -23,16 +24,16 @@ from magnetar.runtime.durable_file import sync_folder, write_durably
 READMIT_FILE: Final = "READMIT"
 
 
-def write_readmission(folder: Path, ledgers: Collection[int]) -> None:
+def write_readmission(folder: Path, ledgers: Collection[LedgerId]) -> None:
     """Lets the bookie of this folder accept entries again from its next start on. Durable; raises OSError."""
     write_durably(folder / READMIT_FILE, json.dumps({"ledgers": sorted(ledgers)}).encode())
 
 
-def read_readmission(folder: Path) -> frozenset[int] | None:
+def read_readmission(folder: Path) -> frozenset[LedgerId] | None:
     """The earlier ledgers; None without a file. Raises StartupError."""
     file = folder / READMIT_FILE
     try:
-        return frozenset(map(int, json.loads(file.read_bytes())["ledgers"]))
+        return frozenset(LedgerId(int(each)) for each in json.loads(file.read_bytes())["ledgers"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -47,6 +48,8 @@ def forget_readmission(folder: Path) -> None:
         sync_folder(folder)
 
 
-def readmitted(known: Mapping[int, StoredLedger], ledgers: Collection[int]) -> dict[int, StoredLedger]:
+def readmitted(
+    known: Mapping[LedgerId, StoredLedger], ledgers: Collection[LedgerId]
+) -> dict[LedgerId, StoredLedger]:
     """The state of the bookie from then on: no earlier ledger is certain."""
     return {ledger.ledger_id: ledger for ledger in with_limbo(all_in_limbo(known), sorted(ledgers))}

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.base.errors import DiskFullError, StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.access import NO_AUTHENTICATION, Access, Door
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
@@ -177,7 +178,7 @@ class BookieServer:
         else:
             self._ask(connection, request)
 
-    async def _make_ready(self, ledger_id: int) -> None:
+    async def _make_ready(self, ledger_id: LedgerId) -> None:
         try:
             await self.entries.make_ready(ledger_id)
         except StorageError as error:
@@ -305,12 +306,12 @@ class BookieServer:
 
     # -- deleting -------------------------------------------------------------------------------
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         """Deletes a ledger that no longer exists. Raises StorageError."""
         self._do(self.ledgers.forget(ledger_id))
         await self.entries.delete(ledger_id)
 
-    def known_ledgers(self) -> set[int]:
+    def known_ledgers(self) -> set[LedgerId]:
         """All ledgers with entries or a state on this bookie."""
         return self.entries.held_ledgers() | set(self.ledgers.known())
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.errors import StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.served import StoredLedger, Write
 from magnetar.bookie.store import SegmentStore
@@ -34,7 +35,7 @@ class SpreadEntries:
         opened = [await NetworkEntries.open(store, durable, failed) for store in stores]
         return cls([part for part, _ in opened]), [ledger for _, known in opened for ledger in known]
 
-    def _of(self, ledger_id: int) -> NetworkEntries:
+    def _of(self, ledger_id: LedgerId) -> NetworkEntries:
         return self._parts[ledger_id % len(self._parts)]
 
     @property
@@ -66,11 +67,11 @@ class SpreadEntries:
         """See `NetworkEntries`."""
         self._of(write.ledger_id).write(write)
 
-    def is_ready(self, ledger_id: int) -> bool:
+    def is_ready(self, ledger_id: LedgerId) -> bool:
         """See `NetworkEntries`."""
         return self._of(ledger_id).is_ready(ledger_id)
 
-    async def make_ready(self, ledger_id: int) -> None:
+    async def make_ready(self, ledger_id: LedgerId) -> None:
         """See `NetworkEntries`. Raises StorageError."""
         await self._of(ledger_id).make_ready(ledger_id)
 
@@ -78,23 +79,23 @@ class SpreadEntries:
         """See `NetworkEntries`. Raises StorageError."""
         await self._of(missing.index.ledger_id).bring(missing)
 
-    def last_entry(self, ledger_id: int) -> int:
+    def last_entry(self, ledger_id: LedgerId) -> int:
         """See `StoredEntries`."""
         return self._of(ledger_id).last_entry(ledger_id)
 
-    def entry(self, ledger_id: int, entry_id: int) -> bytes | None:
+    def entry(self, ledger_id: LedgerId, entry_id: int) -> bytes | None:
         """See `StoredEntries`. Raises NotAtHandError unless `waits`."""
         return self._of(ledger_id).entry(ledger_id, entry_id)
 
-    def entry_ranges(self, ledger_id: int) -> list[range]:
+    def entry_ranges(self, ledger_id: LedgerId) -> list[range]:
         """See `ListedEntries`."""
         return self._of(ledger_id).entry_ranges(ledger_id)
 
-    def held_ledgers(self) -> set[int]:
+    def held_ledgers(self) -> set[LedgerId]:
         """Ledgers of clients that have entries on this bookie."""
         return set().union(*(part.held_ledgers() for part in self._parts))
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         """See `NetworkEntries`. Raises StorageError."""
         await self._of(ledger_id).delete(ledger_id)
 

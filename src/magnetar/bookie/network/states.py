@@ -22,9 +22,10 @@ from dataclasses import replace
 from typing import Final
 
 from magnetar.base.errors import StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.served import StoredLedger
 
-FIRST_STATES_ID: Final = -1_000
+FIRST_STATES_ID: Final = LedgerId(-1_000)
 """Ledger of the first records; each start uses the next lower id."""
 
 _SNAPSHOT, _LEDGER, _FENCE, _LAC, _GONE, _UNSURE = range(6)
@@ -45,17 +46,17 @@ def ledger_record(ledger: StoredLedger) -> bytes:
     return _LEDGER_HEAD.pack(_LEDGER, ledger.ledger_id, flags) + ledger.master_key
 
 
-def fence_record(ledger_id: int) -> bytes:
+def fence_record(ledger_id: LedgerId) -> bytes:
     """The ledger is fenced."""
     return _HEAD.pack(_FENCE, ledger_id)
 
 
-def lac_record(ledger_id: int, blob: bytes) -> bytes:
+def lac_record(ledger_id: LedgerId, blob: bytes) -> bytes:
     """The ledger's explicit last add confirmed."""
     return _HEAD.pack(_LAC, ledger_id) + blob
 
 
-def gone_record(ledger_id: int) -> bytes:
+def gone_record(ledger_id: LedgerId) -> bytes:
     """The ledger was deleted."""
     return _HEAD.pack(_GONE, ledger_id)
 
@@ -86,9 +87,9 @@ def knows_all(records: Iterable[bytes]) -> bool:
     return all(record[0] != _UNSURE for record in records)
 
 
-def replay(records: Iterable[bytes]) -> dict[int, StoredLedger]:
+def replay(records: Iterable[bytes]) -> dict[LedgerId, StoredLedger]:
     """The state after the records of one ledger of states. Raises DamagedStateError."""
-    known: dict[int, StoredLedger] = {}
+    known: dict[LedgerId, StoredLedger] = {}
     for record in records:
         kind = record[0]
         if kind in (_SNAPSHOT, _UNSURE):
@@ -120,12 +121,12 @@ def replay(records: Iterable[bytes]) -> dict[int, StoredLedger]:
     return known
 
 
-def all_in_limbo(known: Mapping[int, StoredLedger]) -> dict[int, StoredLedger]:
+def all_in_limbo(known: Mapping[LedgerId, StoredLedger]) -> dict[LedgerId, StoredLedger]:
     """The same ledgers in limbo, when their other records are not known."""
     return {ledger_id: replace(ledger, fenced=True, limbo=True) for ledger_id, ledger in known.items()}
 
 
-def with_limbo(known: Mapping[int, StoredLedger], held: Iterable[int]) -> list[StoredLedger]:
+def with_limbo(known: Mapping[LedgerId, StoredLedger], held: Iterable[LedgerId]) -> list[StoredLedger]:
     """Adds the ledgers with entries but without a record: their fences and keys were lost."""
     lost = [
         StoredLedger(ledger_id, b"", fenced=True, limbo=True) for ledger_id in held if ledger_id not in known

@@ -13,7 +13,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.wire import pulsar_pb2 as pb
 
 _U32: Final = struct.Struct(">I")
@@ -39,4 +39,4 @@ def decode(data: bytes) -> tuple[Position, bytes]:
         raise CorruptDataError(
             "entry of a compacted ledger", entry_at, f"it has {len(data) - entry_at} of {size} bytes"
         )
-    return Position(head.ledgerId, head.entryId), data[entry_at:]
+    return Position(LedgerId(head.ledgerId), head.entryId), data[entry_at:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 
 COMPACTION_CURSOR: Final = "__compaction"
 """Cursor that holds horizon and compacted ledger (Pulsar's name)."""
@@ -22,7 +22,7 @@ _HORIZON_ENTRY: Final = "CompactionHorizonEntry"
 class NamedLedger(NamedTuple):
     """A result of a compaction, as the cursor keeps it."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     """The compacted ledger."""
     horizon: Position
     """The last entry of the log that it stands for."""
@@ -33,8 +33,10 @@ class NamedLedger(NamedTuple):
         ledger_id = properties.get(LEDGER_PROPERTY)
         if ledger_id is None:
             return None
-        ledger = properties.get(_HORIZON_LEDGER, mark_delete.ledger_id)
-        return cls(ledger_id, Position(ledger, properties.get(_HORIZON_ENTRY, mark_delete.entry_id)))
+        ledger = LedgerId(properties.get(_HORIZON_LEDGER, mark_delete.ledger_id))
+        return cls(
+            LedgerId(ledger_id), Position(ledger, properties.get(_HORIZON_ENTRY, mark_delete.entry_id))
+        )
 
     def properties(self) -> dict[str, int]:
         """What is to be kept."""

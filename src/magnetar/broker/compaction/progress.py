@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog.cursors.ack_words import ACK_SET_WORDS_MAX, bits_of_words, words_of_bits
 
 MARK_LEDGER: Final = "CompactedMarkLedger"
@@ -59,8 +59,8 @@ class Progress:
         if not properties.keys() >= NAMES:
             return None
         return cls(
-            Position(properties[MARK_LEDGER], properties[MARK_ENTRY]),
-            Position(properties[FLOOR_LEDGER], properties[FLOOR_ENTRY]),
+            Position(LedgerId(properties[MARK_LEDGER]), properties[MARK_ENTRY]),
+            Position(LedgerId(properties[FLOOR_LEDGER]), properties[FLOOR_ENTRY]),
         )
 
     def properties(self) -> dict[str, int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.compaction.progress import NAMES, Progress, after, before
 from magnetar.broker.compaction.survivors import left_in_batch
 from magnetar.broker.compaction.view import CompactedView
 from magnetar.managedlog.cursors.ack_words import words_of_bits
 from magnetar.managedlog.cursors.cursor import Cursor
 
-_FIRST = Position(0, 0)
+_FIRST = Position(LedgerId(0), 0)
 
 
 def forget_progress(cursor: Cursor) -> None:

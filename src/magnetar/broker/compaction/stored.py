@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.compaction.codec import decode
 from magnetar.ledger.api import LedgerReader
 
@@ -22,7 +22,7 @@ class CompactedLedger:
         self._hints: dict[Position, int] = {}
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self) -> LedgerId:
         return self._reader.ledger_id
 
     @property

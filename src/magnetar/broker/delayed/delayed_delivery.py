@@ -12,7 +12,7 @@ from typing import Any
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.delayed.due_time import deliver_at_ms, may_be_delayed
 from magnetar.broker.delayed.index import DEFAULT_LIMITS, DelayedIndex, IndexLimits
 from magnetar.broker.delayed.segment import Sealing, decode_foot
@@ -143,7 +143,7 @@ class DelayedDelivery:
         """Holds these back until then, whatever they say themselves; those that are held stay as they are."""
         self._postpones = True
         index = self._index
-        of_ledger: dict[int, list[tuple[int, int]]] = {}
+        of_ledger: dict[LedgerId, list[tuple[int, int]]] = {}
         for position in positions:
             if position not in index:
                 of_ledger.setdefault(position.ledger_id, []).append((position.entry_id, due_ms))
@@ -201,7 +201,7 @@ class DelayedDelivery:
             self._working = True
             self._spawn(self._work(sealing, obsolete))
 
-    async def _work(self, sealing: Sealing | None, obsolete: tuple[int, ...]) -> None:
+    async def _work(self, sealing: Sealing | None, obsolete: tuple[LedgerId, ...]) -> None:
         try:
             if sealing is not None:
                 await self._seal(sealing)
@@ -229,7 +229,7 @@ class DelayedDelivery:
         else:
             self._index.sealed(sealing, ledger_id)
 
-    async def _give_back(self, ledger_ids: tuple[int, ...]) -> None:
+    async def _give_back(self, ledger_ids: tuple[LedgerId, ...]) -> None:
         assert self._ledgers is not None
         try:
             await self._ledgers.drop(ledger_ids)
@@ -260,7 +260,7 @@ class DelayedDelivery:
     async def _restore(self) -> None:
         """Takes over the segments of an earlier process."""
         assert self._ledgers is not None
-        spoilt: list[int] = []
+        spoilt: list[LedgerId] = []
         try:
             for ledger_id in self._ledgers.ids:
                 try:

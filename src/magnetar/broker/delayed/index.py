@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.delayed.positions import PositionSet, by_ledger
 from magnetar.broker.delayed.segment import CHUNK_RECORDS, Sealing, Segment
 from magnetar.broker.delayed.wheel import TimeWheel
@@ -65,10 +65,10 @@ class DelayedIndex:
     def __init__(self, limits: IndexLimits = DEFAULT_LIMITS) -> None:
         self._held = PositionSet()
         self._wheel = TimeWheel()
-        self._segments: dict[int, Segment] = {}
+        self._segments: dict[LedgerId, Segment] = {}
         self._next_segment: Segment | None = None
         self._sealing: Sealing | None = None
-        self._obsolete: list[int] = []
+        self._obsolete: list[LedgerId] = []
         self._unchecked = 0
         self._limits = limits
 
@@ -102,7 +102,7 @@ class DelayedIndex:
         self._unchecked += 1
         return True
 
-    def add_many(self, ledger_id: int, entries: Sequence[tuple[int, int]], now_ms: int) -> None:
+    def add_many(self, ledger_id: LedgerId, entries: Sequence[tuple[int, int]], now_ms: int) -> None:
         """Notes entries of a ledger, none of which is held, with the times at which they are due."""
         self._held.update(by_ledger(ledger_id, [entry_id for entry_id, _ in entries]))
         self._wheel.add_many(ledger_id, entries, now_ms)
@@ -181,7 +181,7 @@ class DelayedIndex:
         self._sealing = Sealing(parts, ledgers, self._limits.chunk_records)
         return self._sealing
 
-    def sealed(self, sealing: Sealing, ledger_id: int) -> None:
+    def sealed(self, sealing: Sealing, ledger_id: LedgerId) -> None:
         """They were written to this ledger."""
         self._sealing = None
         self._segments[ledger_id] = sealing.segment(ledger_id)
@@ -199,14 +199,14 @@ class DelayedIndex:
 
     # From disk to memory
 
-    def restore(self, segment: Segment, positions: Mapping[int, EntrySet], acked_upto: Position) -> None:
+    def restore(self, segment: Segment, positions: Mapping[LedgerId, EntrySet], acked_upto: Position) -> None:
         """Takes over a segment that an earlier process wrote."""
         self._segments[segment.ledger_id] = segment
         self._held.update(positions)
         self._held.remove_upto(acked_upto)
         self._look()
 
-    def next_load(self, now_ms: int) -> tuple[int, int] | None:
+    def next_load(self, now_ms: int) -> tuple[LedgerId, int] | None:
         """Ledger and entry to read now; `loaded` or `lost` must follow. None when there is none."""
         first = self._next_segment
         if first is None or self._wheel.ready_count > _READY_MAX:
@@ -218,7 +218,7 @@ class DelayedIndex:
             return least.ledger_id, least.next_chunk
         return None
 
-    def loaded(self, ledger_id: int, chunk: bytes, now_ms: int) -> None:
+    def loaded(self, ledger_id: LedgerId, chunk: bytes, now_ms: int) -> None:
         """What was read. Raises BadSegmentError."""
         segment = self._segments.get(ledger_id)
         if segment is None:
@@ -237,7 +237,7 @@ class DelayedIndex:
         del self._segments[segment.ledger_id]
         self._obsolete.append(segment.ledger_id)
 
-    def take_obsolete(self) -> tuple[int, ...]:
+    def take_obsolete(self) -> tuple[LedgerId, ...]:
         """Ledgers whose segments are not needed any more."""
         taken, self._obsolete = tuple(self._obsolete), []
         return taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.managedlog.cursors.entry_set import MASK, SHIFT, EntrySet
 
 
@@ -18,7 +18,7 @@ class PositionSet:
     """No position after it is in the set."""
 
     def __init__(self) -> None:
-        self._sets: dict[int, EntrySet] = {}
+        self._sets: dict[LedgerId, EntrySet] = {}
         self.count = 0
         self.last = EARLIEST
 
@@ -48,7 +48,7 @@ class PositionSet:
             del self._sets[position[0]]
         return True
 
-    def update(self, sets: Mapping[int, EntrySet]) -> None:
+    def update(self, sets: Mapping[LedgerId, EntrySet]) -> None:
         """Adds all of these entries by ledger."""
         for ledger_id, added in sets.items():
             entries = self._sets.setdefault(ledger_id, EntrySet())
@@ -94,7 +94,7 @@ class PositionSet:
         assert self.count == sum(entries.count for entries in self._sets.values())
 
 
-def by_ledger(ledger_id: int, entries: Iterable[int]) -> dict[int, EntrySet]:
+def by_ledger(ledger_id: LedgerId, entries: Iterable[int]) -> dict[LedgerId, EntrySet]:
     """Entries of one ledger, as `update` takes them: one step for all of a chunk, if they come in order."""
     found = EntrySet()
     current, bits = -1, 0

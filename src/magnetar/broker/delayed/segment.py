@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.errors import StorageError
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.broker.delayed.positions import PositionSet
 from magnetar.broker.delayed.wheel import ENTRY_BITS, ENTRY_MASK
 from magnetar.managedlog.cursors import entry_set_codec
@@ -47,11 +47,11 @@ class BadSegmentError(StorageError):
 class Segment:
     """What memory keeps of a segment."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     first_times: array[int]
     """Smallest time in each chunk and all after it, Unix ms: what is in order within a slot of the wheel need
     not be so between a wide slot and the narrow ones that it reaches over."""
-    ledgers: list[int]
+    ledgers: list[LedgerId]
     """Ledger ids by number."""
     last: Position
     """The highest position."""
@@ -79,7 +79,7 @@ class Segment:
             yield time_ms, Position(self.ledgers[number], packed & ENTRY_MASK)
 
 
-def decode_foot(ledger_id: int, data: bytes) -> tuple[Segment, dict[int, EntrySet]]:
+def decode_foot(ledger_id: LedgerId, data: bytes) -> tuple[Segment, dict[LedgerId, EntrySet]]:
     """A segment and the positions in it, from its last entry. Raises BadSegmentError."""
     try:
         magic, chunks, ledgers, _ = _FOOT.unpack_from(data)
@@ -101,7 +101,7 @@ def decode_foot(ledger_id: int, data: bytes) -> tuple[Segment, dict[int, EntrySe
 class Sealing:
     """Entries on their way from memory to disk."""
 
-    def __init__(self, parts: list[array[int]], ledgers: list[int], chunk_records: int) -> None:
+    def __init__(self, parts: list[array[int]], ledgers: list[LedgerId], chunk_records: int) -> None:
         """Parts and ledgers as `TimeWheel.take_after` gave them."""
         self._chunk_records = chunk_records
         self._parts = parts
@@ -124,7 +124,7 @@ class Sealing:
 
     def encode(self) -> Iterator[None]:
         """Does the work in pieces of some milliseconds."""
-        positions: dict[int, EntrySet] = {}
+        positions: dict[LedgerId, EntrySet] = {}
         for part in self._parts:
             runs: list[list[tuple[int, int]]] = []
             for start in range(0, len(part), 2 * _RUN):
@@ -146,7 +146,7 @@ class Sealing:
         times = struct.pack(f"<{len(self._first_times)}Q", *self._first_times)
         self.entries.append(head + numbers + times + entry_set_codec.encode(positions))
 
-    def _end_chunk(self, positions: dict[int, EntrySet]) -> None:
+    def _end_chunk(self, positions: dict[LedgerId, EntrySet]) -> None:
         chunk, self._chunk = self._chunk, array("Q")
         if not chunk:
             return
@@ -162,7 +162,7 @@ class Sealing:
             chunk.byteswap()
         self.entries.append(chunk.tobytes())
 
-    def segment(self, ledger_id: int) -> Segment:
+    def segment(self, ledger_id: LedgerId) -> Segment:
         """What memory keeps once it is written to this ledger."""
         return Segment(ledger_id, self._first_times, self._ledgers, self._last)
 

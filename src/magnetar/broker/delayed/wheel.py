@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 
 _TICK_BITS: Final = 5
 TICK_MS: Final = 1 << _TICK_BITS
@@ -72,8 +72,8 @@ class TimeWheel:
         """When the last of them became due; with a clock before that, some of them are not due any more."""
         self._ready_at = 0
         """How many positions of the first ready slot were taken."""
-        self._ledgers: list[int] = []
-        self._numbers: dict[int, int] = {}
+        self._ledgers: list[LedgerId] = []
+        self._numbers: dict[LedgerId, int] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class TimeWheel:
         self._put(deliver_at_ms, self._pack(position), now_ms)
         self._count += 1
 
-    def add_many(self, ledger_id: int, entries: Sequence[tuple[int, int]], now_ms: int) -> None:
+    def add_many(self, ledger_id: LedgerId, entries: Sequence[tuple[int, int]], now_ms: int) -> None:
         """Notes entries of one ledger: entry id and time."""
         base = self._pack(Position(ledger_id, 0))
         assert max(entries)[0] <= ENTRY_MASK
@@ -140,7 +140,7 @@ class TimeWheel:
     def _after(self, time_ms: int) -> list[tuple[tuple[int, int], array[int]]]:
         return [(key, slot) for key, slot in self._slots.items() if key[0] and _start_ms(*key) > time_ms]
 
-    def take_after(self, time_ms: int, count_max: int) -> tuple[list[array[int]], list[int]]:
+    def take_after(self, time_ms: int, count_max: int) -> tuple[list[array[int]], list[LedgerId]]:
         """Takes entries of slots that begin after a time, until there are `count_max`.
 
         Of each slot an array of `time, packed position`, in no order, and the ledgers by number. Slots come

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.dispatch.api import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.filters.api import FilterError, Verdict
@@ -105,7 +105,7 @@ class FilteredSource:
         self._caught_up = caught_up
         self._from: Position | None = None
         """Where judging began; None: nothing was judged."""
-        self._upto = Position(0, 0)
+        self._upto = Position(LedgerId(0), 0)
         """What comes after the last that was judged."""
         self._put_off: set[Position] = set()
         """Those between the two that are to be judged again."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.visible import Visible
 
 
-def pass_hidden(cursor: Cursor, hidden: Iterable[tuple[int, int, int]]) -> None:
+def pass_hidden(cursor: Cursor, hidden: Iterable[tuple[LedgerId, int, int]]) -> None:
     """What nobody ever gets counts as acknowledged, or the cursor would stay in front of it for ever.
     `hidden`: ledger, first, last entry."""
     for ledger_id, first, last in hidden:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.outcomes import PAGE_BYTES
@@ -93,24 +94,24 @@ class KeptTransactions:
         """Whether any topic ever had entries of aborted transactions."""
         return bool(await self._store.children(keys.HIDDEN_ENTRIES))
 
-    async def hidden(self, log_name: str) -> dict[int, EntrySet]:
+    async def hidden(self, log_name: str) -> dict[LedgerId, EntrySet]:
         """Entries of aborted transactions, by ledger."""
         path = keys.hidden_entries(log_name)
-        found: dict[int, EntrySet] = {}
+        found: dict[LedgerId, EntrySet] = {}
         for name in await self._store.children(path):
             value = await self._store.get(f"{path}/{name}")
             if value is not None:
                 found.update(decode(value.data))
         return found
 
-    async def hide(self, log_name: str, hidden: Mapping[int, EntrySet]) -> None:
+    async def hide(self, log_name: str, hidden: Mapping[LedgerId, EntrySet]) -> None:
         """Durably: these are all of these ledgers."""
         path = keys.hidden_entries(log_name)
         await self._store.transact(
             [Put(f"{path}/{each}", encode({each: entries})) for each, entries in hidden.items()]
         )
 
-    async def forget_hidden(self, log_name: str, ledger_ids: Iterable[int]) -> None:
+    async def forget_hidden(self, log_name: str, ledger_ids: Iterable[LedgerId]) -> None:
         """These ledgers are gone."""
         for ledger_id in ledger_ids:
             await _delete(self._store, f"{keys.hidden_entries(log_name)}/{ledger_id}")

@@ -8,7 +8,7 @@ are durable here before its header goes.
 
 from __future__ import annotations
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.managedlog.visible import Visible
 
@@ -19,7 +19,7 @@ class Spans:
     def __init__(self) -> None:
         self.visible = Visible()
         """For the topic's log."""
-        self._open: dict[TxnId, list[tuple[int, int, int]]] = {}
+        self._open: dict[TxnId, list[tuple[LedgerId, int, int]]] = {}
         """Ledger, first, last entry, ascending; transactions in the order of their first entries."""
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Spans:
         self._move_end()
         return True
 
-    def aborted(self, txn_id: TxnId) -> list[tuple[int, int, int]]:
+    def aborted(self, txn_id: TxnId) -> list[tuple[LedgerId, int, int]]:
         """Its entries may never be read: which those are, as ledger, first, last."""
         spans = self._open.pop(txn_id, [])
         for ledger_id, first, last in spans:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from magnetar.base.clock import Clock
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import RefusedError
 from magnetar.broker.transactions.hidden import pass_all_hidden, pass_hidden
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
@@ -70,8 +70,8 @@ class TopicTransactions:
         self._found: set[TxnId] = set()
         """Transactions whose entries were found in the log: which numbers they have is not known."""
         self._moved = asyncio.Event()
-        self._to_keep: set[int] = set()
-        self._unkept: dict[TxnId, set[int]] = {}
+        self._to_keep: set[LedgerId] = set()
+        self._unkept: dict[TxnId, set[LedgerId]] = {}
         """Ledgers that got hidden entries by transactions for which that is not durable."""
         self._writes: SingleFlight[None] = SingleFlight()
         topic.log.reading.visible = self.spans.visible
@@ -131,7 +131,7 @@ class TopicTransactions:
     def decided(self, txn: Transaction) -> None:
         """What the decision means here, at once: messages appear or never do, acknowledgements count or are
         taken back. It may be told again."""
-        hidden: list[tuple[int, int, int]] = []
+        hidden: list[tuple[LedgerId, int, int]] = []
         self._lowest.pop(txn.id, None)
         self._found.discard(txn.id)
         if txn.state is TxnState.COMMITTED:
@@ -164,7 +164,7 @@ class TopicTransactions:
             subscriptions = map(self._subscriptions.get, txn.acks.get(self._name, ()))
             await gathered(each.cursor.flush() for each in subscriptions if each is not None)
 
-    async def _keep_hidden(self, ledgers: Collection[int]) -> None:
+    async def _keep_hidden(self, ledgers: Collection[LedgerId]) -> None:
         self._to_keep.update(ledgers)
         while not self._to_keep.isdisjoint(ledgers):
             # Joined or begun: one that began before may have been without these, then they are there still.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import EARLIEST, LATEST, Position, RequestId
+from magnetar.base.ids import EARLIEST, LATEST, LedgerId, Position, RequestId
 from magnetar.base.names import TopicName
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import ConsumerNotFoundError, NotAllowedError
@@ -45,7 +45,7 @@ class WildcardSubscription(AnySubscription):
         self.parts: dict[TopicName, PartConsumer] = {}
         self.consumer: AttachedConsumer
         """As the session knows it; given once it is opened."""
-        self._ledgers: dict[int, TopicName] = {}
+        self._ledgers: dict[LedgerId, TopicName] = {}
         self._acks: dict[int, tuple[int, BaseException | None]] = {}
         """Answers that topics still owe, and the first error, by request id."""
         self._turn = 0
@@ -65,7 +65,7 @@ class WildcardSubscription(AnySubscription):
         if part is not None:
             part.subscription.detach(part)
 
-    def note(self, name: TopicName, ledger_id: int) -> None:
+    def note(self, name: TopicName, ledger_id: LedgerId) -> None:
         """The client is sent entries of this ledger of a topic."""
         if ledger_id not in self._ledgers:
             if len(self._ledgers) >= _LEDGERS_MAX:

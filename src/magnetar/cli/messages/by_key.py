@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import mmh3
 
 from magnetar.adminclient import paths
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.cli.messages.publishing import partition_of_key
 from magnetar.cli.messages.reading import topics_of
@@ -35,7 +35,7 @@ _PAGE: Final = 100
 class _Range:
     """Entries of one ledger that no file holds."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     first_entry: int
     last_entry: int
 
@@ -169,7 +169,7 @@ def _partitions_of(text: str, count: int) -> set[int]:
     return {partition_of_key(text, count), murmur % count}
 
 
-def _ledger_of(each: _Range | Record) -> int:
+def _ledger_of(each: _Range | Record) -> LedgerId:
     return each.position.ledger_id if isinstance(each, Record) else each.ledger_id
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls
@@ -93,7 +93,9 @@ def peek(caller: Caller, topic: str, subscription: str, count: int, template: st
                         raise
                     break
                 ledger, entry = answer.headers["x-pulsar-message-id"].split(":")[:2]
-                columns = entry_at(client, each, Position(int(ledger), int(entry)), caller.timeout_s)
+                columns = entry_at(
+                    client, each, Position(LedgerId(int(ledger)), int(entry)), caller.timeout_s
+                )
                 for record in records_of(each, columns):
                     show(options.names_of(record, decoder))
                     shown += 1

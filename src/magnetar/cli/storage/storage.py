@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magnetar.base.ids import LedgerId
 from magnetar.cli.caller import confirm
 from magnetar.cli.output import FORMATS, show
 
@@ -81,7 +82,7 @@ def list_(data: Path | None, output: str) -> None:
 @_YES
 @_DRY
 @_DATA
-def delete(ledgers: tuple[int, ...], every: bool, yes: bool, dry_run: bool, data: Path | None) -> None:
+def delete(ledgers: tuple[LedgerId, ...], every: bool, yes: bool, dry_run: bool, data: Path | None) -> None:
     """Delete LEDGERS in quarantine before the end of their grace period."""
     folder = _folder(data)
     if bool(ledgers) == every:
@@ -124,7 +125,7 @@ def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -
 @_DRY
 @_DATA
 def accept_loss(
-    ledger: int, entry: int, last: int | None, yes: bool, dry_run: bool, data: Path | None
+    ledger: LedgerId, entry: int, last: int | None, yes: bool, dry_run: bool, data: Path | None
 ) -> None:
     """Give up ENTRY of LEDGER, which no bookie or object store has any more: consumers skip it. This has
     an effect only when the entry cannot be read although every bookie of the entry, or the store, has

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from magnetar.base.errors import ProtocolError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.autorecovery.entry_lists import MISSING_MAX, EntryLists, NoListError, missing_at
 from magnetar.ledger.autorecovery.fragments import Fragment, Lack, fragments_of
 from magnetar.ledger.client.cluster import Cluster
@@ -117,7 +118,7 @@ class LedgerChecker:
                 return None
         return lost
 
-    async def _has(self, ledger_id: int, bookie: str, entry_id: int, digester: Digester) -> bool:
+    async def _has(self, ledger_id: LedgerId, bookie: str, entry_id: int, digester: Digester) -> bool:
         status, data = await read_copy(self._cluster, bookie, ledger_id, entry_id)
         if status is not Status.OK or data is None:
             return False
@@ -129,7 +130,7 @@ class LedgerChecker:
 
 
 async def read_copy(
-    cluster: Cluster, bookie: str, ledger_id: int, entry_id: int
+    cluster: Cluster, bookie: str, ledger_id: LedgerId, entry_id: int
 ) -> tuple[Status, bytes | None]:
     """Reads the copy of one bookie. No answer counts as IO_ERROR."""
     result: asyncio.Future[tuple[Status, bytes | None]] = asyncio.get_running_loop().create_future()

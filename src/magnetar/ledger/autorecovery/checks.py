@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.errors import LedgerError, MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.autorecovery.checker import LedgerChecker
 from magnetar.ledger.autorecovery.fragments import Lack
@@ -146,7 +147,7 @@ def _copies(lack: Lack) -> int:
     return fewest_copies(lack.fragment, lack.places.keys() - lack.missing.keys(), lack.missing)
 
 
-async def stored_ledger(ledgers: LedgerRegistry, ledger_id: int) -> StoredLedger | None:
+async def stored_ledger(ledgers: LedgerRegistry, ledger_id: LedgerId) -> StoredLedger | None:
     """A ledger of a listing; None when it was deleted, or its metadata cannot be decoded: one such ledger
     must not stop the check of all others. Raises MetadataError."""
     with contextlib.suppress(NoSuchLedgerError):  # deleted since the listing

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Final
 
 from magnetar.base.errors import LedgerError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.autorecovery.fragments import held_by
 from magnetar.ledger.registry import LedgerRegistry
@@ -84,10 +85,10 @@ class Decommission:
                 f"bookie {self._bookie_id} is up: stop it, and wait until its session ends"
             )
 
-    async def _held(self, ledger_ids: AsyncIterable[int]) -> list[int]:
+    async def _held(self, ledger_ids: AsyncIterable[LedgerId]) -> list[LedgerId]:
         """The ledgers that name the bookie. Raises MetadataError, LedgerMetadataError: an unreadable ledger
         may name it."""
-        names: list[int] = []
+        names: list[LedgerId] = []
         async for ledger_id in ledger_ids:
             with contextlib.suppress(NoSuchLedgerError):  # deleted since the listing
                 stored = await self._ledgers.read(ledger_id)
@@ -96,6 +97,6 @@ class Decommission:
         return names
 
 
-async def _each(ledger_ids: Iterable[int]) -> AsyncIterator[int]:
+async def _each(ledger_ids: Iterable[LedgerId]) -> AsyncIterator[LedgerId]:
     for ledger_id in ledger_ids:
         yield ledger_id

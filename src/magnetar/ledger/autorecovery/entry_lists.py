@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from magnetar.base.errors import LedgerError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.autorecovery.fragments import Fragment
 from magnetar.ledger.autorecovery.missing import missing_of
 from magnetar.ledger.client.pool import BookiePool
@@ -32,7 +33,7 @@ class EntryLists:
         assert not pool.options.use_v2
         self._pool = pool
 
-    async def held(self, bookie: str, ledger_id: int) -> bytes:
+    async def held(self, bookie: str, ledger_id: LedgerId) -> bytes:
         """The list of a bookie; empty when it does not know the ledger. Raises NoListError."""
         result: asyncio.Future[tuple[Status, bytes | None]] = asyncio.get_running_loop().create_future()
 

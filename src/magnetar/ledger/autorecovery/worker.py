@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError, LedgerError, MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.autorecovery.checker import LedgerChecker
 from magnetar.ledger.autorecovery.fragments import Lack
@@ -118,14 +119,14 @@ class ReplicationWorker:
                     break
         return wait_s
 
-    async def _lock(self, ledger_id: int) -> bool:
+    async def _lock(self, ledger_id: LedgerId) -> bool:
         self._held.add(ledger_id)
         if await self._marks.lock(ledger_id, self._options.node_id):
             return True
         self._held.discard(ledger_id)
         return False
 
-    async def _unlock(self, ledger_id: int) -> None:
+    async def _unlock(self, ledger_id: LedgerId) -> None:
         await self._marks.unlock(ledger_id)
         self._held.discard(ledger_id)
 
@@ -137,7 +138,7 @@ class ReplicationWorker:
         except RacksError as error:  # older racks are better than no copies
             _log.warning("copies are placed by the racks that were known before: %s", error)
 
-    async def _locked_one(self, ledger_id: int) -> float:
+    async def _locked_one(self, ledger_id: LedgerId) -> float:
         """Repairs a ledger that this worker has locked; returns the seconds until the next attempt."""
         try:
             done = await self._repair(ledger_id)
@@ -157,7 +158,7 @@ class ReplicationWorker:
         self._failures[ledger_id] = (min(count + 1, 16), asyncio.get_running_loop().time() + pause_s)
         return pause_s
 
-    async def _repair(self, ledger_id: int) -> bool:
+    async def _repair(self, ledger_id: LedgerId) -> bool:
         """Restores what copies it can; returns whether the mark is gone."""
         found = await self._marks.get(ledger_id)
         if found is None:
@@ -183,7 +184,7 @@ class ReplicationWorker:
             self._defer(ledger_id)
         return False
 
-    async def _place(self, ledger_id: int) -> None:
+    async def _place(self, ledger_id: LedgerId) -> None:
         """Moves copies to other racks where they are in too few."""
         stored = await self._client.cluster.ledgers.read(ledger_id)
         plan = await self._placement.plan(stored)
@@ -193,14 +194,14 @@ class ReplicationWorker:
             await self._replicator.move(stored, fragment, successors)
         self.placed += bool(plan)
 
-    async def _lacks(self, ledger_id: int, doubted: frozenset[str] = frozenset()) -> Sequence[Lack]:
+    async def _lacks(self, ledger_id: LedgerId, doubted: frozenset[str] = frozenset()) -> Sequence[Lack]:
         stored = await self._client.cluster.ledgers.read(ledger_id)
         return await self._checker.lacks(stored, await self._available(), doubted)
 
     async def _available(self) -> frozenset[str]:
         return (await self._bookies.bookies()).all()
 
-    def _defer(self, ledger_id: int) -> None:
+    def _defer(self, ledger_id: LedgerId) -> None:
         """Gives the writer of an open ledger time to replace a lost bookie, and closes the ledger after
         that."""
         if ledger_id not in self._deferred:
@@ -208,7 +209,7 @@ class ReplicationWorker:
             self.deferred += 1
             self._tasks.spawn(self._after_grace(ledger_id))
 
-    async def _after_grace(self, ledger_id: int) -> None:
+    async def _after_grace(self, ledger_id: LedgerId) -> None:
         try:
             await pause(self._options.open_ledger_grace_s)
             if any(lack.fragment.is_open for lack in await self._lacks(ledger_id)):

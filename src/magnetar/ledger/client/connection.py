@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, cast
 
 from magnetar.auth.digest_md5 import DigestClient, DigestError
+from magnetar.base.ids import LedgerId
 from magnetar.runtime.tasks import call_later
 from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Auth, BatchRead, Read, Request, StartTls
@@ -203,7 +204,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     # -- after ------------------------------------------------------------------------------------
 
-    def forget(self, ledger_id: int, sink: AddSink) -> None:
+    def forget(self, ledger_id: LedgerId, sink: AddSink) -> None:
         """The sink is not notified any more."""
         adds = self._adds.get(ledger_id)
         if adds is not None and adds.sink is sink:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.base.errors import LedgerError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerFencedError, LedgerWriteError, NoSuchLedgerError
 from magnetar.ledger.quorum.effects import Failed, Failure
 
@@ -28,7 +29,7 @@ _ERRORS: Final = {
 }
 
 
-def error_of(ledger_id: int, failed: Failed) -> LedgerError:
+def error_of(ledger_id: LedgerId, failed: Failed) -> LedgerError:
     """The error for a failure."""
     if failed.failure is Failure.GONE:
         return NoSuchLedgerError(ledger_id)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.runtime.tasks import happens_within
 from magnetar.wire.bookkeeper.status import Status
@@ -21,7 +22,7 @@ _USED: Final = frozenset((Status.OK, Status.NO_ENTRY, Status.FENCED, Status.UNAU
 """Outcomes that only a bookie gives that knows the ledger."""
 
 
-async def is_used(pool: BookiePool, ledger_id: int, bookies: Sequence[str]) -> bool:
+async def is_used(pool: BookiePool, ledger_id: LedgerId, bookies: Sequence[str]) -> bool:
     """Whether any of the bookies certainly holds something of the ledger; bookies without an answer count as
     no."""
     answers: list[Status] = []

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerEnd, WriterListener
 from magnetar.ledger.client import metrics
 from magnetar.ledger.client.cluster import Cluster
@@ -72,7 +73,7 @@ class LedgerClient:
             await self.cluster.ledgers.delete(stored.ledger_id, expected_version=stored.version)
         return LedgerWriteHandle(self.cluster, stored, options, listener)
 
-    async def open(self, ledger_id: int, password: bytes = b"", *, recover: bool = True) -> LedgerHandle:
+    async def open(self, ledger_id: LedgerId, password: bytes = b"", *, recover: bool = True) -> LedgerHandle:
         """Opens a reader.
 
         With `recover` an open ledger is fenced and closed first: its writer cannot write it any more.
@@ -107,7 +108,7 @@ class LedgerClient:
         """Adds this client's counters to a scrape."""
         return metrics.collect(self.cluster.pool, out)
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         """Deletes the ledger; bookies learn of it later and free the space. Not an error when there is
         none."""
         await self.cluster.ledgers.delete(ledger_id)

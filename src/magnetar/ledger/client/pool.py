@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.client.connection import AddSink, Answered, BookieConnection, key_of
 from magnetar.ledger.client.health import BookieHealth
 from magnetar.ledger.client.metrics import ClientMetrics
@@ -169,7 +170,7 @@ class BookiePool:
         """Adds that wait to be sent; None: adds are sent at once."""
         self._request_ids = itertools.count(1)
 
-    def _channel(self, bookie: str, ledger_id: int, *, recovery: bool) -> _Channel:
+    def _channel(self, bookie: str, ledger_id: LedgerId, *, recovery: bool) -> _Channel:
         return self._channel_at(bookie, RECOVERY if recovery else ledger_id % self.options.channels)
 
     def _channel_at(self, bookie: str, slot: int) -> _Channel:
@@ -190,7 +191,7 @@ class BookiePool:
 
     async def came_back(self, bookie: str) -> bool:
         """Whether a bookie that failed before is reachable and may be asked to take entries again."""
-        channel = self._channel(bookie, 0, recovery=False)
+        channel = self._channel(bookie, LedgerId(0), recovery=False)
         reached: asyncio.Future[bool] = self._loop.create_future()
 
         def told(connection: BookieConnection | None) -> None:
@@ -239,7 +240,7 @@ class BookiePool:
 
         self._channel_at(bookie, REPAIR).use(send)
 
-    def forget(self, bookie: str, ledger_id: int, sink: AddSink, *, recovery: bool) -> None:
+    def forget(self, bookie: str, ledger_id: LedgerId, sink: AddSink, *, recovery: bool) -> None:
         """The sink is not notified any more."""
         if self._held_adds is not None:
             self._held_adds = [
@@ -254,7 +255,7 @@ class BookiePool:
     def read(
         self,
         bookie: str,
-        ledger_id: int,
+        ledger_id: LedgerId,
         entry_id: int,
         answered: Callable[[Status, bytes | None], None],
         *,
@@ -292,7 +293,7 @@ class BookiePool:
     def batch_read(
         self,
         bookie: str,
-        ledger_id: int,
+        ledger_id: LedgerId,
         first_entry: int,
         count_max: int,
         bytes_max: int,
@@ -312,7 +313,7 @@ class BookiePool:
         self.ask(bookie, ledger_id, request, done)
 
     def list_entries(
-        self, bookie: str, ledger_id: int, answered: Callable[[Status, bytes | None], None]
+        self, bookie: str, ledger_id: LedgerId, answered: Callable[[Status, bytes | None], None]
     ) -> None:
         """Lists the entries of a ledger (version 3; `wire.bookkeeper.availability`). No answer counts as
         IO_ERROR: some bookies do not know the request."""
@@ -332,7 +333,7 @@ class BookiePool:
     def ask(
         self,
         bookie: str,
-        ledger_id: int,
+        ledger_id: LedgerId,
         make: Callable[[BookieConnection], Request],
         done: Answered,
         *,

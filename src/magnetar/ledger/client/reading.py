@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError, LedgerError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchEntryError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import LedgerUnauthorizedError, LedgerUnreadableError
@@ -34,7 +35,7 @@ class LedgerReads:
     def __init__(
         self,
         cluster: Cluster,
-        ledger_id: int,
+        ledger_id: LedgerId,
         digester: Digester,
         master_key: bytes,
         metadata: Callable[[], LedgerMetadata],

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.client import version3
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import LedgerUnreadableError
@@ -23,7 +24,11 @@ class TailReads:
     """Queries about the end of one ledger. `metadata` is called for each, because ensembles change."""
 
     def __init__(
-        self, cluster: Cluster, ledger_id: int, digester: Digester, metadata: Callable[[], LedgerMetadata]
+        self,
+        cluster: Cluster,
+        ledger_id: LedgerId,
+        digester: Digester,
+        metadata: Callable[[], LedgerMetadata],
     ) -> None:
         self.ledger_id: Final = ledger_id
         self._cluster = cluster

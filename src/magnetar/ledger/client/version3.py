@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.client.connection import BookieConnection
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY, ForceLedger, Read, ReadLac, WriteLac
@@ -11,7 +12,7 @@ from magnetar.wire.bookkeeper.responses import Forced, LacRead, LacWritten, Read
 from magnetar.wire.bookkeeper.status import Status
 
 
-def force(pool: BookiePool, bookie: str, ledger_id: int, answered: Callable[[Status], None]) -> None:
+def force(pool: BookiePool, bookie: str, ledger_id: LedgerId, answered: Callable[[Status], None]) -> None:
     """Makes durable what the bookie acknowledged before. No answer counts as IO_ERROR."""
 
     def done(response: Response | None) -> None:
@@ -23,7 +24,7 @@ def force(pool: BookiePool, bookie: str, ledger_id: int, answered: Callable[[Sta
 def write_lac(
     pool: BookiePool,
     bookie: str,
-    ledger_id: int,
+    ledger_id: LedgerId,
     last_confirmed: int,
     *,
     master_key: bytes,
@@ -47,7 +48,7 @@ def write_lac(
 def read_lac(
     pool: BookiePool,
     bookie: str,
-    ledger_id: int,
+    ledger_id: LedgerId,
     answered: Callable[[Status, bytes | None, bytes | None], None],
 ) -> None:
     """The last entry of the bookie, and the sealed last add confirmed that it stores."""
@@ -64,7 +65,7 @@ def read_lac(
 def wait_for_more(
     pool: BookiePool,
     bookie: str,
-    ledger_id: int,
+    ledger_id: LedgerId,
     previous: int,
     wait_s: float,
     answered: Callable[[Status, int | None, bytes | None], None],

@@ -9,6 +9,7 @@ Source: BookKeeper replication protocol, deferred sync and force.
 
 from __future__ import annotations
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.effects import Advance, Effect, Failure, SendForce
 from magnetar.ledger.quorum.writer import QuorumWriter
@@ -19,7 +20,9 @@ from magnetar.wire.bookkeeper.status import Status
 class DeferredWriter(QuorumWriter):
     """The rules of one ledger. Every method returns what the driver has to do, in order."""
 
-    def __init__(self, ledger_id: int, metadata: LedgerMetadata, version: int, digester: Digester) -> None:
+    def __init__(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, version: int, digester: Digester
+    ) -> None:
         super().__init__(ledger_id, metadata, version, digester)
         self.last_acknowledged = -1
         """The last entry that Qa bookies have, with all before it, perhaps in memory only; -1 at first."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from magnetar.base.ids import LedgerId
 from magnetar.base.machine import Machine
 from magnetar.ledger.api import LedgerEnd
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
@@ -49,19 +50,19 @@ from magnetar.wire.bookkeeper.status import Status
 class LedgerRecovery:
     """The rules for the recovery of one ledger. Every method returns what the driver has to do, in order."""
 
-    def __init__(self, ledger_id: int, metadata: LedgerMetadata, version: int, digester: Digester) -> None:
+    def __init__(
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, version: int, digester: Digester
+    ) -> None:
         """`metadata` and `version`: as just read."""
         self.ledger_id = ledger_id
         self._metadata = metadata
         self._version = version
         self._digester = digester
-        self._layout = QuorumLayout(
-            len(metadata.ensembles[-1][1]), metadata.write_quorum, metadata.ack_quorum
-        )
         self._phase = Machine(f"recovery of ledger {ledger_id}", TRANSITIONS, Phase.MARKING)
         self._written: LedgerMetadata | None = None
         self._snapshot = metadata.ensembles[-1][1]
         """The last ensemble at the start of the recovery: fences and reads go there."""
+        self._layout = QuorumLayout(len(self._snapshot), metadata.write_quorum, metadata.ack_quorum)
         self._ensemble = list(self._snapshot)
         """The current ensemble for adds: changes when members fail."""
         self._ensembles = metadata.ensembles

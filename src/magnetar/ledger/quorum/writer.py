@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, unique
 
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerClosedError, LedgerEnd
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import (
@@ -47,7 +48,7 @@ class QuorumWriter:
 
     def __init__(
         self,
-        ledger_id: int,
+        ledger_id: LedgerId,
         metadata: LedgerMetadata,
         version: int,
         digester: Digester,

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, LedgerError, LostEntriesError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import (
     Copies,
     LedgerClosedError,
@@ -61,7 +62,7 @@ class RemoteReader:
         self._fate = fate
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self) -> LedgerId:
         return self._handle.ledger_id
 
     @property
@@ -241,7 +242,7 @@ class RemoteLedgers:
         self._writers[handle.ledger_id] = writer
         return writer
 
-    async def open(self, ledger_id: int, *, to_replace: bool = False) -> RemoteReader:
+    async def open(self, ledger_id: LedgerId, *, to_replace: bool = False) -> RemoteReader:
         """A reader; see `Ledgers.open`. An open ledger is fenced and recovered on its bookies first, also one
         that is to be replaced: another owner may write it.
 
@@ -251,12 +252,12 @@ class RemoteLedgers:
         handle = await self._opening.run(ledger_id, lambda: self._closed(ledger_id))
         return RemoteReader(handle, self._fate(ledger_id))
 
-    async def _closed(self, ledger_id: int) -> LedgerHandle:
+    async def _closed(self, ledger_id: LedgerId) -> LedgerHandle:
         if (writer := self._writers.pop(ledger_id, None)) is not None:
             await writer.give_up()
         return await self._client.open(ledger_id, self._options.password)
 
-    async def delete(self, ledger_id: int) -> None:
+    async def delete(self, ledger_id: LedgerId) -> None:
         """Deletes the ledger; see `Ledgers.delete`. Bookies learn of it later. Raises MetadataError."""
         if (fate := self._fates.get(ledger_id)) is not None:
             fate.deleted = True
@@ -264,7 +265,7 @@ class RemoteLedgers:
             await writer.give_up()
         await self._client.delete(ledger_id)
 
-    async def tagged(self) -> AsyncIterator[tuple[int, Mapping[str, bytes]]]:
+    async def tagged(self) -> AsyncIterator[tuple[LedgerId, Mapping[str, bytes]]]:
         """Every ledger with its custom metadata. Raises MetadataError, LedgerMetadataError."""
         registry = self._client.cluster.ledgers
         async for ledger_id in registry.ledger_ids():
@@ -285,7 +286,7 @@ class RemoteLedgers:
         """Called by a writer that has closed its ledger."""
         self._writers.pop(writer.ledger_id, None)
 
-    def _fate(self, ledger_id: int) -> _Fate:
+    def _fate(self, ledger_id: LedgerId) -> _Fate:
         fate = self._fates.get(ledger_id)
         if fate is None:
             fate = self._fates[ledger_id] = _Fate()

@@ -17,6 +17,7 @@ from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, ProtocolError
+from magnetar.base.ids import LedgerId
 from magnetar.wire.frames import MAGIC_BROKER_METADATA, read_varint, varint
 from magnetar.wire.payload import EntryError, parse_metadata, split_entry
 
@@ -46,7 +47,7 @@ def stored(
     return out
 
 
-def runs(ledger_id: int, first_entry: int, payloads: Iterable[bytes]) -> list[EntryRun]:
+def runs(ledger_id: LedgerId, first_entry: int, payloads: Iterable[bytes]) -> list[EntryRun]:
     """The runs of consecutive stored entries. Raises CorruptDataError for invalid broker metadata."""
     out: list[EntryRun] = []
     current: EntryRun | None = None

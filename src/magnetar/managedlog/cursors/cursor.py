@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import NO_LEDGER, LedgerId, Position
 from magnetar.base.weak import nobody
 from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursors.cursor_state import CursorState
@@ -71,9 +71,9 @@ class Cursor:
         return {} if self._store is None else self._store.cursor_properties
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self) -> LedgerId:
         """Ledger that holds the state; -1 when the metadata store does, or nothing."""
-        return -1 if self._store is None else self._store.ledger_id
+        return NO_LEDGER if self._store is None else self._store.ledger_id
 
     @property
     def last_active_ms(self) -> int:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import NO_LEDGER, LedgerId, Position
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.cursors import entry_set_codec, redeliveries
 from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
@@ -25,7 +26,7 @@ from magnetar.managedlog.cursors.cursor_delta import CursorDelta
 from magnetar.managedlog.cursors.entry_set import EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 
-IN_STORE = -1
+IN_STORE: Final = LedgerId(-1)
 """`cursorsLedgerId` of a cursor whose state is in the metadata store."""
 
 
@@ -33,7 +34,7 @@ IN_STORE = -1
 class CursorValue:
     """The stored value of a cursor."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     """Ledger that holds the state; IN_STORE when `state` is all of it."""
     state: CursorDelta
     """A snapshot; only its mark-delete and properties count when there is a ledger."""
@@ -41,9 +42,9 @@ class CursorValue:
     """The subscription's properties."""
     last_active_ms: int = 0
     """When the value was written, Unix ms."""
-    deleted_ledgers: tuple[int, ...] = ()
+    deleted_ledgers: tuple[LedgerId, ...] = ()
     """Cursor ledgers that were replaced and may still have to be deleted."""
-    side_ledgers: tuple[int, ...] = ()
+    side_ledgers: tuple[LedgerId, ...] = ()
     """Ledgers with further facts about the subscription (`CursorLedgers`)."""
 
 
@@ -63,7 +64,7 @@ def _batches(partial: Mapping[Position, int]) -> list[pb.BatchedEntryDeletionInd
 
 def _partial(batches: Sequence[pb.BatchedEntryDeletionIndexInfo]) -> dict[Position, int]:
     found = (
-        (Position(item.position.ledgerId, item.position.entryId), bits_of_words(item.deleteSet))
+        (Position(LedgerId(item.position.ledgerId), item.position.entryId), bits_of_words(item.deleteSet))
         for item in batches
     )
     return {position: bits for position, bits in found if bits}
@@ -73,7 +74,7 @@ def _numbers(properties: Mapping[str, int] | None) -> list[pb.LongProperty]:
     return [pb.LongProperty(name=name, value=value) for name, value in (properties or {}).items()]
 
 
-def _ranges(acked: Mapping[int, EntrySet]) -> list[pb.MessageRange]:
+def _ranges(acked: Mapping[LedgerId, EntrySet]) -> list[pb.MessageRange]:
     return [
         pb.MessageRange(
             lowerEndpoint=pb.NestedPositionInfo(ledgerId=ledger_id, entryId=first - 1),
@@ -84,15 +85,15 @@ def _ranges(acked: Mapping[int, EntrySet]) -> list[pb.MessageRange]:
     ]
 
 
-def _acked(ranges: Sequence[pb.MessageRange]) -> dict[int, EntrySet]:
-    acked: dict[int, EntrySet] = {}
+def _acked(ranges: Sequence[pb.MessageRange]) -> dict[LedgerId, EntrySet]:
+    acked: dict[LedgerId, EntrySet] = {}
     for item in ranges:
         upper = item.upperEndpoint
         # A range over several ledgers is taken for the part in its last one: too few acknowledged
         # entries are delivered again, too many would be lost.
         first = item.lowerEndpoint.entryId + 1 if item.lowerEndpoint.ledgerId == upper.ledgerId else 0
         if upper.entryId >= first >= 0:
-            acked.setdefault(upper.ledgerId, EntrySet()).add_range(first, upper.entryId)
+            acked.setdefault(LedgerId(upper.ledgerId), EntrySet()).add_range(first, upper.entryId)
     return acked
 
 
@@ -127,7 +128,7 @@ def decode_entry(data: bytes, where: str) -> CursorDelta:
         raise InvalidLogDataError(where, "a PositionInfo lacks fields")
     properties = {item.name: item.value for item in info.properties}
     return CursorDelta(
-        Position(info.ledgerId, info.entryId),
+        Position(LedgerId(info.ledgerId), info.entryId),
         not info.delta,
         acked,
         _partial(info.batchedEntryDeletionIndexInfo),
@@ -170,9 +171,9 @@ def decode_info(data: bytes, where: str) -> CursorValue:
     if not value.IsInitialized():
         raise InvalidLogDataError(where, "a ManagedCursorInfo lacks fields")
     state = CursorDelta(
-        Position(value.markDeleteLedgerId, value.markDeleteEntryId)
+        Position(LedgerId(value.markDeleteLedgerId), value.markDeleteEntryId)
         if value.HasField("markDeleteLedgerId")
-        else Position(-1, -1),
+        else Position(NO_LEDGER, -1),
         True,
         _acked(value.individualDeletedMessages),
         _partial(value.batchedEntryDeletionIndexInfo),
@@ -180,10 +181,10 @@ def decode_info(data: bytes, where: str) -> CursorValue:
         given_back,
     )
     return CursorValue(
-        value.cursorsLedgerId,
+        LedgerId(value.cursorsLedgerId),
         state,
         {item.name: item.value for item in value.cursorProperties},
         value.lastActive,
-        tuple(value.deletedLedgers),
-        tuple(value.sideLedgers),
+        tuple(map(LedgerId, value.deletedLedgers)),
+        tuple(map(LedgerId, value.sideLedgers)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog.cursors.entry_set import EntrySet
 
 
@@ -16,7 +16,7 @@ class CursorDelta:
     mark_delete: Position
     replaces: bool
     """Whether everything known before is dropped first: a snapshot, or a seek happened."""
-    acked: dict[int, EntrySet] = field(default_factory=dict)
+    acked: dict[LedgerId, EntrySet] = field(default_factory=dict)
     """Newly acknowledged entries after `mark_delete`, by ledger."""
     partial: dict[Position, int] = field(default_factory=dict)
     """What is left of half-acknowledged batches, as bits; replaces what was known of the entry."""
@@ -33,14 +33,14 @@ class FreshAcks:
 
     def __init__(self) -> None:
         self.positions: list[Position] = []
-        self.ranges: list[tuple[int, int, int]] = []
+        self.ranges: list[tuple[LedgerId, int, int]] = []
         """Ledger, first and last entry."""
         self.partial: set[Position] = set()
         """Half-acknowledged batches."""
 
-    def after(self, mark: Position) -> dict[int, EntrySet]:
+    def after(self, mark: Position) -> dict[LedgerId, EntrySet]:
         """The whole entries after `mark`, by ledger."""
-        acked: dict[int, EntrySet] = {}
+        acked: dict[LedgerId, EntrySet] = {}
         for position in self.positions:
             if position > mark:
                 entries = acked.get(position.ledger_id)

@@ -14,6 +14,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerReader, Ledgers, LedgerWriter, WriterListener
 from magnetar.managedlog.cursors.cursor_store import SIDE_COMPONENT, CursorStore
 
@@ -50,14 +51,14 @@ class CursorLedgers:
         self._ledgers = ledgers
         self._clock = clock
         self._tags = {**tags, "component": SIDE_COMPONENT}
-        self._readers: dict[int, LedgerReader] = {}
+        self._readers: dict[LedgerId, LedgerReader] = {}
 
     @property
-    def ids(self) -> tuple[int, ...]:
+    def ids(self) -> tuple[LedgerId, ...]:
         """Ledgers that are kept, oldest first."""
         return self._store.side_ledgers
 
-    async def keep(self, entries: list[bytes]) -> int:
+    async def keep(self, entries: list[bytes]) -> LedgerId:
         """Writes a ledger of these entries, at least one; durable and named on return.
 
         Raises LedgerError, MetadataError, LogError: then nothing is kept.
@@ -86,11 +87,11 @@ class CursorLedgers:
             raise
         return writer
 
-    async def open(self, ledger_id: int) -> LedgerReader:
+    async def open(self, ledger_id: LedgerId) -> LedgerReader:
         """A reader of a kept ledger. Raises LedgerError."""
         return await self._ledgers.open(ledger_id)
 
-    async def drop(self, ledger_ids: tuple[int, ...]) -> None:
+    async def drop(self, ledger_ids: tuple[LedgerId, ...]) -> None:
         """Gives ledgers back. Raises MetadataError, LogError: then they may still be named."""
         if not ledger_ids:
             return
@@ -98,17 +99,17 @@ class CursorLedgers:
             self._readers.pop(ledger_id, None)
         await self._store.change_side_ledgers(drop=ledger_ids)
 
-    async def last_entry(self, ledger_id: int) -> int:
+    async def last_entry(self, ledger_id: LedgerId) -> int:
         """Number of the last entry of a kept ledger. Raises LedgerError."""
         return (await self._reader(ledger_id)).last_entry
 
-    async def read(self, ledger_id: int, entry_id: int) -> bytes:
+    async def read(self, ledger_id: LedgerId, entry_id: int) -> bytes:
         """One entry of a kept ledger. Raises LedgerError, StorageError."""
         reader = await self._reader(ledger_id)
         runs = await reader.read(entry_id, entry_id, _READ_BYTES)
         return runs[0].entries[0]
 
-    async def _reader(self, ledger_id: int) -> LedgerReader:
+    async def _reader(self, ledger_id: LedgerId) -> LedgerReader:
         reader = self._readers.get(ledger_id)
         if reader is None:
             reader = self._readers[ledger_id] = await self._ledgers.open(ledger_id)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerReader
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursors.cursor_codec import decode_entry
@@ -76,7 +77,7 @@ class CursorReplay:
     """Of one cursor."""
 
     def __init__(
-        self, state: CursorState, ledger_id: int, config: ManagedLogConfig, progress: ReplayProgress
+        self, state: CursorState, ledger_id: LedgerId, config: ManagedLogConfig, progress: ReplayProgress
     ) -> None:
         self._state = state
         self._ledger_id = ledger_id

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog.cursors.ack_words import ACK_SET_WORDS_MAX, bits_of_words, words_of_bits
 from magnetar.managedlog.cursors.cursor_delta import CursorDelta, FreshAcks
 from magnetar.managedlog.cursors.entry_set import EntrySet
@@ -61,7 +61,7 @@ class CursorState:
         self.version = 0
         self.redeliveries = Redeliveries()
         # Entries after mark_delete, by ledger; no empty sets.
-        self._acked: dict[int, EntrySet] = {}
+        self._acked: dict[LedgerId, EntrySet] = {}
         self._acked_count = 0
         self._partial: dict[Position, int] = {}
         # The delta in the making.
@@ -110,7 +110,7 @@ class CursorState:
         bits = self._partial.get(position)
         return None if bits is None else words_of_bits(bits)
 
-    def ranges(self) -> Iterator[tuple[int, int, int]]:
+    def ranges(self) -> Iterator[tuple[LedgerId, int, int]]:
         """Acknowledged runs after mark_delete: (ledger, first, last), inclusive, ascending."""
         for ledger_id in sorted(self._acked):
             for first, last in self._acked[ledger_id].ranges():

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError, disk_full
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.broker_times import LastUse
 from magnetar.managedlog.config import ManagedLogConfig
@@ -97,7 +98,7 @@ class CursorStore:
         self._put_lock = asyncio.Lock()
 
     @property
-    def ledger_id(self) -> int:
+    def ledger_id(self) -> LedgerId:
         """Ledger that the metadata store names; IN_STORE when there is none."""
         return self._ledger_id
 
@@ -237,7 +238,7 @@ class CursorStore:
     @uninterrupted
     async def _put(
         self,
-        ledger_id: int | None = None,
+        ledger_id: LedgerId | None = None,
         state: CursorDelta | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
@@ -288,7 +289,9 @@ class CursorStore:
         # Meanwhile others may set theirs: each is in memory once it is stored, in the order of `_put`.
         await self._put(properties=dict(properties))
 
-    async def change_side_ledgers(self, *, add: tuple[int, ...] = (), drop: tuple[int, ...] = ()) -> None:
+    async def change_side_ledgers(
+        self, *, add: tuple[LedgerId, ...] = (), drop: tuple[LedgerId, ...] = ()
+    ) -> None:
         """Names ledgers that belong to the cursor, and gives back others; durable on return.
 
         Raises LogFencedError, MetadataError, CursorClosedError: then it is unknown what is stored. A ledger

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from magnetar.base.errors import LedgerError, MagnetarError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import Ledgers, LedgerWriter
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursors.cursor_writes import Durable
@@ -103,7 +104,7 @@ async def seal(writer: LedgerWriter) -> None:
         _log.debug("cursor ledger %d was not sealed: %s", writer.ledger_id, error)
 
 
-async def give_back(ledgers: Ledgers, ledger_ids: list[int], where: str) -> None:
+async def give_back(ledgers: Ledgers, ledger_ids: list[LedgerId], where: str) -> None:
     """Deletes ledgers and takes them out of the list; one that cannot be deleted now stays in it."""
     for ledger_id in list(ledger_ids):
         try:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from magnetar.base.errors import StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.managedlog.cursors.entry_set import CHUNK_BITS, FULL, EntrySet
 
 _FULL: Final = 0
@@ -44,7 +45,7 @@ def _put_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def encode(acked: Mapping[int, EntrySet]) -> bytes:
+def encode(acked: Mapping[LedgerId, EntrySet]) -> bytes:
     """The bytes of entries by ledger."""
     out = bytearray()
     for ledger_id, entries in acked.items():
@@ -120,13 +121,12 @@ class _Reader:
         return self.data[self.offset - count : self.offset]
 
 
-def decode(data: bytes) -> dict[int, EntrySet]:
+def decode(data: bytes) -> dict[LedgerId, EntrySet]:
     """The inverse of `encode`. Raises MalformedAckedError."""
     reader = _Reader(data)
-    acked: dict[int, EntrySet] = {}
+    acked: dict[LedgerId, EntrySet] = {}
     while reader.offset < len(data):
-        ledger_id = reader.varint()
-        entries = acked.setdefault(ledger_id, EntrySet())
+        entries = acked.setdefault(LedgerId(reader.varint()), EntrySet())
         position = 0
         for _ in range(reader.varint()):
             number = position + reader.varint()

@@ -11,7 +11,7 @@ from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import CorruptDataError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import decode_local, encode_local
 from magnetar.base.weak import nobody
 from magnetar.ledger.api import Ledgers, NoSuchLedgerError, may_have_lost
@@ -175,7 +175,7 @@ class LogCursors:
         for store in self._stores.values():
             store.state.settle()
 
-    async def _replay(self, name: str, state: CursorState, ledger_id: int) -> bool:
+    async def _replay(self, name: str, state: CursorState, ledger_id: LedgerId) -> bool:
         """Applies what can be read of a cursor ledger; False when that is nothing.
 
         A delta only adds acknowledgements, as a seek begins a new ledger: so whatever comes before

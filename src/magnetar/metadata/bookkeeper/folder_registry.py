@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from magnetar.base.errors import MetadataError, StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,
@@ -238,11 +239,11 @@ class FolderBookieRegistry:
 
     # -- ledgers -----------------------------------------------------------------------------------
 
-    async def ledger_exists(self, ledger_id: int) -> bool:
+    async def ledger_exists(self, ledger_id: LedgerId) -> bool:
         parent, _, name = self._tree.ledger(ledger_id).rpartition("/")
         return bool(await in_thread(self._query, _NODE, (parent, name)))
 
-    async def ledger_ids(self) -> AsyncIterator[int]:
+    async def ledger_ids(self) -> AsyncIterator[LedgerId]:
         # Whoever lists deletes what is not listed: one flipped bit in a key must not look like a deletion.
         try:
             await in_thread(check_file, self._metadata_file)

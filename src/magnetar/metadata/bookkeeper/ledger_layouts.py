@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Final
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 
 SHORT_ID_END: Final = (1 << 31) - 1
 """Ids from here on have the long path."""
@@ -52,7 +53,7 @@ class LedgerLayout(Enum):
         """The first id that is too large."""
         return LONG_ID_END if self in _LONG else SHORT_ID_END
 
-    def path(self, ledger_id: int) -> str:
+    def path(self, ledger_id: LedgerId) -> str:
         """The ledger's path below the root, without a leading slash, for 0 <= `ledger_id` < `id_end`."""
         assert 0 <= ledger_id < self.id_end
         if self is LedgerLayout.FLAT:
@@ -63,12 +64,12 @@ class LedgerLayout(Enum):
         digits = f"{ledger_id:019d}"
         return f"{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
 
-    def ledger_id_of(self, path: str) -> int | None:
+    def ledger_id_of(self, path: str) -> LedgerId | None:
         """The inverse of `path`; None for any other path."""
         digits = "".join(path.split("/")).replace("L", "", 1)
         if not (digits.isascii() and digits.isdigit()):
             return None
-        ledger_id = int(digits)
+        ledger_id = LedgerId(int(digits))
         return ledger_id if ledger_id < self.id_end and self.path(ledger_id) == path else None
 
     def is_folder(self, path: str) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from magnetar.base.ids import LedgerId
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime.tasks import yield_loop
 
 
-async def ledger_ids(store: MetadataStore, tree: BookKeeperTree) -> AsyncIterator[int]:
+async def ledger_ids(store: MetadataStore, tree: BookKeeperTree) -> AsyncIterator[LedgerId]:
     """Every ledger, in no order; one that comes or goes meanwhile may be there or not.
 
     Any error ends the walk by its exception: half a list must never look like a whole one. Raises

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 
 BOOKIE_ENDPOINT: Final = "bookie"
 """Id of the endpoint that speaks the bookie protocol."""
@@ -195,10 +196,10 @@ class BookieRegistry(Protocol):
     async def known_bookies(self) -> frozenset[str]:
         """Every bookie that has a cookie, alive or not."""
 
-    async def ledger_exists(self, ledger_id: int) -> bool:
+    async def ledger_exists(self, ledger_id: LedgerId) -> bool:
         """Whether the ledger exists certainly or certainly not; sees what others wrote before the call."""
 
-    def ledger_ids(self) -> AsyncIterator[int]:
+    def ledger_ids(self) -> AsyncIterator[LedgerId]:
         """Every ledger, in no order; one that comes or goes meanwhile may be there or not.
 
         An error ends the iteration by its exception: what was not listed is not known to be gone.

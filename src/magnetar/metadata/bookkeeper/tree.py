@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.metadata.bookkeeper.ledger_layouts import LedgerLayout
 
 DEFAULT_ROOT: Final = "/ledgers"
@@ -72,10 +73,10 @@ class BookKeeperTree:
     def cookie(self, bookie_id: str) -> str:
         return f"{self.cookies}/{bookie_id}"
 
-    def ledger(self, ledger_id: int) -> str:
+    def ledger(self, ledger_id: LedgerId) -> str:
         return f"{self.root}/{self.layout.path(ledger_id)}"
 
-    def ledger_id_of(self, path: str) -> int | None:
+    def ledger_id_of(self, path: str) -> LedgerId | None:
         """The inverse of `ledger`; None for any other path."""
         head, separator, rest = path.partition(f"{self.root}/")
         return None if head or not separator else self.layout.ledger_id_of(rest)

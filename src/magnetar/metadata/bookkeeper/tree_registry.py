@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.listing import ledger_ids
 from magnetar.metadata.bookkeeper.registry import (
@@ -145,11 +146,11 @@ class TreeBookieRegistry:
         await self._store.sync()
         return frozenset(await self._store.children(self._tree.cookies))
 
-    async def ledger_exists(self, ledger_id: int) -> bool:
+    async def ledger_exists(self, ledger_id: LedgerId) -> bool:
         await self._store.sync()
         return await self._store.exists(self._tree.ledger(ledger_id))
 
-    def ledger_ids(self) -> AsyncIterator[int]:
+    def ledger_ids(self) -> AsyncIterator[LedgerId]:
         return ledger_ids(self._store, self._tree)
 
     async def close(self) -> None:

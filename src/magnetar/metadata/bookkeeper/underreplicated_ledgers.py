@@ -8,6 +8,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplication import (
     AuditCheck,
@@ -59,7 +60,7 @@ class UnderreplicatedLedgers:
 
     # -- marks ---------------------------------------------------------------------------------
 
-    async def mark(self, ledger_id: int, replicas: frozenset[str]) -> None:
+    async def mark(self, ledger_id: LedgerId, replicas: frozenset[str]) -> None:
         """Notes that bookies have lost their copies of a ledger, besides what was noted before."""
         path = self.paths.ledger(ledger_id)
         while True:
@@ -76,12 +77,12 @@ class UnderreplicatedLedgers:
                 await self._store.put(path, value, expected_version=version)
                 return
 
-    async def get(self, ledger_id: int) -> tuple[UnderreplicatedLedger, int] | None:
+    async def get(self, ledger_id: LedgerId) -> tuple[UnderreplicatedLedger, int] | None:
         """The mark and its version."""
         found = await self._store.get(self.paths.ledger(ledger_id))
         return None if found is None else (decode_mark(ledger_id, found.data), found.stat.version)
 
-    async def marked(self) -> AsyncIterator[int]:
+    async def marked(self) -> AsyncIterator[LedgerId]:
         """Every marked ledger, in no order."""
         folders = [(self.paths.ledgers, 0)]
         while folders:
@@ -92,7 +93,7 @@ class UnderreplicatedLedgers:
                 elif (ledger_id := self.paths.ledger_id_of(name)) is not None:
                     yield ledger_id
 
-    async def replicated(self, ledger_id: int, version: int) -> bool:
+    async def replicated(self, ledger_id: LedgerId, version: int) -> bool:
         """Takes the mark away, unless it was marked again since `version`; whether it is gone."""
         try:
             await self._store.delete(self.paths.ledger(ledger_id), expected_version=version)
@@ -104,7 +105,7 @@ class UnderreplicatedLedgers:
 
     # -- locks ---------------------------------------------------------------------------------
 
-    async def lock(self, ledger_id: int, worker_id: str) -> bool:
+    async def lock(self, ledger_id: LedgerId, worker_id: str) -> bool:
         """Takes the ledger for this worker, for as long as its session lasts; False when another has it.
 
         After an error it may be taken: asking again tells, and `unlock` gives it back.
@@ -119,13 +120,13 @@ class UnderreplicatedLedgers:
             return found is not None and found.stat.created_by_self and found.data == value
         return True
 
-    async def locked(self) -> frozenset[int]:
+    async def locked(self) -> frozenset[LedgerId]:
         """Ledgers that somebody works on."""
         names = await self._store.children(self.paths.locks)
         found = (self.paths.ledger_id_of(name) for name in names)
         return frozenset(ledger_id for ledger_id in found if ledger_id is not None)
 
-    async def unlock(self, ledger_id: int) -> None:
+    async def unlock(self, ledger_id: LedgerId) -> None:
         """Gives a ledger back. Raises MetadataError."""
         found = await self._store.get(self.paths.lock(ledger_id))
         # After a lost session it may be another worker's by now.

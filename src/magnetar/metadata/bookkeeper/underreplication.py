@@ -26,6 +26,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
 from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LedgerId
 from magnetar.metadata.bookkeeper.nodes_pb2 import (
     AuditorVoteFormat,
     CheckTimeFormat,
@@ -55,7 +56,7 @@ class AuditCheck(Enum):
 class UnderreplicatedLedger:
     """A ledger that lacks copies."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     replicas: tuple[str, ...]
     """Bookies that have lost theirs."""
     marked_ms: int | None
@@ -75,12 +76,12 @@ class UnderreplicationPaths:
         self.disable = f"{self.root}/disable"
         self.lost_bookie_delay = f"{self.root}/lostBookieRecoveryDelay"
 
-    def ledger(self, ledger_id: int) -> str:
+    def ledger(self, ledger_id: LedgerId) -> str:
         """The mark of a ledger."""
         levels = "/".join(f"{ledger_id >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
         return f"{self.ledgers}/{levels}/{_MARK}{ledger_id:010d}"
 
-    def lock(self, ledger_id: int) -> str:
+    def lock(self, ledger_id: LedgerId) -> str:
         """Its lock."""
         return f"{self.locks}/{_MARK}{ledger_id:010d}"
 
@@ -89,10 +90,10 @@ class UnderreplicationPaths:
         return f"{self.root}/{check.value}"
 
     @staticmethod
-    def ledger_id_of(name: str) -> int | None:
+    def ledger_id_of(name: str) -> LedgerId | None:
         """The ledger of a mark or lock, by the node's name; None for other names."""
         digits = name.removeprefix(_MARK)
-        return int(digits) if name.startswith(_MARK) and digits.isdigit() else None
+        return LedgerId(int(digits)) if name.startswith(_MARK) and digits.isdigit() else None
 
 
 def vote_order(name: str) -> tuple[int, str]:
@@ -118,7 +119,7 @@ def encode_mark(ledger: UnderreplicatedLedger) -> bytes:
     return _text(UnderreplicatedLedgerFormat(replica=ledger.replicas, ctime=ledger.marked_ms))
 
 
-def decode_mark(ledger_id: int, value: bytes) -> UnderreplicatedLedger:
+def decode_mark(ledger_id: LedgerId, value: bytes) -> UnderreplicatedLedger:
     """The mark of a ledger. Raises MetadataError."""
     mark = _parse(value, UnderreplicatedLedgerFormat())
     return UnderreplicatedLedger(

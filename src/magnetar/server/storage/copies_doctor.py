@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from magnetar.base.errors import LostEntriesError, MagnetarError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.inspection import Finding
 from magnetar.managedlog.log_metadata import LedgerRecord
 from magnetar.managedlog.moved_store import known_places
@@ -32,9 +33,9 @@ class Copies:
 
     objects: int = 0
     findings: list[Finding] = field(default_factory=list)
-    lost: list[tuple[str, int, int, int, str]] = field(default_factory=list)
+    lost: list[tuple[str, LedgerId, int, int, str]] = field(default_factory=list)
     """Log, ledger, first and last entry, object: of ledgers that only the store has."""
-    whole: set[int] = field(default_factory=set)
+    whole: set[LedgerId] = field(default_factory=set)
     """Ledgers whose copy has no damage, as far as it was looked at."""
 
 

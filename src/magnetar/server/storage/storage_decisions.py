@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from magnetar.base.errors import StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import (
     BELONGS_FILE,
     Belonging,
@@ -73,7 +74,7 @@ class FolderDecisions:
             for ledger, held in sorted(self._known().held.items())
         ]
 
-    def delete(self, ledgers: Collection[int]) -> None:
+    def delete(self, ledgers: Collection[LedgerId]) -> None:
         """They may go. Raises StartupError for one that is not in quarantine."""
         unknown = sorted(set(ledgers) - set(self._known().held))
         if unknown:

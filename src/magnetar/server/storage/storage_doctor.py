@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from magnetar.base.errors import MetadataError, StartupError, StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.folder import FORMAT_FILE, LOCK_FILE, StoreFolder
 from magnetar.bookie.given_up import GivenUp, read_given_up, write_given_up
@@ -47,7 +48,7 @@ class LostEntries:
     topic: str
     """`tenant/namespace/persistent/<encoded topic>`, with the cursor behind it where it is a cursor's ledger;
     empty when nobody names the ledger."""
-    ledger: int
+    ledger: LedgerId
     first: int
     last: int
     bytes: int
@@ -93,8 +94,8 @@ class Report:
 class _Known:
     """What the metadata says of ledgers."""
 
-    names: dict[int, str] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
+    names: dict[LedgerId, str] = field(default_factory=dict)
+    ends: dict[LedgerId, int] = field(default_factory=dict)
     """Last entries of the closed ones."""
     copies: Copies = field(default_factory=Copies)
 
@@ -212,11 +213,11 @@ def _report(root: Path, *, in_use: bool, read_copies: bool) -> Report:
     return report
 
 
-def _is_given_up(given_up: list[GivenUp], ledger_id: int, first: int, last: int) -> bool:
+def _is_given_up(given_up: list[GivenUp], ledger_id: LedgerId, first: int, last: int) -> bool:
     return any(e.ledger == ledger_id and e.first <= first and last <= e.last for e in given_up)
 
 
-def _lost_copies(ledger_id: int, found: Inspection) -> list[LostEntries]:
+def _lost_copies(ledger_id: LedgerId, found: Inspection) -> list[LostEntries]:
     """What a bookie had of a ledger in blocks that are damaged, and has not in others."""
     if ledger_id in found.deleted:
         return []
@@ -238,7 +239,9 @@ def _lost_copies(ledger_id: int, found: Inspection) -> list[LostEntries]:
     return lost
 
 
-def _lost(ledger_id: int, known: _Known, found: Inspection, given_up: list[GivenUp]) -> list[LostEntries]:
+def _lost(
+    ledger_id: LedgerId, known: _Known, found: Inspection, given_up: list[GivenUp]
+) -> list[LostEntries]:
     if ledger_id not in known.names and (known.names or ledger_id in found.deleted):
         # Of a ledger that was deleted nobody misses anything.
         return []

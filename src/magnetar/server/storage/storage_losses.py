@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from magnetar.base.errors import StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.given_up import GivenUp, read_given_up, write_given_up
 from magnetar.server.storage.datafolder import losses_dir
 
 
-def accept_loss(data: Path, ledger: int, first: int, last: int) -> None:
+def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
     """Notes that consumers may be led past entries `first` to `last` of a ledger where they cannot be read.
 
     Raises StartupError: `data` is no data folder, or the note cannot be read; OSError.

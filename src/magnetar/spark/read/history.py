@@ -24,7 +24,7 @@ from pyarrow import fs
 from magnetar.arrow.decode import Decoder
 from magnetar.arrow.row_filter import RowFilter
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
 from magnetar.history.end import read_end
@@ -216,7 +216,7 @@ def _rebuilt(
     topic: TopicName,
     file: HistoryFile,
     reader: SegmentReader,
-    entries_of_ledger: tuple[int, int, int],
+    entries_of_ledger: tuple[LedgerId, int, int],
     decoder: Decoder,
 ) -> Iterator[pa.RecordBatch | Position]:
     """The same by way of the entries: of a ledger, from one on, before another one."""

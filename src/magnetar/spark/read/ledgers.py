@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.spark.read.stretches import HistoryFile, Stretch
 from magnetar.tiered.parquet.api import Footer
 
@@ -14,7 +14,7 @@ from magnetar.tiered.parquet.api import Footer
 class Ledger(NamedTuple):
     """One ledger of a log."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entries: int
     size_bytes: int
     first_index: int | None
@@ -59,11 +59,12 @@ class LogState:
     @classmethod
     def from_internal_stats(cls, stats: dict[str, Any]) -> LogState:
         """Reads the answer of `internalStats`. The open ledger's entries stand outside of the list."""
-        last = Position(*map(int, str(stats["lastConfirmedEntry"]).split(":")))
+        ledger_text, entry_text = str(stats["lastConfirmedEntry"]).split(":")
+        last = Position(LedgerId(int(ledger_text)), int(entry_text))
         listed = sorted(stats.get("ledgers", ()), key=lambda ledger: int(ledger["ledgerId"]))
         ledgers = []
         for ledger in listed:
-            ledger_id, entries = int(ledger["ledgerId"]), int(ledger.get("entries", 0))
+            ledger_id, entries = LedgerId(int(ledger["ledgerId"])), int(ledger.get("entries", 0))
             size_bytes = int(ledger.get("size", 0))
             if ledger is listed[-1]:
                 entries = max(entries, int(stats.get("currentLedgerEntries", 0)))
@@ -88,7 +89,7 @@ class LogState:
         if ledgers:
             end = Position(ledgers[-1].ledger_id, ledgers[-1].entries)
         elif listed:
-            end = Position(int(listed[-1]["ledgerId"]), 0)
+            end = Position(LedgerId(int(listed[-1]["ledgerId"])), 0)
             # Not `lastIndex`, which counts what is on its way into the open ledger.
             empty_index = listed[-1].get("firstIndex")
         else:
@@ -99,7 +100,7 @@ class LogState:
     def from_last(cls, last: Position | None) -> LogState:
         """All that can be known without the admin interface: the last message."""
         if last is None:
-            return cls(Position(0, 0))
+            return cls(Position(LedgerId(0), 0))
         return cls(Position(last.ledger_id, last.entry_id + 1))
 
     def _parts(self, start: Position, end: Position) -> Iterator[tuple[Ledger, int, int]]:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.base.names import InvalidTopicNameError, TopicName
 from magnetar.spark.errors import OptionError
 from magnetar.wire import pulsar_pb2 as pb
@@ -43,7 +43,7 @@ class Offset(NamedTuple):
         if match is None:
             raise OptionError(f"{text!r} is no offset: expected ledger:entry or ledger:entry@index")
         index = None if match[3] is None else int(match[3])
-        return cls(Position(int(match[1]), int(match[2])), index)
+        return cls(Position(LedgerId(int(match[1])), int(match[2])), index)
 
 
 FROM_EARLIEST: Final = Offset(EARLIEST, None)
@@ -101,13 +101,13 @@ def parse_place(option: str, value: Any) -> Place:
             message_id = pb.MessageIdData.FromString(bytes(value))
         except (ValueError, TypeError, DecodeError):
             raise OptionError(f"{option}: {value!r} are not the bytes of a message id") from None
-        return Offset(Position(_signed(message_id.ledgerId), _signed(message_id.entryId)), None)
+        return Offset(Position(LedgerId(_signed(message_id.ledgerId)), _signed(message_id.entryId)), None)
     text = str(value).strip()
     if text.lower() in ("earliest", "latest"):
         return text.lower()
     found = _MESSAGE_ID.fullmatch(text)
     if found is not None:
-        return Offset(Position(int(found[1]), int(found[2])), None)
+        return Offset(Position(LedgerId(int(found[1])), int(found[2])), None)
     return Offset.parse(text) if _OFFSET.fullmatch(text) else AtTime(text)
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from magnetar.adminclient.errors import AdminCallError
 from magnetar.arrow.decode import Decoder
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.errors import DataLossError, RefusedError
@@ -39,9 +39,9 @@ class RangePartition(InputPartition):
     """One task's range of one partition of a topic."""
 
     topic: str
-    start: tuple[int, int]
+    start: tuple[LedgerId, int]
     """First entry, as ledger and entry."""
-    end: tuple[int, int]
+    end: tuple[LedgerId, int]
     """One behind the last entry, which exists."""
     rows: int | None
     """Messages, as estimated when it was planned."""

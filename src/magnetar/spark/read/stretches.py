@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from magnetar.base.ids import LedgerId
 from magnetar.tiered.parquet.api import Footer
 
 
@@ -36,6 +37,6 @@ class HistoryFile:
 class Stretch:
     """Entries `start <= e < end`, of one ledger if they are in a file."""
 
-    start: tuple[int, int]
-    end: tuple[int, int]
+    start: tuple[LedgerId, int]
+    end: tuple[LedgerId, int]
     file: HistoryFile | None

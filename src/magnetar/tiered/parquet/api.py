@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
+from magnetar.base.ids import LedgerId
 
 FORMAT_OF_ONE_LEDGER = 1
 """Format of files with one ledger."""
@@ -114,7 +115,7 @@ class SegmentOrigin:
 
     topic: str
     """Full name, with the partition's suffix: `persistent://tenant/namespace/name-partition-0`."""
-    ledger_id: int
+    ledger_id: LedgerId
     schemas: Sequence[TopicSchema] = ()
     """All versions in force, oldest first: the columns of `value` and their ids follow their order."""
     merged: bool = False
@@ -126,7 +127,7 @@ class SegmentSummary:
     """A written segment. Small, for the stored list of ledgers or a manifest."""
 
     topic: str
-    ledger_id: int
+    ledger_id: LedgerId
     """The first one, of several."""
     first_entry: int
     last_entry: int
@@ -180,7 +181,7 @@ class SegmentSummary:
 class FoundMessage:
     """A message found by its key. Enough to print it; read its entry for everything else."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entry_id: int
     batch_index: int
     """-1 when its entry is no batch."""
@@ -209,7 +210,7 @@ class FoundMessage:
 class MessagePlace(NamedTuple):
     """Where a message is in its log; in the order of the log."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entry_id: int
     batch_index: int
     """-1 when its entry is no batch."""
@@ -218,7 +219,7 @@ class MessagePlace(NamedTuple):
 class KeyPlace(NamedTuple):
     """A segment in a directory of keys."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     attempt: str
     """Which copy of the ledger."""
     first_entry: int
@@ -304,13 +305,13 @@ class Worker(Protocol):
         """
 
     async def entries(
-        self, source: AsyncByteSource, ledger_id: int, first_entry: int, bytes_max: int
+        self, source: AsyncByteSource, ledger_id: LedgerId, first_entry: int, bytes_max: int
     ) -> list[EntryRun]:
         """Entries of a ledger from `first_entry` on, which the segment holds: as many as fit, at least one;
         see `LedgerReader.read`. Reading on where the last call ended costs no further reads until a row
         group ends."""
 
-    async def position_at(self, source: AsyncByteSource, ledger_id: int, time_ms: int) -> int | None:
+    async def position_at(self, source: AsyncByteSource, ledger_id: LedgerId, time_ms: int) -> int | None:
         """The first entry of a ledger with broker time >= `time_ms`, Unix ms; None when there is none. One
         or two ranged reads beyond the footer."""
 

@@ -36,6 +36,7 @@ from mmap import mmap
 from typing import Final
 
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import LedgerId
 
 HEAD: Final = struct.Struct("=IB")
 RANGE: Final = struct.Struct("=QQ")
@@ -99,7 +100,7 @@ def count_part(runs: int) -> bytes:
 
 
 def head_part(
-    ledger_id: int, first_entry: int, base_index: int, time_ms: int, entries: int, *, has_counts: bool
+    ledger_id: LedgerId, first_entry: int, base_index: int, time_ms: int, entries: int, *, has_counts: bool
 ) -> bytes:
     """The beginning of a run. Sizes, counts if there are any, and entries follow."""
     return _RUN.pack(ledger_id, first_entry, base_index, time_ms, entries, has_counts)

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import magnetar
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import LedgerId
 from magnetar.base.recent import Recent
 from magnetar.runtime.tasks import begin, call_later, ended, pause, yield_loop
 from magnetar.tiered.joined_source import JoinedSource
@@ -98,7 +99,7 @@ class OffloadWorker:
         return SegmentSummary.from_json(body)
 
     async def entries(
-        self, source: AsyncByteSource, ledger_id: int, first_entry: int, bytes_max: int
+        self, source: AsyncByteSource, ledger_id: LedgerId, first_entry: int, bytes_max: int
     ) -> list[EntryRun]:
         """See `Worker.entries`."""
         request = {
@@ -125,7 +126,7 @@ class OffloadWorker:
             task = self._begin(Kind.AHEAD, requests.dump(request), source, None)
             task.add_done_callback(_forget)
 
-    async def position_at(self, source: AsyncByteSource, ledger_id: int, time_ms: int) -> int | None:
+    async def position_at(self, source: AsyncByteSource, ledger_id: LedgerId, time_ms: int) -> int | None:
         """See `Worker.position_at`."""
         request = {**_described(source), "ledger_id": ledger_id, "time_ms": time_ms}
         answer = requests.load(await self._call(Kind.POSITION, requests.dump(request), source, None))

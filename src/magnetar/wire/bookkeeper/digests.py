@@ -26,6 +26,7 @@ from itertools import accumulate
 from typing import Final
 
 from magnetar.base.errors import ProtocolError
+from magnetar.base.ids import LedgerId
 from magnetar.wire.checksum import crc32c, crc32c_extend
 
 HEAD: Final = struct.Struct(">qqqq")
@@ -44,7 +45,7 @@ _CRC32: Final = struct.Struct(">Q")
 class DigestMismatchError(ProtocolError):
     """The bytes are not the entry that was asked for: damaged, too short, or another entry."""
 
-    def __init__(self, ledger_id: int, entry_id: int, reason: str) -> None:
+    def __init__(self, ledger_id: LedgerId, entry_id: int, reason: str) -> None:
         super().__init__(f"entry {entry_id} of ledger {ledger_id}: {reason}")
         self.ledger_id = ledger_id
         self.entry_id = entry_id
@@ -75,7 +76,7 @@ def mac_key(password: bytes) -> bytes:
 class LedgerEntry:
     """The fields of an entry whose digest was verified."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entry_id: int
     last_add_confirmed: int
     """-1 when no entry was confirmed yet."""
@@ -93,7 +94,7 @@ class Digester:
     digest_bytes: int
     """Length of a digest in bytes."""
 
-    def __init__(self, ledger_id: int, digest_type: DigestType, password: bytes = b"") -> None:
+    def __init__(self, ledger_id: LedgerId, digest_type: DigestType, password: bytes = b"") -> None:
         self._ledger_id = ledger_id
         self._mac_key = mac_key(password) if digest_type is DigestType.HMAC else b""
         self.digest_type = digest_type

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from magnetar.base.ids import LedgerId
+
 LAST_ENTRY = -1
 """Entry id of a read of the last entry that the bookie holds; the response repeats it."""
 
@@ -28,7 +30,7 @@ class AddRun:
         "txn_ids",
     )
 
-    ledger_id: int
+    ledger_id: LedgerId
     master_key: bytes
     recovery: bool
     """Written by a recovering or repairing client: allowed although the ledger is fenced."""
@@ -44,7 +46,7 @@ class AddRun:
 
     def __init__(
         self,
-        ledger_id: int,
+        ledger_id: LedgerId,
         master_key: bytes,
         *,
         recovery: bool = False,
@@ -70,7 +72,7 @@ class AddRun:
 class Read:
     """Reads one entry, or the last one; can fence the ledger, or wait until the ledger grows."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entry_id: int
     """`LAST_ENTRY`, or an entry id >= 0."""
     txn_id: int | None = None
@@ -90,7 +92,7 @@ class Read:
 class BatchRead:
     """Reads consecutive entries in one response (version 2)."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     first_entry: int
     request_id: int
     count_max: int
@@ -105,7 +107,7 @@ class BatchRead:
 class WriteLac:
     """Stores a last add confirmed (version 3)."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     lac: int
     master_key: bytes
     blob: bytes
@@ -117,7 +119,7 @@ class WriteLac:
 class ReadLac:
     """Reads the stored last add confirmed, and the last entry (version 3)."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     txn_id: int
 
 
@@ -125,7 +127,7 @@ class ReadLac:
 class ForceLedger:
     """Responds once all earlier adds are durable (version 3)."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     txn_id: int
 
 
@@ -133,7 +135,7 @@ class ForceLedger:
 class ListEntries:
     """Lists the entries of a ledger that the bookie holds (version 3)."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     txn_id: int
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from magnetar.base.ids import LedgerId
 from magnetar.wire.bookkeeper.status import Status
 
 
@@ -17,13 +18,13 @@ class Added:
 
     __slots__ = ("entry_ids", "ledger_id", "status", "txn_ids")
 
-    ledger_id: int
+    ledger_id: LedgerId
     status: Status
     entry_ids: list[int]
     txn_ids: list[int] | None
 
     def __init__(
-        self, ledger_id: int, status: Status, entry_ids: list[int], txn_ids: list[int] | None
+        self, ledger_id: LedgerId, status: Status, entry_ids: list[int], txn_ids: list[int] | None
     ) -> None:
         self.ledger_id = ledger_id
         self.status = status
@@ -38,7 +39,7 @@ class Added:
 class ReadDone:
     """One entry, or the reason why it is missing."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     entry_id: int
     status: Status
     txn_id: int | None = None
@@ -54,7 +55,7 @@ class ReadDone:
 class BatchReadDone:
     """Consecutive entries from the first one asked for; none unless the status is OK."""
 
-    ledger_id: int
+    ledger_id: LedgerId
     first_entry: int
     request_id: int
     status: Status
@@ -63,14 +64,14 @@ class BatchReadDone:
 
 @dataclass(frozen=True, slots=True)
 class LacWritten:
-    ledger_id: int
+    ledger_id: LedgerId
     status: Status
     txn_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LacRead:
-    ledger_id: int
+    ledger_id: LedgerId
     status: Status
     txn_id: int
     blob: bytes | None = None
@@ -81,14 +82,14 @@ class LacRead:
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    ledger_id: int
+    ledger_id: LedgerId
     status: Status
     txn_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class EntriesListed:
-    ledger_id: int
+    ledger_id: LedgerId
     status: Status
     txn_id: int
     entries: bytes | None = None

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar.base.ids import LedgerId
 from magnetar.wire.bookkeeper import bookkeeper_pb2 as pb
 from magnetar.wire.bookkeeper.requests import (
     AddRun,
@@ -84,7 +85,7 @@ def parse_request(data: bytes) -> Request | None:
 def _add(request: pb.Request) -> Request:
     header, add = request.header, request.addRequest
     run = AddRun(
-        add.ledgerId,
+        LedgerId(add.ledgerId),
         add.masterKey,
         recovery=add.flag == pb.AddRequest.RECOVERY_ADD and add.HasField("flag"),
         high_priority=header.priority > 0,
@@ -103,7 +104,7 @@ def _read(request: pb.Request) -> Request:
     header, read = request.header, request.readRequest
     flag = read.flag if read.HasField("flag") else 0
     return Read(
-        read.ledgerId,
+        LedgerId(read.ledgerId),
         read.entryId,
         txn_id=header.txnId,
         fence=flag == pb.ReadRequest.FENCE_LEDGER,
@@ -117,7 +118,7 @@ def _read(request: pb.Request) -> Request:
 
 def _write_lac(request: pb.Request) -> Request:
     write = request.writeLacRequest
-    return WriteLac(write.ledgerId, write.lac, write.masterKey, write.body, request.header.txnId)
+    return WriteLac(LedgerId(write.ledgerId), write.lac, write.masterKey, write.body, request.header.txnId)
 
 
 def _bookie_info(request: pb.Request) -> Request:
@@ -135,12 +136,14 @@ _READERS: Final[dict[int, Callable[[pb.Request], Request]]] = {
     pb.ADD_ENTRY: _add,
     pb.AUTH: _auth,
     pb.WRITE_LAC: _write_lac,
-    pb.READ_LAC: lambda request: ReadLac(request.readLacRequest.ledgerId, request.header.txnId),
+    pb.READ_LAC: lambda request: ReadLac(LedgerId(request.readLacRequest.ledgerId), request.header.txnId),
     pb.GET_BOOKIE_INFO: _bookie_info,
     pb.START_TLS: lambda request: StartTls(request.header.txnId),
-    pb.FORCE_LEDGER: lambda request: ForceLedger(request.forceLedgerRequest.ledgerId, request.header.txnId),
+    pb.FORCE_LEDGER: lambda request: ForceLedger(
+        LedgerId(request.forceLedgerRequest.ledgerId), request.header.txnId
+    ),
     pb.GET_LIST_OF_ENTRIES_OF_LEDGER: lambda request: ListEntries(
-        request.getListOfEntriesOfLedgerRequest.ledgerId, request.header.txnId
+        LedgerId(request.getListOfEntriesOfLedgerRequest.ledgerId), request.header.txnId
     ),
 }
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from magnetar.base.ids import LedgerId
 from magnetar.wire.bookkeeper import bookkeeper_pb2 as pb
 from magnetar.wire.bookkeeper.responses import (
     Added,
@@ -47,13 +48,13 @@ def parse_response(data: bytes) -> Response:
 
 def _added(response: pb.Response) -> Response:
     add = response.addResponse
-    return Added(add.ledgerId, of_v3(add.status), [add.entryId], [response.header.txnId])
+    return Added(LedgerId(add.ledgerId), of_v3(add.status), [add.entryId], [response.header.txnId])
 
 
 def _read_done(response: pb.Response) -> Response:
     read = response.readResponse
     return ReadDone(
-        read.ledgerId,
+        LedgerId(read.ledgerId),
         read.entryId,
         of_v3(read.status),
         response.header.txnId,
@@ -70,13 +71,13 @@ def _auth_done(response: pb.Response) -> Response:
 
 def _lac_written(response: pb.Response) -> Response:
     write = response.writeLacResponse
-    return LacWritten(write.ledgerId, of_v3(write.status), response.header.txnId)
+    return LacWritten(LedgerId(write.ledgerId), of_v3(write.status), response.header.txnId)
 
 
 def _lac_read(response: pb.Response) -> Response:
     read = response.readLacResponse
     return LacRead(
-        read.ledgerId,
+        LedgerId(read.ledgerId),
         of_v3(read.status),
         response.header.txnId,
         read.lacBody if read.HasField("lacBody") else None,
@@ -100,14 +101,14 @@ def _tls_starts(response: pb.Response) -> Response:
 
 def _forced(response: pb.Response) -> Response:
     force = response.forceLedgerResponse
-    return Forced(force.ledgerId, of_v3(force.status), response.header.txnId)
+    return Forced(LedgerId(force.ledgerId), of_v3(force.status), response.header.txnId)
 
 
 def _entries_listed(response: pb.Response) -> Response:
     listed = response.getListOfEntriesOfLedgerResponse
     has_entries = listed.HasField("availabilityOfEntriesOfLedger")
     return EntriesListed(
-        listed.ledgerId,
+        LedgerId(listed.ledgerId),
         of_v3(listed.status),
         response.header.txnId,
         listed.availabilityOfEntriesOfLedger if has_entries else None,

@@ -11,6 +11,7 @@ import pytest
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.network.entries import UNSURE_FILE, NetworkEntries, merged
 from magnetar.bookie.network.readmission import write_readmission
@@ -265,7 +266,7 @@ def test_a_bookie_that_lost_ledgers_takes_entries_again_when_all_that_there_were
             disk.write(5, 3)
             await disk.settle()
         in_limbo = [(number, True, True) for number in (1, 5, 7)]
-        write_readmission(tmp_path, [1, 7])
+        write_readmission(tmp_path, [LedgerId(1), LedgerId(7)])
         for _ in range(2):
             async with disk_in(tmp_path) as disk:
                 assert disk.entries.knows_all
@@ -288,7 +289,7 @@ def test_a_bookie_whose_files_are_damaged_still_takes_no_entries(
         async with disk_in(tmp_path) as disk:
             disk.write(1, 0)
             await disk.settle()
-        write_readmission(tmp_path, [1])
+        write_readmission(tmp_path, [LedgerId(1)])
         monkeypatch.setattr(SegmentSet, "has_lost_blocks", lambda _: True)
         async with disk_in(tmp_path) as disk:
             assert not disk.entries.knows_all

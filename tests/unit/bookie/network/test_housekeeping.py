@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from magnetar.base.errors import MetadataError, StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import Belonging, Held
 from magnetar.bookie.network.collecting import collect, doubt_of, looking_again, missing_ledgers
 from magnetar.bookie.network.fullness import Fullness, FullnessOptions
@@ -155,7 +156,7 @@ def test_a_ledger_that_is_found_right_before_it_goes_stays() -> None:
     # In quarantine it stays there until a whole listing names it.
     listing = Listing([1], {1})
     listing.came_back = {2}
-    due = replace(BELONGING, held={2: Held(1, 99)})
+    due = replace(BELONGING, held={LedgerId(2): Held(1, 99)})
     assert collected(listing, {1, 2}, due) == ([], {2})
 
 
@@ -175,10 +176,16 @@ def test_an_empty_listing_or_metadata_in_doubt_deletes_nothing() -> None:
     doubted = replace(BELONGING, doubt="an older copy")
     assert collected(Listing([1], {1}), {1, 2, 3}, doubted) == ([], {2, 3})
     # What waits goes on waiting though the doubt is over; what is deleted from now on goes at once.
-    waiting = replace(BELONGING, held={2: Held(1, 30), 4: Held(1, 99)})
+    waiting = replace(BELONGING, held={LedgerId(2): Held(1, 30), LedgerId(4): Held(1, 99)})
     assert collected(Listing([1], {1}), {1, 2, 3}, waiting) == ([3], {2})
-    assert collected(Listing([1], {1}), {1, 2}, replace(waiting, held={2: Held(1, 40)})) == ([2], set())
-    assert collected(Listing([1], {1}), {1, 2}, replace(doubted, held={2: Held(1, 999)})) == ([], {2})
+    assert collected(Listing([1], {1}), {1, 2}, replace(waiting, held={LedgerId(2): Held(1, 40)})) == (
+        [2],
+        set(),
+    )
+    assert collected(Listing([1], {1}), {1, 2}, replace(doubted, held={LedgerId(2): Held(1, 999)})) == (
+        [],
+        {2},
+    )
 
 
 def test_metadata_is_doubted_that_is_another_an_older_or_has_forgotten_the_bookie() -> None:

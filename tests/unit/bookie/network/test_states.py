@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.states import (
     DamagedStateError,
     all_in_limbo,
@@ -53,7 +54,10 @@ def test_a_record_that_cannot_be_is_damage(record: bytes) -> None:
 
 
 def test_a_ledger_without_a_record_is_in_limbo() -> None:
-    assert with_limbo({1: PLAIN}, [1, 7]) == [PLAIN, StoredLedger(7, b"", fenced=True, limbo=True)]
+    assert with_limbo({LedgerId(1): PLAIN}, [LedgerId(1), LedgerId(7)]) == [
+        PLAIN,
+        StoredLedger(7, b"", fenced=True, limbo=True),
+    ]
 
 
 def test_a_key_that_is_said_again_takes_no_fence_back() -> None:
@@ -62,4 +66,4 @@ def test_a_key_that_is_said_again_takes_no_fence_back() -> None:
 
 
 def test_when_blocks_of_nobody_are_lost_every_ledger_is_in_limbo() -> None:
-    assert all_in_limbo({1: PLAIN}) == {1: StoredLedger(1, KEY, fenced=True, limbo=True)}
+    assert all_in_limbo({LedgerId(1): PLAIN}) == {1: StoredLedger(1, KEY, fenced=True, limbo=True)}

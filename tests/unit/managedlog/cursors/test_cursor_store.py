@@ -9,7 +9,7 @@ import pytest
 from fakes.ledgers import FakeLedgers, write_error
 from fakes.managed_logs import NAME, Process, until
 from magnetar.base.errors import DiskFullError, LedgerError, MetadataError
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_entry, decode_info
 from magnetar.managedlog.log import ManagedLog
@@ -70,7 +70,7 @@ def test_receipts_come_when_durable_and_one_delta_holds_all_changes_of_a_commit(
         process.ledgers.sync()
         assert receipts == ["first None"] + ["later None"] * 3
         last = decode_entry(entries_of(process, own)[-1], "test")
-        assert list(last.acked[ledger].ranges()) == [(9, 9), (11, 11), (13, 13)]
+        assert list(last.acked[LedgerId(ledger)].ranges()) == [(9, 9), (11, 11), (13, 13)]
         cursor.when_durable(lambda error: receipts.append("at once"))
         assert receipts[-1] == "at once"
         process.ledgers.auto_sync = True
@@ -230,7 +230,7 @@ def test_on_a_full_disk_acknowledgements_go_into_the_metadata_store() -> None:
         assert len(process.ledgers.tagged("s")) == ledgers, "none is made in vain"
         stored = await process.store.get(PATH)
         assert stored is not None
-        acked = decode_info(stored.data, PATH).state.acked[ledger]
+        acked = decode_info(stored.data, PATH).state.acked[LedgerId(ledger)]
         assert list(acked.ranges()) == [(5, 5), (7, 7), (9, 9)]
         process.ledgers.auto_sync = process.ledgers.room = True
         cursor.ack([Position(ledger, 11)])
