@@ -48,12 +48,11 @@ from magnetar.wire.bookkeeper.status import Status
 
 
 class LedgerRecovery:
-    """The rules for the recovery of one ledger. Every method returns what the driver has to do, in order."""
+    """The rules for the recovery of one ledger. Every method returns what the driver has to do, in order. Begins with metadata as just read."""
 
     def __init__(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: int, digester: Digester
     ) -> None:
-        """`metadata` and `version`: as just read."""
         self.ledger_id = ledger_id
         self._metadata = metadata
         self._version = version
