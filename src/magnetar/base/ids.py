@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, NewType
 
 LedgerId = NewType("LedgerId", int)
 """A ledger, >= 0 where it is stored; ledgers of one log have strictly increasing ids."""
+LedgerIds = tuple[LedgerId, ...]
 ProducerId = NewType("ProducerId", int)
 """A producer of one connection; its client chooses the number."""
 ConsumerId = NewType("ConsumerId", int)

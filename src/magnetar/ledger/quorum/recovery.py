@@ -48,7 +48,7 @@ from magnetar.wire.bookkeeper.status import Status
 
 
 class LedgerRecovery:
-    """The rules for the recovery of one ledger. Every method returns what the driver has to do, in order. Begins with metadata as just read."""
+    """Recovers one ledger, from metadata as just read. Methods return what the driver has to do, in order."""
 
     def __init__(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, version: int, digester: Digester

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError, disk_full
-from magnetar.base.ids import LedgerId
+from magnetar.base.ids import LedgerId, LedgerIds
 from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.broker_times import LastUse
 from magnetar.managedlog.config import ManagedLogConfig
@@ -66,8 +66,7 @@ class CursorStore:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         fenced: Callable[[LogFencedError], None],
     ) -> None:
-        """`info` is the value at `path` with its `version`; `fenced` is told when it was changed by
-        someone else."""
+        """`info`: the value at `path` with its `version`; `fenced` is called when another writer changed it."""
         self.state = state
         self._path = path
         self._version = version
@@ -289,9 +288,7 @@ class CursorStore:
         # Meanwhile others may set theirs: each is in memory once it is stored, in the order of `_put`.
         await self._put(properties=dict(properties))
 
-    async def change_side_ledgers(
-        self, *, add: tuple[LedgerId, ...] = (), drop: tuple[LedgerId, ...] = ()
-    ) -> None:
+    async def change_side_ledgers(self, *, add: LedgerIds = (), drop: LedgerIds = ()) -> None:
         """Names ledgers that belong to the cursor, and gives back others; durable on return.
 
         Raises LogFencedError, MetadataError, CursorClosedError: then it is unknown what is stored. A ledger
