@@ -66,7 +66,7 @@ class CursorStore:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         fenced: Callable[[LogFencedError], None],
     ) -> None:
-        """`info`: the value at `path` with its `version`; `fenced` is called when another writer changed it."""
+        """`info`: the value at `path` with its `version`; `fenced` hears that another writer changed it."""
         self.state = state
         self._path = path
         self._version = version
