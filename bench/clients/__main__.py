@@ -84,7 +84,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("case", nargs="*", default=["go-*"], help="names or patterns of cases (go-*)")
     parser.add_argument("--list", action="store_true", help="show the cases")
     parser.add_argument("--peers", default="", help=f"measured beside it: {PULSAR}")
-    parser.add_argument("--beside", default="", metavar="REV", help="a commit measured beside the tree")
+    parser.add_argument(
+        "--beside", default="", metavar="REV", help="commits, or folders of sources, beside the tree"
+    )
     parser.add_argument(
         "--twins", action="store_true", help="the compiled twin and the pure one (after ./dev build)"
     )
@@ -237,9 +239,11 @@ def brokers(given: argparse.Namespace, options: Options, stack: ExitStack) -> di
     out: dict[str, Magnetar | Pulsar] = {MAGNETAR: Magnetar(None)}
     if given.twins:
         out = {"compiled": Magnetar(None, pure=False), "pure": Magnetar(None, pure=True)}
-    if given.beside:
+    for beside in filter(None, given.beside.split(",")):
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-beside-")))
-        out[given.beside] = Magnetar(stack.enter_context(sources(given.beside, folder)))
+        out[beside] = Magnetar(
+            Path(beside).absolute() if "/" in beside else stack.enter_context(sources(beside, folder))
+        )
     if PULSAR in given.peers.split(","):
         print("fetching and starting Pulsar", file=sys.stderr, flush=True)
         server = SERVERS[PULSAR]

@@ -39,6 +39,12 @@ class StoreOptions:
     """Rarely written ledgers per second from which on their entries wait: with fewer, single commits cost
     less than the wait."""
 
+    gather_wait_us: int = 300
+    """Where a steady stream makes a commit of nearly every message, a commit begins so long after the one
+    before it has ended, so that several share it; where that costs throughput it is not done. 0: never."""
+    gather_per_s: int = 1_500
+    """So many commits a second must there be: fewer cost less than the wait."""
+
     spare_segments: int = 2
     """Files of dead segments kept for new segments, which are faster to write. 0: none."""
     prewrite_bytes_per_s: int = 48 << 20
@@ -63,6 +69,7 @@ class StoreOptions:
         assert 1 << 14 <= self.segment_bytes <= SEGMENT_BYTES_MAX
         assert self.segment_blocks_max > 1
         assert self.rare_wait_ms >= 0
+        assert 0 <= self.gather_wait_us < 1_000
         assert self.spare_segments >= 0
         assert self.sort_after_reads >= 0
         assert self.prewrite_bytes_per_s >= 0

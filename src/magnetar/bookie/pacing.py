@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 from typing import Final
 
+from magnetar.bookie.gathering import Gathering
 from magnetar.bookie.options import StoreOptions
 from magnetar.runtime.tasks import call_later
 
 WINDOW_S: Final = 0.1
 """Seconds over which rare entries are counted."""
+
+GATHERED_BYTES: Final = 64 << 10
+"""A group of so many bytes waits for no more: its commit costs each of its entries little."""
 
 NEVER: Final = -math.inf
 """Last commit of a ledger that had none."""
@@ -58,10 +63,13 @@ class Pacer:
 
     __slots__ = (
         "_flush",
+        "_gather_s",
+        "_gathering",
         "_handle",
         "_loop",
         "_rare_after_s",
         "_rarity",
+        "_resting",
         "_urgent",
         "_wait_s",
         "rare_before_s",
@@ -74,6 +82,9 @@ class Pacer:
         self._wait_s = options.rare_wait_ms / 1000
         self._rare_after_s = options.rare_after_ms / 1000
         self._rarity = Rarity(options.rare_per_s if options.rare_wait_ms else math.inf)
+        self._gather_s = options.gather_wait_us / 1e6
+        self._gathering = Gathering(options.gather_per_s if options.gather_wait_us else math.inf)
+        self._resting = False
         self._handle: asyncio.Handle | None = None
         self._urgent = False
         self.rare_before_s = NEVER
@@ -92,7 +103,7 @@ class Pacer:
             if self._handle is not None:
                 self._handle.cancel()
                 self._handle = None
-        if not busy and self._handle is None:
+        if not busy and self._handle is None and not self._resting:
             # Not now: blocks from other connections of this turn share the sync.
             self._handle = self._loop.call_soon(self._due)
 
@@ -107,13 +118,33 @@ class Pacer:
             self._handle.cancel()
             self._handle = None
 
-    def freed(self, rare: int, now_s: float, *, waiting: bool) -> bool:
-        """The commit that ended had entries of `rare` rarely written ledgers; returns whether the next one
-        begins at once. `waiting`: there are blocks for it."""
+    def freed(self, size: int, rare: int, now_s: float, *, waiting_bytes: int) -> bool:
+        """The commit of `size` bytes that ended now had entries of `rare` ledgers that are rarely written:
+        whether the next one begins at once. `waiting_bytes`: of the blocks for it; 0 when there are none."""
         self._rarity.committed(rare, now_s)
+        self._gathering.committed(size, now_s, followed=waiting_bytes > 0)
         self.rare_before_s = now_s - self._rare_after_s
-        if not waiting or self._urgent or not self._rarity.waits:
-            return waiting
-        if self._handle is None:
-            self._handle = call_later(self._wait_s, self._due)
-        return False
+        if not waiting_bytes:
+            return False
+        if self._rarity.waits and not self._urgent:
+            if self._handle is None:
+                self._handle = call_later(self._wait_s, self._due)
+            return False
+        if self._gathering.waits and waiting_bytes < GATHERED_BYTES and self._handle is None:
+            # Who comes meanwhile neither waits longer nor ends the wait.
+            self._resting = self._urgent = True
+            return False
+        return True
+
+    def told(self) -> None:
+        """Everybody has heard of the commit that ended; the loop rests now if the next one is to wait."""
+        if self._resting:
+            self._resting = False
+            self._handle = self._loop.call_soon(self._rest)
+
+    def _rest(self) -> None:
+        # The loop itself sleeps, and no timer in it: what comes meanwhile costs one look at the sockets and one
+        # read of each connection, and not a turn of the loop for each message.
+        time.sleep(self._gather_s)
+        # After the next look at the sockets.
+        self._handle = self._loop.call_soon(self._due)

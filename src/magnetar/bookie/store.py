@@ -295,12 +295,11 @@ class SegmentStore:
         queue.done()
         used = max(tail.offset / tail.limit, tail.block_count / self._options.segment_blocks_max)
         self.supply.committed(size, len(group), tail.offset, used)
-        if self.supply.has_better(tail.offset):
-            self._must_roll = True
+        self._must_roll |= self.supply.has_better(tail.offset)
         self._commits += 1
         self._marked = group[-1].kind == Kind.MARK
         # The next group starts before the writers are told: their callbacks run while it is synced.
-        if self._pacer.freed(rare, now_s, waiting=len(queue) > 0):
+        if self._pacer.freed(size, rare, now_s, waiting_bytes=queue.waiting_bytes):
             self._flush()
         for appender in touched:
             try:
@@ -309,6 +308,7 @@ class SegmentStore:
                 self._loop.call_exception_handler(
                     {"message": f"listener of ledger {appender.ledger_id} failed", "exception": failure}
                 )
+        self._pacer.told()
         if not self._busy:
             self._went_idle()
 
