@@ -1,15 +1,14 @@
-"""The way in: appends to the current ledger, and the marks that come back.
+"""Appends to the current ledger, and the notices when entries are durable.
 
-Rules that everything else relies on:
-- All entries of one append lie in one ledger, at consecutive ids, with one index base and one time.
+- All entries of one append are in one ledger, at consecutive ids, with one index base and one time.
 - Entries become visible in the order of their positions, and only when durable.
-- When the log goes on in a new ledger while the old one still has appends in flight, the new appends
-  get their positions at once but are *held* until the old ledger is durable to its end. So the new
-  ledger never has an entry on disk while an earlier entry of the log may still get lost; without that,
-  a crash between the two could keep message 3 and lose 1 and 2, and a producer that sends all three
-  again would be deduplicated down to 3 alone.
+- When the log continues in a new ledger while the old one still has appends in flight, the new appends get
+  their positions at once but are *held* until the old ledger is durable to its end. So the new ledger never
+  has an entry on disk while an earlier entry of the log may still get lost. Otherwise a crash between the two
+  could keep message 3 and lose 1 and 2, and a producer that sends all three again would be deduplicated down
+  to 3 alone.
 
-Synchronous: the ledgers' drivers call in on the event loop.
+Other modules rely on these rules. Synchronous: the ledgers' drivers call on the event loop.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from magnetar.managedlog.tail_cache import ENTRY_OVERHEAD_BYTES, RUN_OVERHEAD_BY
 
 
 class LedgerFeed:
-    """One ledger of the log that is written, and what its writer says."""
+    """One ledger of the log that is written, and the listener of its writer."""
 
     __slots__ = ("_appender", "copies", "error", "held", "ledger", "next_entry", "writer")
 
     ledger: Ledger
-    """Set, like `writer`, once the ledger exists."""
+    """Set together with `writer`, once the ledger exists."""
     writer: LedgerWriter
     copies: Copies | None
-    """How many bookies hold it; None: as the process was told."""
+    """How many bookies hold it; None: the process's default."""
     next_entry: int
     """Entry id of the next append."""
     held: list[EntryRun]
-    """Appended, but not given to the writer yet."""
+    """Appended, but not passed to the writer yet."""
     error: LedgerError | None
-    """Why nothing can be written to it any more."""
+    """Why the ledger cannot be written any more; None while it can."""
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
@@ -57,13 +56,13 @@ class LedgerFeed:
         self._appender.durable(self, last_entry)
 
     def failed(self, error: LedgerError) -> None:
-        """The writer is lost (WriterListener)."""
+        """The writer has failed (WriterListener)."""
         self.error = error
         self._appender.feed_failed(self, error)
 
 
 class Appender:
-    """Stamps, numbers and hands on what is appended to a log."""
+    """Assigns times and positions to a log's appends, and passes them to the ledger's writer."""
 
     def __init__(
         self,
@@ -77,8 +76,8 @@ class Appender:
         drained: Callable[[LedgerFeed], None],
         failed: Callable[[LedgerError], None],
     ) -> None:
-        """`appended` is told durable runs in order, `drained` when the ledger that was left is durable
-        to its end, `failed` at most once."""
+        """`appended` gets durable runs in order, `drained` is called when the previous ledger is durable to
+        its end, `failed` at most once."""
         self._ledgers = ledgers
         self._cache = cache
         self._clock = clock
@@ -91,23 +90,23 @@ class Appender:
         self.next_index = next_index
         self.times = times
         self.clock_ms = 0
-        """What the clock said at the last append, Unix ms."""
+        """The clock at the last append, Unix ms."""
         self.pending_bytes = 0
         self.entries_added = 0
         self.error: LedgerError | None = None
 
     @property
     def draining(self) -> bool:
-        """Whether the ledger that was left last is not durable to its end yet."""
+        """Whether the previous ledger is not durable to its end yet."""
         return self._draining is not None
 
     @property
     def idle(self) -> bool:
-        """Whether everything appended is durable."""
+        """Whether all appended entries are durable."""
         return not self._pending
 
     def switch(self, feed: LedgerFeed) -> None:
-        """Goes on in the ledger of `feed`, whose writer is new. Not while draining."""
+        """Continues in the ledger of `feed`, whose writer is new. Not while draining."""
         assert self._draining is None
         left = self.current
         if left is not None:
@@ -122,13 +121,13 @@ class Appender:
                 self._draining = left
 
     def append(self, entries: list[bytes], counts: list[int] | None) -> Position:
-        """Takes entries, at least one; the position of the first. Raises LedgerError."""
+        """Appends entries, at least one; returns the position of the first. Raises LedgerError."""
         feed = self.current
         assert feed is not None
         assert entries
         times = self.times
         now_ms = self.clock_ms = self._clock.now_ms()
-        # Times never go back along a ledger, see `broker_times`.
+        # Times never decrease along a ledger, see `broker_times`.
         if now_ms < times.last_ms:
             now_ms = times.last_ms
         else:
@@ -151,7 +150,7 @@ class Appender:
         return Position(run.ledger_id, first)
 
     def durable(self, feed: LedgerFeed, last_entry: int) -> None:
-        """The writer's mark has moved: what it covers becomes visible."""
+        """The writer's mark moved: entries up to it become visible."""
         if self.error is not None:
             return
         pending = self._pending
@@ -180,7 +179,7 @@ class Appender:
             self._drained(feed)
 
     def _release_held(self) -> None:
-        """Gives the writer what waited for the ledger before."""
+        """Passes the held entries of the ledger to its writer."""
         feed = self.current
         assert feed is not None
         held, feed.held = feed.held, []
@@ -192,12 +191,13 @@ class Appender:
             self.fail(error)
 
     def feed_failed(self, feed: LedgerFeed, error: LedgerError) -> None:
-        """A writer is lost. That of a ledger that is not in use, or not any more, takes nothing along."""
+        """A writer has failed. The failure of a ledger that is not in use, or not any more, affects no
+        entries."""
         if feed is self.current or feed is self._draining:
             self.fail(error)
 
     def fail(self, error: LedgerError) -> None:
-        """Gives up everything that is not durable."""
+        """Fails everything that is not durable."""
         if self.error is None:
             self.error = error
             self._pending.clear()
@@ -205,12 +205,12 @@ class Appender:
             self._failed(error)
 
     def end(self) -> None:
-        """The log is closed and hears no more: who holds it is held by nothing here."""
+        """The log is closed: drops the references to its listeners."""
         self.current = self._draining = None
         self._appended = self._drained = self._failed = nobody
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         assert self.pending_bytes == sum(size for _, size in self._pending)
         positions = [(run.ledger_id, run.first_entry) for run, _ in self._pending]
         assert positions == sorted(positions)

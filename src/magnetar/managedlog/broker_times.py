@@ -1,18 +1,18 @@
-"""Which times entries are given, and what is made of those that cannot be right. Pure.
+"""The broker times of entries, and the treatment of times that cannot be right. Pure.
 
-Times never go back along a ledger, so that a time has one place in it. A clock that was ahead for a moment
-would so stamp its time on everything that follows, for as long as it was ahead: a year, perhaps. Nothing
-would expire, and no time before it would be found.
+Times never decrease along a ledger, so that a time has one place in it. Therefore a clock that was ahead for
+a moment would stamp its time on all later entries, until the real time has caught up: a year, perhaps.
+Nothing would expire, and no earlier time would be found.
 
-    the clock lags behind the log's last time   entries get that last time; it is logged
-    for 10 minutes, of a clock that only runs   the clock is believed: the log goes on in a new ledger, with
-                                                the clock's time
+    the clock lags behind the log's last time     entries get that last time; it is logged
+    for 10 minutes, of a monotonic clock          the clock is believed: the log continues in a new
+                                                  ledger, with the clock's time
 
-Not at once, as it may be the clock's present time that is wrong: a machine that starts without a battery says
-1970 until it has asked for the time, and what is written then would have expired when it has.
+Not at once, as the clock's present time may be the wrong one: a machine that starts without a battery says
+1970 until it has asked for the time, and entries stamped by then would have expired afterwards.
 
-What ledgers say is never changed. A ledger whose time lies ahead of the clock counts as no later than what
-follows it (`believed_times`); when the clock passes its time after all, it counts as it says.
+Stored times are never changed. A ledger whose time lies ahead of the clock counts as no later than the
+entries after it (`believed_times`); when the clock passes its time after all, it counts as stored.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from magnetar.managedlog.ledger_list import Ledger, LedgerList
 _log = logging.getLogger("magnetar.managedlog")
 
 LAG_MS_MAX: Final = 600_000
-"""After so long behind the log's last time the clock is believed."""
+"""Milliseconds behind the log's last time after which the clock is believed."""
 _NOTICED_MS: Final = 1_000
-"""A smaller lag is not worth a word: clocks are slewed."""
+"""A smaller lag, in milliseconds, is not logged: clocks are slewed."""
 
 
 class BrokerTimes:
@@ -49,7 +49,7 @@ class BrokerTimes:
         self.last_ms = last_ms
 
     def look(self) -> bool:
-        """Called now and then: whether the clock has been behind for so long that it is to be believed."""
+        """To be called regularly: whether the clock has lagged for so long that it is to be believed."""
         lag_ms = self.last_ms - self._clock.now_ms()
         if lag_ms <= _NOTICED_MS:
             self._behind_since_ms = None
@@ -85,7 +85,7 @@ class BrokerTimes:
         return time_ms > self._clock.now_ms()
 
     def believed(self, run: EntryRun) -> int:
-        """Time of a stored run; of one ahead of the clock the latest that it can be."""
+        """The believed time of a stored run; for one ahead of the clock the latest possible time."""
         if not self.ahead(run.broker_time_ms):
             return run.broker_time_ms
         bounds = zip(self._ledgers, self.believed_of_ledgers(), strict=True)
@@ -94,7 +94,7 @@ class BrokerTimes:
 
 
 class LastUse:
-    """When a subscription was used last, and when it was by what is stored. Unix ms."""
+    """When a subscription was last used, now and according to the store. Unix ms."""
 
     __slots__ = ("_clock", "_latest_ms", "_used_at_ms", "at_ms", "stored_ms")
 
@@ -102,19 +102,19 @@ class LastUse:
         self._clock = clock
         self.at_ms = self.stored_ms = stored_ms
         self._used_at_ms: float | None = None
-        """When it was used last, on the clock that only runs; None: not since the log was opened."""
+        """The last use on the monotonic clock; None: not since the log was opened."""
         self._latest_ms = stored_ms
-        """The latest time that any use was given."""
+        """The latest time assigned to any use."""
 
     def used(self) -> None:
-        """Somebody uses it now."""
+        """The subscription is used now."""
         self.at_ms, self._used_at_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         self._latest_ms = max(self._latest_ms, self.at_ms)
 
     def follow_clock(self) -> None:
-        """Called now and then: where the clock was set back, before or after the last use, that use goes
-        along with the clock. What was used a moment ago, while the clock was years behind, would else be
-        years old once it is set right, and what was used while it was ahead would be new for years."""
+        """To be called regularly: when the clock was set back, before or after the last use, the time of that
+        use is moved with the clock. Otherwise a use a moment ago, while the clock was years behind, would be
+        years old once the clock is right, and a use while it was ahead would stay recent for years."""
         if self._used_at_ms is None:
             return
         right_ms = self._clock.now_ms() - int(self._clock.monotonic_ms() - self._used_at_ms)
@@ -124,8 +124,8 @@ class LastUse:
 
 
 def believed_times(ledgers: Iterable[Ledger], *, last_ms: int, now_ms: int) -> list[int]:
-    """Of each ledger the time of its last entry, as far as it can be: not ahead of the clock and of all that
-    was appended after it. `last_ms`: that of the next entry, at least. 0 for a ledger without entries."""
+    """The time of each ledger's last entry, limited by the clock and by all entries after it. `last_ms`: the
+    earliest time of the next entry. 0 for a ledger without entries."""
     times: list[int] = []
     following_ms = last_ms
     for ledger in reversed(list(ledgers)):

@@ -1,4 +1,4 @@
-"""What a managed log refuses, and why."""
+"""Errors of managed logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class LogClosedError(LogError):
 
 
 class LogFailedError(LogError):
-    """Entries could not be made durable; the log takes no more until it is opened again.
+    """Entries could not be made durable; the log refuses appends until it is opened again.
 
     The cause is chained.
     """
@@ -21,13 +21,13 @@ class LogFailedError(LogError):
 
 
 class LogFencedError(LogError):
-    """Another owner has taken the log over; this one must not touch it any more."""
+    """Another owner has taken over the log; this one must not write it any more."""
 
     retriable = True
 
 
 class LogTerminatedError(LogError):
-    """The log was ended for good: it can be read, not appended to."""
+    """The log was terminated for good: it can be read, not appended to."""
 
 
 class LogNotFoundError(LogError):
@@ -60,7 +60,7 @@ class CursorClosedError(LogError):
 
 
 class InvalidLogDataError(LogError):
-    """A value in the metadata store or an entry of a cursor ledger is not what it should be."""
+    """A value in the metadata store or an entry of a cursor ledger cannot be decoded."""
 
     def __init__(self, where: str, detail: str) -> None:
         super().__init__(f"{where}: {detail}")

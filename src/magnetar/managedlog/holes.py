@@ -1,11 +1,10 @@
-"""Entries of a log that were written and are lost: whether they are passed over, and what was (pure).
+"""Lost entries of a log: whether they are skipped, and which were (pure).
 
-A hole is proven: its bytes are there and do not match their checksum, or were found damaged when the segment
-was scanned, or every bookie that should have a copy has answered without one, or an object store says so of
-the only copy. It is passed over when an
-operator says so, either for good for these entries (`magnetar doctor storage salvage`, `magnetar storage
-accept-loss`) or for every hole (`auto_skip_non_recoverable_data`). Without that dispatch waits there and says
-why: a copy of the disk may still be found.
+A hole is proven: its bytes exist and do not match their checksum, or were found damaged when the segment was
+scanned, or every bookie that should have a copy has answered without one, or an object store reports the only
+copy as damaged. It is skipped when an operator says so, either for these entries for good (`magnetar doctor
+storage salvage`, `magnetar storage accept-loss`) or for every hole (`auto_skip_non_recoverable_data`).
+Otherwise dispatch waits there and reports why: a copy of the disk may still be found.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.observability.metrics import Exposition
 
 INDEXES_PER_ENTRY: Final = 1_000
-"""Messages that a lost entry may have held, as the clients batch by default: where the last entries of a
-ledger are lost, so many indexes (PIP-70) are left out for each, so that none is given twice."""
+"""Messages that a lost entry may have held, the clients' default batch size. When the last entries of a
+ledger are lost, this many indexes (PIP-70) are left out for each, so that none is assigned twice."""
 UNCERTAIN_INDEXES: Final = 1_000_000
-"""The same where nobody knows how many entries were lost."""
+"""The same when the number of lost entries is unknown."""
 
 
 class HolePolicy:
-    """What the operator said of lost entries. One for all logs of a process."""
+    """The operator's decisions about lost entries. One for all logs of a process."""
 
     def __init__(
         self,
@@ -36,11 +35,11 @@ class HolePolicy:
         skip_all: bool = False,
         given_up: Callable[[], Mapping[LedgerId, Sequence[tuple[int, int]]]] | None = None,
     ) -> None:
-        """`given_up`: first and last entries by ledger, ascending; asked at each hole."""
+        """`given_up`: returns the first and last entries by ledger, ascending; called at each hole."""
         self.skip_all = skip_all
         """May be changed at any time."""
         self.skipped_entries = 0
-        """Passed over since the process began."""
+        """Entries skipped since the process began."""
         self._given_up = given_up or dict
 
     def collect(self, out: Exposition) -> Iterable[None]:
@@ -53,7 +52,7 @@ class HolePolicy:
         yield
 
     def skips_to(self, error: LostEntriesError, last: int) -> int | None:
-        """The last entry of this hole that may be passed over, `last` at most; None: none may."""
+        """The last entry of this hole that may be skipped, at most `last`; None: none may."""
         last = last if error.last_entry is None else min(error.last_entry, last)
         if self.skip_all and error.certain:
             return last
@@ -65,17 +64,17 @@ class HolePolicy:
 
 
 class Skipped:
-    """The entries of one log that were passed over since it was opened."""
+    """The entries of one log that were skipped since it was opened."""
 
     def __init__(self) -> None:
         self._holes: dict[LedgerId, list[tuple[int, int]]] = {}
 
     def add(self, ledger_id: LedgerId, first: int, last: int) -> None:
-        """Entries `first` to `last` of a ledger are passed over."""
+        """Records that the entries `first` to `last` of a ledger are skipped."""
         self._holes.setdefault(ledger_id, []).append((first, last))
 
     def behind(self, position: Position) -> Position:
-        """`position`, or the place behind the hole that it lies in."""
+        """`position`, or the position after the hole that contains it."""
         ledger_id, entry = position
         for first, last in sorted(self._holes.get(ledger_id, ())):
             if first <= entry <= last:
@@ -91,14 +90,15 @@ class Skipped:
         ]
 
     def lead(self, cursor: Cursor, wanted: Position, runs: list[EntryRun], *, replay: bool) -> list[EntryRun]:
-        """Of what was read from `wanted` on what its subscription gets; the holes count as acknowledged."""
+        """The runs, read from `wanted` on, that the subscription gets; the holes count as acknowledged."""
         self.acknowledge(cursor)
-        # Who asked for one entry again, and it is lost, did not ask for those behind it: they were sent.
+        # A caller that asked for one entry again, which is lost, does not get later ones: they were sent
+        # before.
         past = replay and runs and (runs[0].ledger_id, runs[0].first_entry) > wanted
         return [] if past else runs
 
     def acknowledge(self, cursor: Cursor) -> None:
-        """What nobody can get counts as acknowledged, or the cursor would stay in front of it for ever."""
+        """Lost entries count as acknowledged, or the cursor would stay before them for ever."""
         for ledger_id, holes in self._holes.items():
             for first, last in holes:
                 if Position(ledger_id, last) > cursor.mark_delete:
@@ -106,7 +106,7 @@ class Skipped:
 
 
 class Bounds:
-    """What the first and the last intact entry of a ledger tell."""
+    """Bounds of a ledger's indexes and times, from its first and last intact entries."""
 
     __slots__ = ("base_index", "next_index", "time_ms")
 
@@ -114,13 +114,14 @@ class Bounds:
         self.base_index = base_index
         """Messages in the log before the ledger."""
         self.next_index = next_index
-        """No message of the ledger has this index or a higher one."""
+        """Upper bound of the ledger's indexes, exclusive."""
         self.time_ms = time_ms
         """Broker time of the last intact entry; 0 when there is none."""
 
 
 async def bounds_of(reader: LedgerReader, index_before: int) -> Bounds:
-    """Of a ledger that has an entry at least; `index_before`: of the first message, as far as it is known.
+    """The bounds of a ledger with at least one entry; `index_before`: of the first message, as far as it is
+    known.
 
     Lost entries at the ends do not keep a log from being opened. Raises LedgerError, StorageError.
     """
@@ -142,7 +143,7 @@ async def bounds_of(reader: LedgerReader, index_before: int) -> Bounds:
 
 
 async def _intact(reader: LedgerReader, entry: int, *, step: int) -> EntryRun | None:
-    """The intact entry nearest to `entry`, looked for in the direction of `step`; None: all are lost."""
+    """The nearest intact entry to `entry` in the direction of `step`; None: all are lost."""
     while 0 <= entry <= reader.last_entry:
         try:
             return (await reader.read(entry, entry, 1))[0]

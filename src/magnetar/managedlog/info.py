@@ -1,4 +1,4 @@
-"""What a log tells about its insides."""
+"""Information about a log's internals, for statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LedgerInfo:
     first_index: int
     """Messages in the log before the ledger's first entry."""
     offload: OffloadContext | None = None
-    """Its copy in an object store, as far as it came."""
+    """Its copy in an object store, perhaps incomplete; None without one."""
 
     @property
     def offloaded(self) -> bool:
@@ -41,10 +41,10 @@ class CursorInfo:
 
     mark_delete: Position
     next_unacked: Position
-    """The first entry that is not acknowledged, or where it will be."""
+    """The first entry that is not acknowledged, or the position of the next append."""
     acked_ranges: str
-    """Acknowledged runs after mark-delete, as Pulsar prints them: `[(3:0..3:2],(3:4..3:5]]`, each after
-    its first and up to its second position. Of many the first RANGES_SHOWN_MAX, then how many follow."""
+    """Acknowledged runs after mark-delete, as Pulsar prints them: `[(3:0..3:2],(3:4..3:5]]`, each after its
+    first and up to its second position. At most RANGES_SHOWN_MAX, then the number of the others."""
     acked_range_count: int
     backlog_entries: int
     ledger_id: LedgerId
@@ -58,7 +58,7 @@ class CursorInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogInfo:
-    """A log at a glance, with what Pulsar's internal statistics need."""
+    """A summary of a log, with the data of Pulsar's internal statistics."""
 
     name: str
     state: str
@@ -77,11 +77,11 @@ class LogInfo:
     cursors: Mapping[str, CursorInfo]
     properties: Mapping[str, str]
     created_ms: int
-    """When the log came to be, Unix ms; 0 where the metadata store keeps no times."""
+    """When the log was created, Unix ms; 0 when the metadata store keeps no times."""
 
 
 def describe_ledger(ledger: Ledger) -> LedgerInfo:
-    """The countable of one ledger."""
+    """The information about one ledger."""
     return LedgerInfo(
         ledger.ledger_id,
         ledger.entries,
@@ -93,7 +93,7 @@ def describe_ledger(ledger: Ledger) -> LedgerInfo:
 
 
 def describe_cursor(cursor: Cursor, damage: str) -> CursorInfo:
-    """The countable of one cursor, and what `LogCursors.damaged` says of it."""
+    """The information about one cursor, with the reason in `LogCursors.damaged`."""
     ranges = cursor.acked_ranges()
     shown = [
         f"({Position(first.ledger_id, first.entry_id - 1)}..{last}]"
@@ -117,5 +117,5 @@ def describe_cursor(cursor: Cursor, damage: str) -> CursorInfo:
 
 
 def describe_cursors(cursors: Mapping[str, Cursor], damaged: Mapping[str, str]) -> dict[str, CursorInfo]:
-    """All cursors of a log by name; `damaged` says why some fell back."""
+    """All cursors of a log by name; `damaged` has the reasons why some fell back."""
     return {name: describe_cursor(cursor, damaged.get(name, "")) for name, cursor in cursors.items()}

@@ -1,12 +1,10 @@
 """The ledgers of a log and the arithmetic of positions over them.
 
-A log's entries are numbered per ledger; ledgers follow each other by id with gaps between the ids.
-This class answers where the next or previous entry lies and how many entries are between two
-positions, without any input or output.
+A log's entries are numbered per ledger; ledgers follow each other by id with gaps between the ids. This class
+tells the next or previous entry and the number of entries between two positions, without any input or output.
 
-Terms: a ledger is *sealed* once nothing more will be appended to it, its end is then final. The last
-ledger of a log that is not terminated is the *current* one. `entries` of the current ledger counts
-durable entries only.
+Terms: a *sealed* ledger gets no more entries, so its end is final. The last ledger of a log that is not
+terminated is the *current* one. `entries` of the current ledger counts durable entries only.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from magnetar.tiered.context import OffloadContext
 
 
 class Ledger:
-    """What the log knows of one of its ledgers."""
+    """The log's record of one of its ledgers."""
 
     __slots__ = (
         "base_index",
@@ -44,10 +42,10 @@ class Ledger:
     created_ms: int
     """When this owner created it, Unix ms; 0 when another did."""
     offload: OffloadContext | None
-    """Its copy in an object store, as stored."""
+    """Its copy in an object store, as stored; None without one."""
     sealed_end: int | None
-    """Last entry id when nothing more will be appended (-1: empty); None for the current ledger. While
-    the last appends are not durable yet, `entries` is smaller."""
+    """Last entry id of a sealed ledger (-1: empty); None for the current ledger. While the last appends are
+    not durable yet, `entries` is smaller."""
 
     def __init__(self, ledger_id: LedgerId, base_index: int, *, created_ms: int = 0) -> None:
         self.ledger_id = ledger_id
@@ -73,12 +71,12 @@ class Ledger:
 
     @property
     def complete(self) -> bool:
-        """Sealed, and everything in it is durable."""
+        """Sealed, and all its entries are durable."""
         return self.sealed_end is not None and self.entries == self.sealed_end + 1
 
     @property
     def offloaded(self) -> bool:
-        """Whether a complete copy may be read."""
+        """Whether there is a complete copy, which may be read."""
         return self.offload is not None and self.offload.complete
 
     @property
@@ -88,7 +86,7 @@ class Ledger:
 
     @property
     def copied(self) -> bool:
-        """Whether the bookies have it, and an object store has all of it too."""
+        """Whether the bookies have it, and an object store has a complete copy too."""
         return self.local and self.offload is not None and self.offload.complete and not self.offload.foreign
 
     def __repr__(self) -> str:
@@ -140,7 +138,7 @@ class LedgerList:
     # Changes
 
     def add(self, ledger: Ledger) -> None:
-        """Puts a ledger at the end; the one before must be sealed."""
+        """Appends a ledger; the one before must be sealed."""
         if self._ledgers:
             last = self._ledgers[-1]
             assert ledger.ledger_id > last.ledger_id, "ledger ids of a log must increase"
@@ -168,7 +166,7 @@ class LedgerList:
         del self._ids[index]
         del self._before[index]
         if ledger.entries:
-            # Only ledgers at the front are trimmed while they hold entries: no sum changes behind them.
+            # Only ledgers at the front are trimmed while they hold entries, so no later sum changes.
             assert index == 0, "a ledger with entries was taken from the middle"
         self.entry_count -= ledger.entries
         self.size_bytes -= ledger.size_bytes
@@ -178,7 +176,7 @@ class LedgerList:
 
     @property
     def first_position(self) -> Position:
-        """The first entry, or where the next one will be. The list must not be empty."""
+        """The first entry, or the position of the next append. The list must not be empty."""
         for ledger in self._ledgers:
             if ledger.sealed_end is None or ledger.sealed_end >= 0:
                 return Position(ledger.ledger_id, 0)
@@ -187,8 +185,8 @@ class LedgerList:
 
     @property
     def last_position(self) -> Position:
-        """The last durable entry; `(current ledger, -1)` when the current ledger has none and everything
-        before is durable; before everything when the list is empty."""
+        """The last durable entry; `(current ledger, -1)` when the current ledger has none and all before is
+        durable; before all positions when the list is empty."""
         for index in range(len(self._ledgers) - 1, -1, -1):
             ledger = self._ledgers[index]
             if ledger.entries or index == 0 or self._ledgers[index - 1].complete:
@@ -210,7 +208,7 @@ class LedgerList:
         return self._after_all(position)
 
     def _after_all(self, position: Position) -> Position:
-        """Where the entry after the last one would be."""
+        """The position after the last entry."""
         if not self._ledgers:
             return Position(position.ledger_id, position.entry_id + 1)
         last = self._ledgers[-1]
@@ -258,11 +256,11 @@ class LedgerList:
         return self._before[-1] + self._ledgers[-1].entries
 
     def entries_between(self, after: Position, upto: Position) -> int:
-        """Durable entries after `after`, up to and including `upto`; 0 when they are the other way."""
+        """Durable entries after `after`, up to and including `upto`; 0 when `upto` is not after `after`."""
         return max(0, self._rank(upto) - self._rank(after))
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         assert self._ids == sorted(set(self._ids))
         assert self._ids == [ledger.ledger_id for ledger in self._ledgers]
         assert all(ledger.sealed_end is not None for ledger in self._ledgers[:-1])

@@ -1,7 +1,7 @@
 """The ledgers of a log from creation to deletion: rollover, sealing, trimming, closing.
 
-One change at a time. The stored list is always changed first in the direction that is safe: a ledger is
-in the list before it takes entries, and out of it before it is deleted.
+One change at a time. The stored list always changes first in the safe direction: a ledger is in the list
+before it takes entries, and out of it before it is deleted.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ class LedgerLifecycle:
         fenced: Callable[[LogFencedError], None],
         offloading: LogOffloading,
     ) -> None:
-        """`mark_deletes` tells where the durable cursors stand; `fenced` is told of another owner."""
+        """`mark_deletes` returns the durable cursors' mark-deletes; `fenced` is called when another owner is
+        found."""
         self.retention: Retention = config.retention
         self.ending = asyncio.Lock()
-        """Held while the log is closed, so that whoever closes it too waits for the end."""
+        """Held while the log is closed, so that a second closing call waits for the end."""
         self._stored = stored
         self._ledgers = ledgers
         self._source = source
@@ -96,11 +97,11 @@ class LedgerLifecycle:
         return feed
 
     async def begin(self, recovered: Callable[[LogMetadata], LogMetadata]) -> None:
-        """Creates the first ledger of this owner; stores it with what recovery found, in one write.
+        """Creates the first ledger of this owner; stores it with the results of recovery, in one write.
 
         Raises LedgerError, LogFencedError, MetadataError.
         """
-        # Nobody else has the log before this returns.
+        # No other task has the log before this returns.
         async with self._lock:
             feed = await self._create()
             record = LedgerRecord(feed.ledger.ledger_id, base_index=self._appender.next_index)
@@ -120,12 +121,13 @@ class LedgerLifecycle:
         self.rollover.used(feed)
 
     def roll_if_due(self, now_ms: int) -> None:
-        """Begins a new ledger in the background when the current one is full or old. For each append."""
+        """Begins a new ledger in the background when the current one is full or old. To be called at each
+        append."""
         if self.rollover.is_due(now_ms):
             self._begin_roll()
 
     def leave(self) -> None:
-        """Begins a new ledger in the background when the current one holds anything, however new it is."""
+        """Begins a new ledger in the background when the current one is not empty, however new it is."""
         feed = self._appender.current
         if feed is not None and feed.next_entry:
             self._begin_roll()
@@ -136,8 +138,8 @@ class LedgerLifecycle:
 
     async def _roll(self) -> None:
         try:
-            # Appends go on in the ledger so far, and the log may be stopped meanwhile, or lose its writer.
-            # Nobody else begins a ledger, by the state and the lock.
+            # Appends go on in the present ledger, and the log may be stopped meanwhile, or lose its writer.
+            # State and lock keep other tasks from beginning a ledger.
             async with self._lock:
                 feed = await self._create()
                 record = LedgerRecord(feed.ledger.ledger_id)
@@ -148,13 +150,13 @@ class LedgerLifecycle:
                     raise feed.error
                 if not self._stopped and self._appender.error is None:
                     self._go_on_in(feed)
-                # That this update succeeded proves that those before it were not stored.
+                # The success of this update proves that the earlier ones were not stored.
                 unlisted, self._unlisted = self._unlisted, []
                 await self._delete(unlisted)
         except LogFencedError as error:
             self._fenced(error)
         except Exception as error:
-            # Also what nobody expected: else each append would try again at once.
+            # Unexpected errors too: otherwise each append would try again at once.
             self.rollover.failed(self._clock.monotonic_ms())
             if not isinstance(error, MagnetarError):
                 raise
@@ -165,12 +167,12 @@ class LedgerLifecycle:
     # Sealing
 
     def drained(self, feed: LedgerFeed) -> None:
-        """A ledger that was left is durable to its end."""
+        """The previous ledger is durable to its end."""
         if not self._stopped:
             self._spawn(self._seal_and_trim())
 
     async def _seal_and_trim(self) -> None:
-        # Here: after a failure below, whoever asks next must not think that a round is still to come.
+        # Here: after a failure below, a later caller must not believe that a round is still to come.
         self._trim_wanted = False
         try:
             async with self._lock:
@@ -179,18 +181,18 @@ class LedgerLifecycle:
         except LogFencedError as error:
             self._fenced(error)
         except MagnetarError as error:
-            # The end of the ledger is found again when the log is opened next.
+            # The next opening of the log finds the end of the ledger again.
             _log.warning("log %s: a ledger could not be sealed or trimmed: %s", self._stored.name, error)
 
     async def _seal_left(self) -> None:
-        """Records the ends of ledgers that were left and are durable to the end. Under the lock."""
+        """Stores the ends of previous ledgers that are durable to the end. Under the lock."""
         while self._left and self._left[0].ledger.complete:
             feed = self._left[0]
             following = self._ledgers.following(feed.ledger.ledger_id)
             assert following is not None, "a ledger is left for another one"
             await self._seal(feed, following.base_index, _unchanged)
             if self.rollover.state.now is LedgersState.ENDED:
-                # Meanwhile the log was closed, and its ledgers are nobody's: `end` waits for no lock.
+                # Meanwhile the log was closed: `end` waits for no lock.
                 return
             self._left.remove(feed)
             self._reading.use(await self._source.open(feed.ledger.ledger_id))
@@ -213,13 +215,13 @@ class LedgerLifecycle:
         )
 
     async def stop(self, also: Callable[[LogMetadata], LogMetadata] = _unchanged) -> None:
-        """Ends the current ledger after everything appended is durable; no ledger follows.
+        """Ends the current ledger after all appended entries are durable; no ledger follows.
 
-        An empty current ledger leaves the list. `also` may add to the last change of the value.
-        Raises LogFailedError when appends were lost, LedgerError, LogFencedError, MetadataError.
+        An empty current ledger leaves the list. `also` may add to the last change of the value. Raises
+        LogFailedError when appends were lost, LedgerError, LogFencedError, MetadataError.
         """
         self.rollover.stop("it is closed or terminated")
-        # A rollover that has begun before finds that out when it has its ledger; nobody appends any more.
+        # A rollover that has begun before notices this when it has its ledger; no caller appends any more.
         async with self._lock:
             appender = self._appender
             for left in list(self._left):
@@ -244,7 +246,8 @@ class LedgerLifecycle:
                 await self._delete([ledger_id])
 
     def end(self) -> None:
-        """The log is closed, and its parts know it no more: what is held in a ring only a collector frees."""
+        """The log is closed: drops the references to its parts, so that no cycle waits for the garbage
+        collector."""
         self.rollover.state.go(LedgersState.ENDED, "the log is closed")
         self._left.clear()
         self._fenced = nobody
@@ -252,7 +255,7 @@ class LedgerLifecycle:
         self._offloading.end()
 
     async def abandon(self) -> None:
-        """Writes nothing any more; waits for a change that is under way."""
+        """Stops all writing; waits for a change that is under way."""
         self.rollover.stop("another owner has it, it failed, or it is deleted")
         async with self._lock:
             self._left.clear()
@@ -260,7 +263,7 @@ class LedgerLifecycle:
     # The clock
 
     async def _look_at_clock(self) -> None:
-        """Goes on with the clock's time once it has been behind the log's last time for long.
+        """Continues with the clock's time once the clock has been behind the log's last time for long.
 
         Raises MetadataError, LogFencedError.
         """
@@ -271,7 +274,7 @@ class LedgerLifecycle:
         if self.rollover.state.now is LedgersState.ROLLING:
             return
         if current is not None and current.next_entry:
-            # In the next ledger: times do not go back within one.
+            # In the next ledger: times do not decrease within one.
             self.rollover.clock_wins = True
             self.roll_if_due(self._clock.now_ms())
             return
@@ -281,7 +284,7 @@ class LedgerLifecycle:
     # Trimming
 
     def cursor_advanced(self, mark_delete: Position) -> None:
-        """A durable cursor moved: the first ledger may be consumed now."""
+        """A durable cursor advanced: the first ledger may be consumed now."""
         if len(self._ledgers) <= 1:
             return
         first = self._ledgers[0]
@@ -299,14 +302,14 @@ class LedgerLifecycle:
             self._spawn(self._seal_and_trim())
 
     async def trim(self) -> int:
-        """Deletes the first ledgers that are consumed and not retained; how many.
+        """Deletes the first ledgers that are consumed and not retained; returns their number.
 
-        Raises LedgerError, LogFencedError, MetadataError. A ledger that could not
-        be deleted after it left the list is deleted when the log is opened next.
+        Raises LedgerError, LogFencedError, MetadataError. A ledger that could not be deleted after it left
+        the list is deleted when the log is opened next.
         """
         await self._look_at_clock()
         async with self._lock:
-            # A ledger that goes must have told the next one's index base before.
+            # A ledger is deleted only after the next one has its index base.
             await self._seal_left()
             count = retention_rules.removable(
                 list(self._ledgers),
@@ -320,8 +323,8 @@ class LedgerLifecycle:
                 return 0
             assert count < len(self._ledgers), "the last ledger never goes"
             ledger_ids = [self._ledgers[index].ledger_id for index in range(count)]
-            # Meanwhile a cursor may be made or moved into them, or read there: it goes on with the first
-            # ledger that is left, as it would a moment later.
+            # Meanwhile a cursor may be created or moved into them, or read there: it continues with the first
+            # remaining ledger, as it would a moment later.
             await self._stored.update(lambda metadata: metadata.without(frozenset(ledger_ids)))
             for ledger_id in ledger_ids:
                 self._ledgers.remove(ledger_id)
@@ -336,7 +339,7 @@ class LedgerLifecycle:
             try:
                 await self._source.delete(ledger_id)
             except MagnetarError as error:
-                # It stays in the list of ledgers to delete, which is gone through again.
+                # It stays in the list of ledgers to delete, for the next attempt.
                 _log.warning(
                     "log %s: ledger %d could not be deleted: %s", self._stored.name, ledger_id, error
                 )
@@ -344,7 +347,7 @@ class LedgerLifecycle:
                 self._stored.deleted((ledger_id,))
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         self.rollover.check()
         current = self._appender.current
         if self.rollover.state.now is LedgersState.ENDED:
@@ -354,10 +357,11 @@ class LedgerLifecycle:
         assert left == sorted(set(left)), "ledgers are left in their order, each once"
         assert current is None or current not in self._left, "the current ledger was left"
         if self._lock.locked():
-            # A change is under way: stored already, and not in memory yet, or the other way round.
+            # A change is under way: already stored and not in memory yet, or the other way round.
             return
         stored = {record.ledger_id: record for record in self._stored.metadata.ledgers}
-        # Who was cancelled when a ledger had gone from the stored list left it in memory: trimming goes on.
+        # A call that was cancelled after a ledger had left the stored list left it in memory: the next
+        # trimming removes it.
         for feed in self._left:
             record = stored.get(feed.ledger.ledger_id)
             assert feed.ledger.sealed_end is not None, "a ledger that was left takes no appends"

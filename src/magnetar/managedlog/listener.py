@@ -1,4 +1,4 @@
-"""Who is told what becomes of appended entries."""
+"""The listener of a log's appends."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from magnetar.base.errors import LogError
 
 
 class LogListener(Protocol):
-    """Told, on the event loop, what becomes of appended entries."""
+    """Notified on the event loop of the outcome of appends."""
 
     def appended(self, run: EntryRun) -> None:
-        """These entries are durable. Called in order of position, in the tick they became durable."""
+        """These entries are durable. Called in order of position, in the turn in which they became
+        durable."""
 
     def failed(self, error: LogError) -> None:
-        """What was appended and not reported is lost or in doubt; the log takes no more. Called once.
+        """All appends that were not reported are lost or in doubt; the log refuses further ones. Called once.
 
         LogFencedError: another owner has the log; LogFailedError: it could not be written.
         """

@@ -1,4 +1,4 @@
-"""A managed log: one topic's entries, over as many ledgers as it takes, and its cursors."""
+"""A managed log: one topic's entries in as many ledgers as necessary, and its cursors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from magnetar.managedlog.tail_cache import TailCache
 
 
 class ManagedLog:
-    """An append-only sequence of entries with durable readers' positions. See `ManagedLogs.open`."""
+    """An append-only sequence of entries with durable cursors. See `ManagedLogs.open`."""
 
     def __init__(
         self,
@@ -85,16 +85,16 @@ class ManagedLog:
         )
         offloading.belong_to(self, self._lifecycle.leave)
         self.offloading = offloading
-        """Its ledgers as tiered storage sees them."""
+        """Its ledgers from the point of view of tiered storage."""
         self.has_room = source.has_room
-        """Whether a log that a full disk made fail could be written if it were opened again."""
+        """Whether a log that failed on a full disk could be written after being opened again."""
         self._clock = clock
         self._closed = closed
 
     def __repr__(self) -> str:
         return f"ManagedLog({self._name!r}, {self.state.value}, last={self.last_position})"
 
-    # What it is
+    # Properties and statistics
 
     @property
     def name(self) -> str:
@@ -103,17 +103,17 @@ class ManagedLog:
 
     @property
     def state(self) -> LogState:
-        """What the log can do now."""
+        """The operations that the log allows now."""
         return self._life.now
 
     @property
     def error(self) -> LogError | None:
-        """Why nothing more is written; None while all is well."""
+        """Why the log refuses writes; None while it accepts them."""
         return self._life.error
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The topic's properties, as stored."""
+        """The topic's stored properties."""
         return self._stored.metadata.properties
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
@@ -121,7 +121,7 @@ class ManagedLog:
         await self.update_properties(lambda _: properties)
 
     async def update_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
-        """Stores what `change` makes of the properties; nothing is stored in between. Durable on return.
+        """Stores the result of `change` as the properties, atomically. Durable on return.
 
         Raises LogFencedError, MetadataError.
         """
@@ -146,25 +146,25 @@ class ManagedLog:
             self._lifecycle.trim_soon()
 
     def set_copies(self, copies: Copies | None) -> None:
-        """On how many bookies new ledgers lie, from the next append on; None: as the process says."""
+        """How many bookies hold new ledgers, from the next append on; None: the process's default."""
         self._lifecycle.rollover.copies = copies
 
     @property
     def terminated(self) -> Position | None:
-        """The last entry for ever, when the log was terminated; entry -1 when it was empty."""
+        """The last entry of a terminated log; entry -1 when it is empty. None: not terminated."""
         return self._stored.metadata.terminated
 
     @property
     def last_position(self) -> Position:
-        """The last durable entry; `(current ledger, -1)` when the current ledger is empty and everything
-        before it is durable. Never moves back while the log is open."""
+        """The last durable entry; `(current ledger, -1)` when the current ledger is empty and all before it
+        is durable. Never decreases while the log is open."""
         if not len(self._ledgers) and self.terminated is not None:
             return self.terminated
         return self._ledgers.last_position
 
     @property
     def first_position(self) -> Position:
-        """The first readable entry, or where the next one will be."""
+        """The first readable entry, or the position of the next append."""
         if not len(self._ledgers):
             last = self.last_position
             return Position(last.ledger_id, last.entry_id + 1)
@@ -172,12 +172,12 @@ class ManagedLog:
 
     @property
     def next_index(self) -> int:
-        """Index (PIP-70) of the next message to be appended: messages ever appended."""
+        """Index (PIP-70) of the next message to be appended: the number of messages ever appended."""
         return self._appender.next_index
 
     @property
     def entry_count(self) -> int:
-        """Durable entries, also consumed ones that are still kept."""
+        """Durable entries, including consumed ones that are still kept."""
         return self._ledgers.entry_count
 
     @property
@@ -187,7 +187,7 @@ class ManagedLog:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes appended and not durable yet."""
+        """Bytes of appended entries that are not durable yet."""
         return self._appender.pending_bytes
 
     @property
@@ -198,10 +198,10 @@ class ManagedLog:
     # Appending
 
     def append(self, entries: list[bytes], counts: list[int] | None = None) -> Position:
-        """Takes entries, at least one, and returns the position of the first; never waits.
+        """Appends entries, at least one, and returns the position of the first; never waits.
 
-        All land in one ledger at consecutive ids, with one broker time. `counts` are messages per entry, None
-        when each entry is one message. The lists belong to the log from here on. The listener is told when
+        All get consecutive ids in one ledger, and one broker time. `counts` are messages per entry, None when
+        each entry is one message. The caller must not change the lists any more. The listener is told when
         they are durable. Raises LogClosedError, LogFailedError, LogFencedError, LogTerminatedError; after
         LogFailedError the listener has been told as well.
         """
@@ -225,14 +225,14 @@ class ManagedLog:
             self.listener.failed(error)
 
     def fence(self, error: LogFencedError) -> None:
-        """Another owner has the log: nothing more is written, nothing that is open is reported durable."""
+        """Another owner has the log: nothing more is written, and no open append is reported durable."""
         if self._life.fence(error):
             self._appender.fail(LedgerFencedError(str(error)))
 
     # Reading
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
-        """Like `read`, but None instead of waiting for a device or a network."""
+        """Like `read`, but returns None instead of waiting for a device or a network."""
         if self.reading.visible is not None:
             return visible_reading.read_now(self.reading, position, bytes_max, entries_max)
         return self.reading.read_now(position, bytes_max, entries_max)
@@ -240,9 +240,9 @@ class ManagedLog:
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
         """Durable entries from the first readable one >= `position` on; empty at the end of the log.
 
-        At least one entry, then as many as fit `bytes_max` bytes and `entries_max` entries; may be fewer
-        than there are, as one call reads one ledger. Runs are in order; they begin anew at the border of
-        a ledger. Only what is visible. Raises LedgerError, CorruptDataError.
+        At least one entry, then as many as fit `bytes_max` bytes and `entries_max` entries; perhaps fewer
+        than exist, as one call reads one ledger. Runs are in order; each is within one ledger. Only visible
+        entries. Raises LedgerError, CorruptDataError.
         """
         return await visible_reading.read(self.reading, position, bytes_max, entries_max)
 
@@ -267,13 +267,13 @@ class ManagedLog:
         return self.next_index if index is None else index
 
     async def position_of_index(self, index: int) -> Position:
-        """The entry that holds message `index`; the first entry when that is trimmed, where the next
-        entry will be when it was not appended yet. Raises what `read` raises."""
+        """The entry that holds message `index`; the first entry when that is trimmed, the position of the
+        next append when it does not exist yet. Raises what `read` raises."""
         return await lookup.position_of_index(self._ledgers, self.reading, index)
 
     async def position_of_time(self, publish_ms: int) -> Position:
-        """The first entry whose broker time is >= `publish_ms`, Unix ms; where the next entry will be
-        when there is none. Raises what `read` raises."""
+        """The first entry whose broker time is >= `publish_ms`, Unix ms; the position of the next append when
+        there is none. Raises what `read` raises."""
         return await lookup.position_of_time(self._ledgers, self.reading, publish_ms, self._appender.times)
 
     # Cursors
@@ -286,10 +286,10 @@ class ManagedLog:
         properties: Mapping[str, int] | None = None,
         cursor_properties: Mapping[str, str] | None = None,
     ) -> Cursor:
-        """The durable cursor of that name; created when missing, durably before this returns.
+        """The durable cursor of that name; created, durably, when there is none.
 
-        `initial`: where a new cursor begins, a Position names the last entry not to deliver. `properties`
-        and `cursor_properties` are those of a new one. Raises MetadataError, LogFencedError, LogClosedError.
+        `initial`: where a new cursor begins; a Position is the last entry not to deliver. `properties` and
+        `cursor_properties` are those of a new one. Raises MetadataError, LogFencedError, LogClosedError.
         """
         if self.state in (LogState.CLOSING, LogState.CLOSED):
             raise self._life.refusal()
@@ -299,7 +299,8 @@ class ManagedLog:
         return await self._cursors.open(name, mark_delete, properties or {}, cursor_properties or {})
 
     def new_reader_cursor(self, start_after: Position) -> Cursor:
-        """A cursor in memory only, which holds back no trimming; delivers what is after `start_after`."""
+        """A cursor in memory only, which does not hold back trimming; it delivers the entries after
+        `start_after`."""
         return Cursor(
             name="",
             state=CursorState(self._ledgers, self._existing(start_after)),
@@ -309,7 +310,7 @@ class ManagedLog:
         )
 
     def _existing(self, start_after: Position) -> Position:
-        """A mark-delete for a client's position, which may be any: at most the last durable entry."""
+        """A valid mark-delete for a client's position: at most the last durable entry."""
         last = self.last_position
         if start_after >= last:
             return last
@@ -324,7 +325,8 @@ class ManagedLog:
     # Life
 
     async def start(self, recovered: Callable[[LogMetadata], LogMetadata]) -> None:
-        """Takes the log over: its cursors, and a new ledger unless it is terminated. Called once.
+        """Takes over the log: recovers its cursors, and creates a ledger unless it is terminated. Called
+        once.
 
         Raises LedgerError, MetadataError, StorageError, LogFencedError, InvalidLogDataError.
         """
@@ -336,7 +338,7 @@ class ManagedLog:
         self._cursors.settle()
 
     async def terminate(self) -> Position:
-        """Ends the log for good, after everything appended is durable; its last position.
+        """Terminates the log once all appends are durable; returns its last position.
 
         Raises LogClosedError, LogFailedError, LogFencedError, MetadataError.
         """
@@ -345,7 +347,7 @@ class ManagedLog:
         if self.state is not LogState.OPEN:
             raise self._life.refusal()
         self._life.terminate()
-        # From here on nobody appends; it may be closed, fail or be taken over meanwhile.
+        # From here on appends are refused; the log may be closed, fail or be taken over meanwhile.
         last = self.last_position
 
         def ended(metadata: LogMetadata) -> LogMetadata:
@@ -359,15 +361,17 @@ class ManagedLog:
             self.fence(error)
             raise
         except MagnetarError as error:
-            # Whether the end was stored is unknown: opening the log again finds out.
+            # Whether the end was stored is unknown: the next opening of the log finds out.
             self._appender.fail(LedgerWriteError(f"the end could not be stored: {error}"))
             raise
         return last
 
     async def trim(self) -> int:
-        """Leaves a ledger that is too old, and deletes what is consumed and not retained; how many ledgers.
+        """Ends a ledger that is too old, and deletes consumed ledgers that are not retained; returns their
+        number.
 
-        To be called now and then. Raises LedgerError, LogFencedError, MetadataError."""
+        To be called regularly. Raises LedgerError, LogFencedError, MetadataError.
+        """
         if self.state is LogState.OPEN:
             self._lifecycle.roll_if_due(self._clock.now_ms())
         try:
@@ -377,15 +381,16 @@ class ManagedLog:
             raise
 
     async def close(self) -> None:
-        """Waits until everything appended is durable, makes the cursors durable, and seals the log.
+        """Waits until all appends are durable, makes the cursors durable, and seals the log.
 
-        Raises the first error met; it is closed all the same, and what the listener was told of is safe:
-        opening it again recovers that. Whoever calls it while it runs waits for its end."""
+        Raises the first error; the log is closed all the same, and reported entries are safe: the next
+        opening recovers them. A call during another one waits for its end.
+        """
         async with self._lifecycle.ending:
             if self.state is LogState.CLOSED:
                 return
             self._life.close("somebody closes it")
-            # Meanwhile the writer may be lost or another owner be found; nobody else ends the log.
+            # Meanwhile the writer may fail or another owner be found; no other task ends the log.
             errors: list[MagnetarError] = []
             try:
                 await (self._lifecycle.stop() if self.error is None else self._lifecycle.abandon())
@@ -395,7 +400,7 @@ class ManagedLog:
             except MagnetarError as error:
                 errors.append(error)
             try:
-                # What another owner has read must not be overwritten with what this one knows.
+                # This owner must not overwrite state that another owner has read.
                 if isinstance(self.error, LogFencedError):
                     self._cursors.abandon()
                 else:
@@ -407,7 +412,8 @@ class ManagedLog:
                 raise errors[0]
 
     async def abandon(self) -> None:
-        """Ends the log without writing, as it is deleted next. What is not durable is reported as failed."""
+        """Ends the log without writing, before its deletion. Appends that are not durable are reported as
+        failed."""
         async with self._lifecycle.ending:
             if self.state is LogState.CLOSED:
                 return
@@ -415,7 +421,7 @@ class ManagedLog:
             self._appender.fail(LedgerClosedError(f"log {self._name} was deleted"))
             self._cursors.abandon()
             await self._lifecycle.abandon()
-            # Who deletes the log reads next which ledgers the cursors name: none names others after that.
+            # The deletion reads next which ledgers the cursors name: none may name others after that.
             await self._cursors.abandoned()
             await self._end()
 
@@ -429,7 +435,7 @@ class ManagedLog:
         self._cursors.end()
 
     def info(self) -> LogInfo:
-        """A snapshot of everything countable."""
+        """A snapshot of the statistics."""
         ledgers, current = self._ledgers, self._appender.current
         return LogInfo(
             name=self._name,
@@ -451,7 +457,7 @@ class ManagedLog:
         )
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         self._ledgers.check()
         self._appender.check()
         self._cache.check()

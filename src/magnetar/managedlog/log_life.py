@@ -1,4 +1,4 @@
-"""What a log can do, and why it refuses the rest (pure)."""
+"""The operations that a log allows, and why it refuses the others (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LogLife:
     __slots__ = ("_machine", "_name", "error")
 
     error: LogError | None
-    """Why nothing more is written; the first reason, or that another owner has the log."""
+    """Why the log refuses writes; the first reason, or that another owner has the log."""
 
     def __init__(self, name: str, *, terminated: bool) -> None:
         self._name = name
@@ -29,7 +29,7 @@ class LogLife:
         return self._machine.now
 
     def refusal(self) -> LogError:
-        """What who appends hears in every state but OPEN; a new error each time."""
+        """The error of an append in every state but OPEN; a new object each time."""
         assert self.now is not LogState.OPEN, self._machine.story
         if self.now is LogState.TERMINATED:
             return LogTerminatedError(f"log {self._name} was terminated")
@@ -38,11 +38,11 @@ class LogLife:
         return LogClosedError(f"log {self._name} is closed")
 
     def terminate(self) -> None:
-        """It takes nothing more, for ever."""
+        """The log refuses appends for good."""
         self._machine.go(LogState.TERMINATED, "somebody ends it for good")
 
     def writer_failed(self, cause: LedgerError) -> LogError:
-        """The writer is lost; the error that everyone hears from now on. Closing goes on."""
+        """The writer has failed; returns the error of all later appends. Closing goes on."""
         error: LogError
         if isinstance(cause, LedgerFencedError):
             error = LogFencedError(f"log {self._name} was taken over by another owner")
@@ -55,7 +55,7 @@ class LogLife:
         return self.error
 
     def fence(self, error: LogFencedError) -> bool:
-        """Another owner has the log; whether that is news."""
+        """Another owner has the log; returns whether that is news."""
         if isinstance(self.error, LogFencedError):
             return False
         self.error = error
@@ -63,23 +63,24 @@ class LogLife:
         return True
 
     def _goes(self, state: LogState, why: str) -> None:
-        """Where the table has no way the log is fenced already, or closes: nothing else is to be done."""
+        """Changes the state. Where the table has no transition the log is fenced already, or closes: nothing
+        else is to be done."""
         if self._machine.may(state):
             self._machine.go(state, why)
 
     def close(self, why: str, error: LogError | None = None) -> None:
-        """Its end begins; `error` is for who appends, unless there is one. May be called again: whoever
-        closed it before may have been cancelled."""
+        """Closing begins; `error` is for appends, unless there is one already. May be called again: the first
+        call may have been cancelled."""
         self.error = self.error or error
         if self.now is not LogState.CLOSING:
             self._machine.go(LogState.CLOSING, why)
 
     def closed(self) -> None:
-        """Nothing is under way any more."""
+        """No operation is under way any more."""
         self._machine.go(LogState.CLOSED, "nothing is under way")
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         assert self.error is not None or self.now not in (LogState.FAILED, LogState.FENCED), "no reason why"
         fenced = isinstance(self.error, LogFencedError)
         assert self.now is not LogState.FENCED or fenced, "fenced by nobody"

@@ -1,8 +1,8 @@
-"""What the metadata store keeps of a log, and its bytes.
+"""The record of a log in the metadata store, and its bytes.
 
 Value of `/managed-ledgers/{tenant}/{namespace}/persistent/{topic}`: protobuf ManagedLedgerInfo (facts:
-Pulsar's managed ledger metadata; extensions in managedlog.proto). A value that Pulsar wrote has no
-indexes; they are then counted from 0 at its first ledger, as its entries tell when they are read.
+Pulsar's managed ledger metadata; extensions in managedlog.proto). A value that Pulsar wrote has no indexes;
+they are then counted from 0 at its first ledger, and found in its entries when these are read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LedgerRecord:
     base_index: int = 0
     """Messages before the ledger's first entry."""
     offload: OffloadContext | None = None
-    """Its copy in an object store, as far as it came."""
+    """Its copy in an object store, perhaps incomplete; None without one."""
 
     @property
     def sealed(self) -> bool:
@@ -53,7 +53,7 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogMetadata:
-    """The stored value of a log. Immutable: a change makes a new one that is written by version."""
+    """The stored value of a log. Immutable: a change makes a new value, which is written by version."""
 
     ledgers: tuple[LedgerRecord, ...] = ()
     terminated: Position | None = None
@@ -61,16 +61,16 @@ class LogMetadata:
     next_index: int = 0
     """Messages in the log up to the last sealed ledger, also when that was trimmed."""
     last_broker_time_ms: int = 0
-    """Broker time of the last entry counted by `next_index`, or a later one; that of an entry whose
-    time was found to be wrong does not count (`broker_times`)."""
+    """Broker time of the last entry counted by `next_index`, or a later one; a time that was found to be
+    wrong does not count (`broker_times`)."""
     deleted_ledgers: tuple[LedgerId, ...] = ()
-    """Taken from the list, or copied elsewhere; deleted again when the log is opened, in case a crash came
+    """Removed from the list, or stored elsewhere; deleted again when the log is opened, in case a crash came
     between."""
     deleted_copies: tuple[OffloadedCopy, ...] = ()
-    """Copies of ledgers that were taken from the list; the same holds for them."""
+    """Copies of ledgers that were removed from the list; deleted in the same way."""
 
     def sealing(self, record: LedgerRecord, *, next_index: int, last_broker_time_ms: int) -> LogMetadata:
-        """With the end of a ledger, the base index of the one after it, and the log's last time."""
+        """The value with the end of a ledger, the base index of the next one, and the log's last time."""
         ledgers = []
         for known in self.ledgers:
             if known.ledger_id == record.ledger_id:
@@ -87,7 +87,7 @@ class LogMetadata:
         )
 
     def without(self, ledger_ids: frozenset[LedgerId]) -> LogMetadata:
-        """With these ledgers taken from the list and noted as to be deleted."""
+        """The value without these ledgers, which are listed as to be deleted."""
         kept = tuple(ledger for ledger in self.ledgers if ledger.ledger_id not in ledger_ids)
         # An object of several ledgers stays as long as one of them.
         needed = {ledger.offload.attempt for ledger in kept if ledger.offload is not None}
@@ -101,7 +101,8 @@ class LogMetadata:
         )
 
     def offloading(self, ledger_id: LedgerId, context: OffloadContext) -> LogMetadata:
-        """With what is known of a ledger's copy; noted as to be deleted once the copy is the only one."""
+        """The value with the state of a ledger's copy; the ledger is listed as to be deleted once the copy is
+        the only one."""
         ledgers = tuple(
             replace(ledger, offload=context) if ledger.ledger_id == ledger_id else ledger
             for ledger in self.ledgers
@@ -110,15 +111,16 @@ class LogMetadata:
         return replace(self, ledgers=ledgers, deleted_ledgers=tuple(sorted(deleted)))
 
     def making(self, copy: OffloadedCopy) -> LogMetadata:
-        """With an attempt whose objects are to be deleted unless it becomes the copy of some ledgers."""
+        """The value with an attempt whose objects are to be deleted unless it becomes the copy of some
+        ledgers."""
         return replace(self, deleted_copies=(*self.deleted_copies, copy))
 
     def merging(
         self, made: OffloadedCopy, entries: Mapping[LedgerId, int], delete_after_ms: int
     ) -> LogMetadata:
-        """With one object in place of those of several ledgers, which are noted as to be deleted.
+        """The value with one object in place of those of several ledgers, which are listed as to be deleted.
 
-        `made` is complete and was noted by `making`; `entries`: how many each of the ledgers has.
+        `made` is complete and was recorded by `making`; `entries`: the number of each ledger's entries.
         """
         merged = [ledger for ledger in self.ledgers if ledger.ledger_id in entries]
         replaced = [
@@ -136,13 +138,13 @@ class LogMetadata:
                 whole = replace(segment, last_entry=entries[ledger.ledger_id] - 1)
                 context = replace(made.context, segments=(whole,), timestamp_ms=context.timestamp_ms)
             elif number > last and _reaches(context, number - last):
-                # Its directory of keys tells of objects that are about to go.
+                # Its directory of keys lists objects that are about to be deleted.
                 context = None if context is None else replace(context, keys=None)
             ledgers.append(replace(ledger, offload=context))
         return replace(self, ledgers=tuple(ledgers), deleted_copies=(*others, *replaced))
 
     def sealed(self) -> list[SealedLedger]:
-        """The ledgers whose end is stored, as tiered storage sees them."""
+        """The ledgers with a stored end, from the point of view of tiered storage."""
         return [
             SealedLedger(
                 record.ledger_id, record.entries, record.size_bytes, record.timestamp_ms, record.offload
@@ -161,13 +163,13 @@ class LogMetadata:
         return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
 
     def adding(self, record: LedgerRecord) -> LogMetadata:
-        """With one more ledger at the end."""
+        """The value with one more ledger at the end."""
         assert not self.ledgers or record.ledger_id > self.ledgers[-1].ledger_id
         return replace(self, ledgers=(*self.ledgers, record))
 
 
 def _reaches(context: OffloadContext | None, ledgers: int) -> bool:
-    """Whether a copy has a directory of keys that tells of the copy so many ledgers before it."""
+    """Whether a copy has a directory of keys that lists the copy that many ledgers before it."""
     return context is not None and context.keys is not None and context.keys.ledgers > ledgers
 
 

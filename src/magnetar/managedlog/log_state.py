@@ -1,4 +1,4 @@
-"""States of a managed log and of its ledgers, and the ways between them (pure)."""
+"""States of a managed log and of its ledgers, and the transitions between them (pure)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from magnetar.base.machine import Transitions
 
 
 class LogState(Enum):
-    """What a log can do."""
+    """The state of a log: the operations that it allows."""
 
     OPEN = "open"
-    """Everything."""
+    """All operations."""
     TERMINATED = "terminated"
-    """Everything except appending; for good."""
+    """All but appending; for good."""
     FAILED = "failed"
     """Reading. Entries could not be made durable; only opening the log again helps."""
     FENCED = "fenced"
-    """Reading what it knew. Another owner has the log."""
+    """Reading of entries known so far. Another owner has the log."""
     CLOSING = "closing"
-    """Waits for what was appended before; takes nothing more."""
+    """None; waits for earlier appends."""
     CLOSED = "closed"
-    """Nothing."""
+    """None."""
 
 
 TRANSITIONS: Final[Transitions[LogState]] = {
@@ -36,18 +36,18 @@ TRANSITIONS: Final[Transitions[LogState]] = {
 
 
 class LedgersState(Enum):
-    """What becomes of the ledger that takes the appends."""
+    """The state of the ledger that takes the appends."""
 
     BEGINNING = "beginning"
-    """There is none of this owner yet."""
+    """This owner has no ledger yet."""
     STEADY = "steady"
-    """It is the one for now."""
+    """The ledger takes the appends."""
     ROLLING = "rolling"
-    """The next one is being made, or could not be made just now."""
+    """The next ledger is being created, or its creation failed just now."""
     STOPPED = "stopped"
-    """No ledger follows; what is left of its ends is being written."""
+    """No ledger follows; the ends of the last ones are being stored."""
     ENDED = "ended"
-    """The log is closed. What is still under way finds that out and changes nothing."""
+    """The log is closed. Operations under way notice it and change nothing."""
 
 
 LEDGERS_TRANSITIONS: Final[Transitions[LedgersState]] = {

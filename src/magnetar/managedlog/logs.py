@@ -33,7 +33,7 @@ _log = logging.getLogger("magnetar.managedlog")
 
 
 class ManagedLogs:
-    """Opens logs, each once, over one set of ledgers, one metadata store and one cache budget."""
+    """Opens logs, each once, over shared ledgers, one metadata store and one cache budget."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class ManagedLogs:
         tiers: Tiers | None = None,
         holes: HolePolicy | None = None,
     ) -> None:
-        """`spawn` runs background work; it must outlive the logs. `tiers` has what was offloaded; `holes`
-        says which lost entries are passed over, by default none."""
+        """`spawn` runs background work, and must outlive the logs. `tiers` holds the offloaded ledgers;
+        `holes` decides which lost entries are skipped, by default none."""
         self.holes = holes or HolePolicy()
         self.config = config or ManagedLogConfig()
         self.cache_budget = CacheBudget(self.config.cache_bytes)
@@ -58,24 +58,24 @@ class ManagedLogs:
         self._tiers = tiers
         self._flusher = CursorFlusher(self.config.cursor_flush_ms)
         self.replays = ReplayProgress()
-        """Cursors that are, or were, read back after a crash."""
+        """Cursors that are being read back after a crash, or were."""
         self._logs: dict[str, ManagedLog] = {}
-        # Only as long as somebody holds or waits for them.
+        # Only as long as a caller holds or waits for them.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
 
     async def open(self, name: str, copies: Copies | None = None) -> ManagedLog:
         """The log of that name, `tenant/namespace/persistent/<encoded topic>`; created when missing.
 
-        Everyone who opens the same name gets the same log, until it is closed, failed or fenced: then
-        it is opened anew. `copies`: on how many bookies its new ledgers lie; None: as the process says.
+        All callers that open the same name get the same log, until it is closed, failed or fenced: then it is
+        opened anew. `copies`: how many bookies hold its new ledgers; None: the process's default.
 
-        Raises LedgerError, MetadataError, StorageError, LogFencedError when another
-        owner takes it at the same time, InvalidLogDataError, LogClosedError after `close`.
+        Raises LedgerError, MetadataError, StorageError, LogFencedError when another owner takes it at the
+        same time, InvalidLogDataError, LogClosedError after `close`.
         """
         async with self._lock(name):
-            # By the lock nobody else opens, creates or deletes this log. `close` waits for no log that is not
-            # open yet.
+            # The lock keeps other calls from opening, creating or deleting this log. `close` does not wait
+            # for a log that is not open yet.
             self._refuse_when_closed()
             log = self._logs.get(name)
             if log is not None:
@@ -98,7 +98,7 @@ class ManagedLogs:
             )
             self._logs[name] = log
             try:
-                # Meanwhile the logs may have been closed, all that there were.
+                # Meanwhile `close` may have closed all logs that were open.
                 self._refuse_when_closed()
             except LogClosedError:
                 await self._close_log(log)
@@ -110,7 +110,8 @@ class ManagedLogs:
             raise LogClosedError("the logs are closed")
 
     async def create(self, name: str, properties: Mapping[str, str]) -> None:
-        """Notes a log of that name, durable on return; it has no ledger and takes no memory until opened.
+        """Stores a log of that name, durable on return; it has no ledger and takes no memory until it is
+        opened.
 
         Raises LogExistsError, MetadataError.
         """
@@ -146,11 +147,12 @@ class ManagedLogs:
         return await self._store.exists(log_path(name))
 
     async def peek(self, name: str, hidden: frozenset[str]) -> StoredSummary | None:
-        """What is known of a log without opening it; see `peeking.py`. Raises what `peek` there does."""
+        """The stored state of a log, without opening it; see `peeking.py`. Raises what `peek` there
+        raises."""
         return await peek(self._store, name, hidden)
 
     async def peek_sealed(self, name: str) -> list[SealedLedger]:
-        """The sealed ledgers of a log, which is not opened. Raises MetadataError, InvalidLogDataError."""
+        """The sealed ledgers of a log, without opening it. Raises MetadataError, InvalidLogDataError."""
         return await peek_sealed(self._store, name)
 
     async def names(self, namespace: str) -> list[str]:
@@ -182,8 +184,8 @@ class ManagedLogs:
                     ids += [*info.deleted_ledgers, *info.side_ledgers]
                     ids += [info.ledger_id] if info.ledger_id != IN_STORE else []
             # Out of the list before they are deleted, in one change, and still known by their ids. The other
-            # way round, a deletion that ends half way would leave a log that names what is gone, and could
-            # never be opened again. So it leaves one that is empty.
+            # way round, an interrupted deletion would leave a log that names deleted ledgers, and could never
+            # be opened again. This way it leaves an empty log.
             emptied = metadata.without(frozenset(record.ledger_id for record in metadata.ledgers))
             emptied = replace(emptied, deleted_ledgers=tuple(sorted(set(ids))))
             await self._store.put(path, encode(emptied), expected_version=value.stat.version)

@@ -14,9 +14,9 @@ from magnetar.managedlog.reading import LogReading
 async def position_of_time(
     ledgers: LedgerList, reading: LogReading, time_ms: int, times: BrokerTimes
 ) -> Position:
-    """The first entry with broker time >= `time_ms`; where the next entry will be when there is none.
+    """The first entry with broker time >= `time_ms`; the position of the next append when there is none.
 
-    Ledgers whose times lie ahead of the clock are passed over as `believed_times` says.
+    Ledgers whose times lie ahead of the clock are skipped as `believed_times` says.
     """
     found = list(ledgers)
     for index, (ledger, believed_ms) in enumerate(zip(found, times.believed_of_ledgers(), strict=True)):
@@ -33,7 +33,8 @@ async def position_of_time(
 
 
 async def _follows(ledgers: list[Ledger], reading: LogReading, time_ms: int, times: BrokerTimes) -> bool:
-    """Whether what follows a ledger with wrong times begins at `time_ms` or earlier: so does all of it."""
+    """Whether the entries after a ledger with wrong times begin at `time_ms` or earlier: then so does all of
+    it."""
     for ledger in ledgers:
         if ledger.entries and not times.ahead(ledger.timestamp_ms):
             runs = await reading.read(Position(ledger.ledger_id, 0), 1, 1)
@@ -69,7 +70,7 @@ async def index_of(ledgers: LedgerList, reading: LogReading, position: Position)
 async def _first(
     ledgers: LedgerList, reading: LogReading, ledger: Ledger, wanted: Callable[[EntryRun], bool]
 ) -> Position:
-    """The first entry of `ledger` that is wanted, where all entries after a wanted one are wanted too."""
+    """The first wanted entry of `ledger`, where all entries after a wanted one are wanted too."""
     low, high = 0, ledger.entries
     while low < high:
         middle = (low + high) // 2
@@ -77,7 +78,7 @@ async def _first(
         if ledgers.find(ledger.ledger_id) is None:
             # The ledger was trimmed while it was searched.
             return ledgers.first_position
-        # Where the rest of the ledger is lost the answer lies before, or behind all of it.
+        # Where the rest of the ledger is lost the answer is before or after all of it.
         if not runs or runs[0].ledger_id != ledger.ledger_id or wanted(runs[0]):
             high = middle
         else:

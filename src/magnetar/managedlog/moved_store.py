@@ -1,8 +1,8 @@
-"""Where the object store of the data folder was before the folder moved.
+"""The former places of the data folder's object store, from before the folder moved.
 
-Stored lists name a store by its URL, which holds the folder's path. Metadata notes each place that the store
-has had, so that all of them mean the one where it is now. A place that is not noted yet (of an earlier
-version, or before the first move) is found in the lists: one named like the store, whose objects are here.
+Stored lists name a store by its URL, which holds the folder's path. The metadata records each place that the
+store has had, so that all of them mean the present one. A place that is not recorded yet (by an earlier
+version, or before the first move) is found in the lists: a store of the same name, whose objects are here.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from magnetar.tiered.context import segment_name
 
 _PER_TURN: Final = 50
 _TRIED_MAX: Final = 20
-"""Objects of a place that are looked for here; retention may have deleted some."""
+"""Objects of a place that are searched here; retention may have deleted some."""
 
 
 async def former_places(store: MetadataStore, here: Path, moved: Callable[[], None]) -> Mapping[str, str]:
-    """URLs under which lists name the store that is `here`, each with its URL now.
+    """URLs under which lists name the store that is `here`, each with its present URL.
 
-    `moved` is called when it is here for the first time and was elsewhere. Raises MetadataError,
-    InvalidLogDataError.
+    `moved` is called when the store is here for the first time and was elsewhere before. Raises
+    MetadataError, InvalidLogDataError.
     """
     url = here.as_uri()
     known = await known_places(store)
@@ -45,13 +45,13 @@ async def former_places(store: MetadataStore, here: Path, moved: Callable[[], No
         if known:
             await in_thread(moved)
         known |= {url}
-        # Last: a crash before this has it done again.
+        # Last: after a crash before this the next start does it again.
         await store.put(OFFLOAD_PLACES, json.dumps(sorted(known)).encode())
     return {place: url for place in known if place != url}
 
 
 async def known_places(store: MetadataStore) -> frozenset[str]:
-    """Every URL that the store of the data folder is known to have had. Raises MetadataError."""
+    """Every recorded URL of the data folder's store. Raises MetadataError."""
     value = await store.get(OFFLOAD_PLACES)
     return frozenset() if value is None else frozenset(json.loads(value.data))
 

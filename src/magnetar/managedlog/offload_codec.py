@@ -48,7 +48,7 @@ def encode_context(context: OffloadContext) -> pb.OffloadContext:
     """The message of one attempt."""
     if context.foreign:
         return pb.OffloadContext.FromString(context.foreign)
-    # Who does not know of objects of several ledgers leaves them alone.
+    # Versions that do not know objects of several ledgers leave them alone.
     metadata = pb.OffloadDriverMetadata(name=DRIVER if context.merged is None else MERGED_DRIVER)
     metadata.properties.add(key=_URL, value=context.url)
     if context.segments:

@@ -1,4 +1,4 @@
-"""The ledgers of one log as tiered storage sees them, and the deletion of their copies."""
+"""The ledgers of one log from the point of view of tiered storage, and the deletion of their copies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logging.getLogger("magnetar.managedlog")
 
 
 class OwnedLog(Protocol):
-    """The log whose ledgers these are; `log.py` `ManagedLog` documents each member."""
+    """The log of these ledgers; `log.py` `ManagedLog` documents each member."""
 
     @property
     def state(self) -> LogState: ...
@@ -40,7 +40,7 @@ class OwnedLog(Protocol):
 
 
 class LogOffloading:
-    """See `OffloadedLog`. The stored list is changed by version: who does not own the log any more fails."""
+    """See `OffloadedLog`. The stored list is changed by version: a former owner of the log fails."""
 
     def __init__(
         self,
@@ -59,18 +59,18 @@ class LogOffloading:
         self._tiers = tiers
         self._clock = clock
         self._making: set[UUID] = set()
-        """Attempts under way, and those of which it is not known whether ledgers name them."""
+        """Attempts under way, and those that ledgers may name."""
         self._log: OwnedLog | None = None
         self._leave: Callable[[], None] = nobody
         self._retention: Retention
-        """What the log had when it was closed."""
+        """The retention of the log when it was closed."""
 
     @property
     def name(self) -> str:
         return self._stored.name
 
     def belong_to(self, log: OwnedLog, leave: Callable[[], None]) -> None:
-        """Called once, when the log is made of its parts; `leave`: see `LedgerLifecycle.leave`."""
+        """Called once, when the log is assembled; `leave`: see `LedgerLifecycle.leave`."""
         self._log, self._leave = log, leave
 
     def end(self) -> None:
@@ -84,12 +84,12 @@ class LogOffloading:
         return self._log is not None and self._log.state in (LogState.OPEN, LogState.TERMINATED)
 
     def place(self, url: str) -> str:
-        """Where the store is now that the list names by this URL."""
+        """The present URL of the store that the list names by this URL."""
         return url if self._tiers is None else self._tiers.place(url)
 
     @property
     def offloaded_bytes(self) -> int:
-        """Bytes of the ledgers that have a complete copy, as the ledgers count them."""
+        """Bytes of the ledgers with a complete copy, as counted in the ledgers."""
         return sum(ledger.size_bytes for ledger in self._ledgers if ledger.offloaded)
 
     def sealed(self) -> list[SealedLedger]:
@@ -161,7 +161,7 @@ class LogOffloading:
         except LedgerMovedError:
             self.drop_merge(made.context.attempt)
             raise
-        # After any other failure the list may name it, so that it stays until the log is opened again.
+        # After any other failure the list may name it, so it stays until the log is opened again.
         self._making.discard(made.context.attempt)
         for record in self._stored.metadata.ledgers:
             if (ledger := self._ledgers.find(record.ledger_id)) is not None:
@@ -174,7 +174,7 @@ class LogOffloading:
 
     async def _update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
         if self._log is None or self._log.state in (LogState.CLOSING, LogState.CLOSED):
-            # The log may be open anew by now, and would take what is written here for another owner's.
+            # The log may have been opened again by now, and would take this write for another owner's.
             raise LedgerMovedError(f"log {self.name} was closed or deleted meanwhile")
         try:
             await self._stored.update(change)
@@ -203,19 +203,19 @@ class LogOffloading:
         if ledger is None or ledger.offload is None or not ledger.offload.complete:
             raise LedgerMovedError(f"ledger {ledger_id} of log {self.name} has no complete copy")
         await self.remember(ledger_id, ledger.offload, ledger.offload.without_local())
-        # Who reads on finds the copy from here on.
+        # Further reads find the copy from here on.
         self._reading.forget(ledger_id)
         try:
             await self._source.delete(ledger_id)
         except MagnetarError as error:
-            # It stays in the list of ledgers to delete, which is gone through again.
+            # It stays in the list of ledgers to delete, for the next attempt.
             _log.warning("log %s: ledger %d could not be deleted: %s", self.name, ledger_id, error)
         else:
             self._stored.deleted((ledger_id,))
 
     async def delete_copies(self) -> None:
-        """Deletes the objects of ledgers that have left the list, and of copies that others have replaced
-        for long enough; what fails is left to the next call."""
+        """Deletes the objects of ledgers that have left the list, and of copies that were replaced for long
+        enough; failures are left to the next call."""
         now_ms = self._clock.settled_ms()
         copies = [
             copy
@@ -226,14 +226,14 @@ class LogOffloading:
             try:
                 await self._tiers.retire(self.name, copies)
             except MagnetarError as error:
-                # No copy is deleted before tables have let it go: the next round asks again.
+                # No copy is deleted before tables have let it go: the next round checks again.
                 _log.warning("log %s: copies of deleted ledgers stay for now: %s", self.name, error)
                 return
         for copy in copies:
             try:
                 await delete_copy(self._tiers, self.name, copy)
             except MagnetarError as error:
-                # It stays in the list of copies to delete, which the next round goes through.
+                # It stays in the list of copies to delete, for the next round.
                 _log.warning("log %s: %s", self.name, error)
             else:
                 self._stored.copy_deleted(copy.context.attempt)
@@ -242,7 +242,7 @@ class LogOffloading:
 async def delete_copy(tiers: Tiers | None, log_name: str, copy: OffloadedCopy) -> None:
     """Deletes the objects of an attempt. Raises StoreError.
 
-    Those of another offloader, or of a process without tiered storage, are left.
+    Objects of another offloader, or in a process without tiered storage, are left.
     """
     if tiers is not None and not copy.context.foreign:
         await tiers.delete(log_name, copy)

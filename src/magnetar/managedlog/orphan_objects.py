@@ -1,14 +1,14 @@
 """Finds objects that no list of ledgers names, and deletes them.
 
-An attempt is in the stored list before its first object is written, and its objects are deleted before
-it is forgotten: an object that nobody names was left by a crash, or by a store that did not answer. When in
-doubt an object is kept:
-- only names that an attempt gave are looked at;
-- what cannot be read or decoded anywhere ends the search;
-- an object goes when it is older than a safe age and was named by nobody after it was listed;
-- only a store's owner does (`magnetar.tiered.ownership`), and only while metadata is trusted;
-- what was in the store before it was this installation's stays: lists elsewhere may name it, or lists that
-  are newer than this metadata.
+An attempt is in the stored list before its first object is written, and its objects are deleted before it is
+removed from the list: an object that no list names was left by a crash, or by a store that did not answer.
+When in doubt an object is kept:
+- only names that an attempt gave are considered;
+- a value that cannot be read or decoded, anywhere, ends the search;
+- an object is deleted when it is older than a safe age and no list named it after it was listed;
+- only a store's owner deletes (`magnetar.tiered.ownership`), and only while metadata is trusted;
+- objects from before the store belonged to this installation stay: lists elsewhere may name them, or lists
+  that are newer than this metadata.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from magnetar.tiered.storage import TieredStorage
 _log = logging.getLogger("magnetar.managedlog")
 
 _CLOCKS_MS: Final = 3_600_000
-"""By how much the clocks of broker and store may differ."""
+"""Milliseconds by which the clocks of broker and store may differ."""
 _PER_TURN: Final = 50
 
 
 async def named_attempts(store: MetadataStore) -> set[UUID]:
-    """Attempts that a log names, those to be deleted included.
+    """Attempts that a log names, including those to be deleted.
 
-    Raises MetadataError, InvalidLogDataError: then it is not known.
+    Raises MetadataError, InvalidLogDataError: then they are not known.
     """
     named: set[UUID] = set()
     for number, path in enumerate(await log_paths(store)):
@@ -49,12 +49,12 @@ async def named_attempts(store: MetadataStore) -> set[UUID]:
 
 
 class OrphanObjects:
-    """Looks through the store that new copies go to."""
+    """Searches the store of new copies."""
 
     def __init__(
         self, store: MetadataStore, storage: TieredStorage, *, trust: MetadataTrust, clock: Clock, age_ms: int
     ) -> None:
-        """`trust`: whether metadata names all that there is; `age_ms`: younger objects are left alone."""
+        """`trust`: whether the metadata is complete; `age_ms`: younger objects are left alone."""
         self._store = store
         self._storage = storage
         self._trust = trust
@@ -62,7 +62,7 @@ class OrphanObjects:
         self._age_ms = age_ms
 
     async def round(self) -> int:
-        """One look; how many objects were deleted.
+        """One search; returns the number of deleted objects.
 
         Raises MetadataError, InvalidLogDataError, StoreError: then nothing more is deleted.
         """
@@ -75,7 +75,7 @@ class OrphanObjects:
             return 0
         holding = await self._storage.check_owner()
         from_ms = 0 if holding is None or not holding.adopted_ms else holding.adopted_ms + _CLOCKS_MS
-        # After the list: what is named later only makes fewer orphans.
+        # After the list: objects that are named later only make fewer orphans.
         named = await named_attempts(self._store)
         orphans = []
         self._storage.figures.kept = 0

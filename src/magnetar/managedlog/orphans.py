@@ -1,12 +1,12 @@
-"""Finds ledgers that nothing names, and deletes them.
+"""Finds ledgers that neither a log nor a cursor names, and deletes them.
 
-A ledger is made first and named after, by its log or a cursor: a crash in between leaves one that nobody
-will ever read. But a topic whose value was lost leaves the same, and these have messages. When in doubt a
-ledger is kept:
-- only those that say they are of a log are looked at (`custom_metadata`);
-- what cannot be read or decoded anywhere ends the search;
-- a ledger goes when it was named at no look for the whole grace period, counted while a process runs and
-  kept in metadata (`/magnetar/unnamed-ledgers`: JSON, ledger to seconds);
+A ledger is created first and named after, by its log or a cursor: a crash in between leaves one that is
+never read. But a topic whose value was lost leaves the same, and these have messages. When in doubt a ledger
+is kept:
+- only those that say they are of a log are considered (`custom_metadata`);
+- a value that cannot be read or decoded, anywhere, ends the search;
+- a ledger is deleted when no search of the whole grace period found its name, counted while a process runs
+  and stored in metadata (`/magnetar/unnamed-ledgers`: JSON, ledger to seconds);
 - and only while metadata is trusted (`metadata/trust.py`).
 """
 
@@ -31,7 +31,7 @@ from magnetar.runtime.tasks import yield_loop
 _log = logging.getLogger("magnetar.managedlog")
 
 _PER_TURN: Final = 50
-"""Logs looked at before others have the event loop."""
+"""Logs examined before other tasks run."""
 Listing = Callable[[], AsyncIterator[tuple[LedgerId, Mapping[str, bytes]]]]
 """All ledgers that exist, with their custom metadata."""
 
@@ -46,9 +46,9 @@ async def log_paths(store: MetadataStore) -> list[str]:
 
 
 async def named_ledgers(store: MetadataStore) -> set[LedgerId]:
-    """Ledgers that a log or a cursor names, those to be deleted included.
+    """Ledgers that a log or a cursor names, including those to be deleted.
 
-    Raises MetadataError, InvalidLogDataError: then it is not known.
+    Raises MetadataError, InvalidLogDataError: then they are not known.
     """
     named: set[LedgerId] = set()
     for number, path in enumerate(await log_paths(store)):
@@ -73,7 +73,7 @@ def _is_of_a_log(custom: Mapping[str, bytes]) -> bool:
 
 
 class OrphanSearch:
-    """Lists all ledgers at its first look, and from then on looks at those that nothing named."""
+    """Lists all ledgers in its first search; later searches examine those that were not named."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class OrphanSearch:
         grace_s: int,
         interval_s: int,
     ) -> None:
-        """`interval_s`: between two calls of `round`, at least."""
+        """`interval_s`: least seconds between two calls of `round`."""
         self._store = store
         self._ledgers = ledgers
         self._listing = listing
@@ -92,17 +92,17 @@ class OrphanSearch:
         self._grace_s = grace_s
         self._interval_s = interval_s
         self._seen: dict[LedgerId, int] | None = None
-        """How long each was seen unnamed, in seconds; None before the first look."""
+        """Seconds for which each was seen unnamed; None before the first search."""
         self.deleted = 0
         """Ledgers that were deleted."""
 
     async def round(self) -> None:
-        """One look; deletes what was found by all of them for long enough.
+        """One search; deletes the ledgers that all searches found unnamed for long enough.
 
         Raises MetadataError, LedgerError, StorageError, InvalidLogDataError: then nothing more is deleted.
         """
         if self._seen is None:
-            # The list first: what is named later only makes fewer suspects.
+            # The list first: ledgers that are named later only make fewer suspects.
             listed = [ledger_id async for ledger_id, custom in self._listing() if _is_of_a_log(custom)]
             before = await self._noted()
             unnamed = set(listed) - await named_ledgers(self._store)
@@ -129,10 +129,10 @@ class OrphanSearch:
     async def _delete(self, ledger_id: LedgerId) -> None:
         try:
             reader = await self._ledgers.open(ledger_id)
-        except NoSuchLedgerError:  # somebody else deleted it
+        except NoSuchLedgerError:  # another process deleted it
             return
         except (LedgerError, StorageError) as error:
-            # What cannot be read is evidence: it is kept for an operator.
+            # An unreadable ledger is evidence: it is kept for an operator.
             _log.error(
                 "ledger %d, which no log or cursor names, cannot be read and is kept: %s", ledger_id, error
             )

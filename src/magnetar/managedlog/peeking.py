@@ -1,9 +1,9 @@
-"""What is known of a log that is not open: from the metadata store alone, nothing is opened or fenced.
+"""The state of a log that is not open, from the metadata store alone: no ledger is opened or fenced.
 
-| After | Entries | Backlog |
-|---|---|---|
-| a clean stop | exact: every ledger has its end in the list | exact: cursors are folded into their values |
-| a crash | those of the last ledger are missing: at least so many | from a mark-delete that was true once |
+    | After | Entries | Backlog |
+    |---|---|---|
+    | a clean stop | exact: every ledger has its end in the list | exact: cursors are in their values |
+    | a crash | lower bound: those of the last ledger are missing | from an earlier mark-delete |
 
 `exact` tells which of the two it is.
 """
@@ -27,13 +27,13 @@ class StoredCursor:
     name: str
     backlog_entries: int
     backlog_messages: int
-    """By the share of its ledgers' entries."""
+    """Estimated from the share of its ledgers' entries."""
     backlog_bytes: int
-    """The same."""
+    """Estimated in the same way."""
     oldest_ms: int
-    """The oldest entry that is not acknowledged came at this time or before, Unix ms; 0: there is none."""
+    """Upper bound of the time of the oldest unacknowledged entry, Unix ms; 0: there is none."""
     exact: bool
-    """Whether the number of entries is; else it is what was known when the value was written."""
+    """Whether the number of entries is exact; otherwise it is of the time when the value was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class StoredSummary:
     size_bytes: int
     offloaded_bytes: int
     to_offload: int
-    """Ledgers without a complete copy in an object store, with that of which the end is not known."""
+    """Ledgers without a complete copy in an object store, including the one whose end is unknown."""
     in_both: int
-    """Ledgers with a complete copy that the bookies still have."""
+    """Ledgers with a complete copy that are still on the bookies."""
     behind_since_ms: int
-    """The oldest entry that is not in an object store came at this time or before, Unix ms; 0: there is none,
-    or it is not known when."""
+    """Upper bound of the time of the oldest entry that is not in an object store, Unix ms; 0: there is none,
+    or its time is unknown."""
     exact: bool
-    """Whether every ledger's end is known; else there may be more."""
+    """Whether every ledger's end is known; otherwise the numbers are lower bounds."""
     cursors: tuple[StoredCursor, ...]
 
     @property
@@ -61,7 +61,7 @@ class StoredSummary:
 
 
 async def peek(store: MetadataStore, name: str, hidden: frozenset[str]) -> StoredSummary | None:
-    """What is known of a log; None when there is none. `hidden`: cursors that are nobody's subscription.
+    """The state of a log; None when there is none. `hidden`: cursors that are no subscriptions.
 
     Raises MetadataError, InvalidLogDataError.
     """
@@ -83,7 +83,7 @@ async def peek(store: MetadataStore, name: str, hidden: frozenset[str]) -> Store
 
 
 async def peek_sealed(store: MetadataStore, name: str) -> list[SealedLedger]:
-    """The ledgers of a log whose end is stored. Raises MetadataError, InvalidLogDataError."""
+    """The ledgers of a log with a stored end. Raises MetadataError, InvalidLogDataError."""
     path = log_path(name)
     value = await store.get(path)
     return [] if value is None else decode(value.data, path).sealed()
@@ -102,7 +102,7 @@ def _summary(metadata: LogMetadata, cursors: tuple[StoredCursor, ...]) -> Stored
         offloaded_bytes=sum(record.size_bytes for record in copied),
         to_offload=len(metadata.ledgers) - len(copied),
         in_both=sum(record.offload is not None and not record.offload.local_deleted for record in copied),
-        # Its last entry's time: the first one of the ledger came then or before.
+        # Its last entry's time: the first entry of the ledger has that time or an earlier one.
         behind_since_ms=next((record.timestamp_ms for record in sealed if not _is_copied(record)), 0),
         exact=len(sealed) == len(metadata.ledgers),
         cursors=cursors,
@@ -110,7 +110,7 @@ def _summary(metadata: LogMetadata, cursors: tuple[StoredCursor, ...]) -> Stored
 
 
 def _messages(metadata: LogMetadata) -> dict[int, int]:
-    """Messages of each sealed ledger, by the index at which the next one begins."""
+    """Messages of each sealed ledger, from the index at which the next one begins."""
     begins = [record.base_index for record in metadata.ledgers[1:]] + [metadata.next_index]
     return {
         record.ledger_id: max(record.entries, end - record.base_index)
@@ -130,7 +130,7 @@ def _behind(
             entries += left
             messages += of_ledger[record.ledger_id] * share
             size += record.size_bytes * share
-            # Its last entry's time: the first one that is left came then or before.
+            # Its last entry's time: the first remaining entry has that time or an earlier one.
             oldest_ms = oldest_ms or record.timestamp_ms
     kept = max(0, entries - acked_after)
     part = kept / entries if entries else 0.0

@@ -1,7 +1,7 @@
-"""The way out: from the tail cache when the position is near the end, else from the ledgers.
+"""Reads entries of a log: from the tail cache near the end, else from the ledgers.
 
-A ledger that was taken from the bookies is read from its copy in an object store; a reader cannot tell.
-Entries that are lost are errors, or passed over where an operator said so (holes.py).
+A ledger that was deleted from the bookies is read from its copy in an object store; readers see no
+difference. Lost entries are errors, or skipped where an operator said so (holes.py).
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class LogReading:
         holes: HolePolicy | None = None,
     ) -> None:
         self.skipped: Skipped | None = None
-        """Lost entries that were passed over; None: none were."""
+        """Lost entries that were skipped; None: none were."""
         self.visible: Visible | None = None
-        """What readers of the log get; see `ManagedLog.visible`. Not looked at here."""
+        """Which entries readers of the log get; see `ManagedLog.visible`. Not applied here."""
         self._holes = holes or HolePolicy()
         self._name = name
         self._ledgers = ledgers
@@ -88,12 +88,12 @@ class LogReading:
                 return self._read_there(start, ledger, bytes_max, entries_max)
             except LostEntriesError as error:
                 if ledger.copied:
-                    # `read` asks the copy.
+                    # `read` tries the copy.
                     return None
                 self._skip(ledger, start.entry_id, error)
 
     def _skip(self, ledger: Ledger, entry: int, error: LostEntriesError) -> None:
-        """Passes over a hole from `entry` on; raises the error where that is not allowed."""
+        """Skips a hole from `entry` on; raises the error where that is not allowed."""
         last = self._holes.skips_to(error, ledger.entries - 1)
         if last is None or last < entry:
             raise error
@@ -119,8 +119,8 @@ class LogReading:
         return runs
 
     def _share_end(self, runs: list[EntryRun]) -> None:
-        """What was read up to the end of the log fills an empty cache: after a start each of many
-        subscriptions reads that."""
+        """A read up to the end of the log fills an empty cache: after a start each of many subscriptions
+        reads that."""
         end = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
         if self._cache.first_position is None and self._start(end) is None:
             for run in runs:
@@ -144,7 +144,7 @@ class LogReading:
                 return runs
             except LostEntriesError as error:
                 if self._ledgers.find(ledger.ledger_id) is not ledger or ledger.offload != offload:
-                    # Trimmed, or another copy has replaced the one that was read.
+                    # Trimmed, or another copy has replaced this one.
                     self.forget(ledger.ledger_id)
                     continue
                 runs = await self._from_copy(ledger, start.entry_id, last, bytes_max, error)
@@ -153,13 +153,13 @@ class LogReading:
                 self._skip(ledger, start.entry_id, error)
             except NoSuchLedgerError:
                 self.forget(ledger.ledger_id)
-                # Trimmed meanwhile: the first readable entry is another one now. Or taken from the bookies:
+                # Trimmed meanwhile: the first readable entry has changed. Or deleted from the bookies: then
                 # it is read from its copy.
                 if self._ledgers.find(ledger.ledger_id) is not None and (ledger.local or not local):
                     raise
 
     async def read_intact(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
-        """Like `read`, but lost entries are left out: for what is derived from a log, never for consumers."""
+        """Like `read`, but lost entries are left out: for data derived from a log, never for consumers."""
         while True:
             try:
                 return await self.read(position, bytes_max, entries_max)
@@ -189,7 +189,8 @@ class LogReading:
     async def _from_copy(
         self, ledger: Ledger, first: int, last: int, bytes_max: int, error: LostEntriesError
     ) -> list[EntryRun] | None:
-        """What the bookies have lost, from the copy that the store has meanwhile; None: it has none."""
+        """The entries that the bookies have lost, from the copy in the object store; None: there is no
+        copy."""
         if not ledger.copied:
             return None
         last = last if error.last_entry is None else min(last, error.last_entry)
@@ -225,7 +226,7 @@ class LogReading:
     async def entry_of_time(self, ledger: Ledger, time_ms: int) -> int | None:
         """The first entry of an offloaded ledger with broker time >= `time_ms`; None: it must be searched.
 
-        Raises what `read` raises, but for lost entries.
+        Raises what `read` raises, except for lost entries.
         """
         if ledger.local:
             return None

@@ -1,11 +1,11 @@
-"""Opening a log: from what the last owner left to a log that can be appended to.
+"""Opens a log: from the state that the last owner left to a log that can be appended to.
 
-1. The list of ledgers is read; ledgers that were taken from it are deleted once more.
-2. Every ledger without a known end is opened: that fences a former owner, recovers and closes the
-   ledger. Its last entry tells the next index and time.
+1. The list of ledgers is read; ledgers that were removed from it are deleted again.
+2. Every ledger without a known end is opened: that fences a former owner, recovers and closes the ledger. Its
+   last entry tells the next index and time.
 3. The cursors are recovered.
-4. A new ledger is created and stored in the list, by version, together with the ends found. Whoever
-   comes second fails here. Only then can the log be appended to; old ledgers are never written again.
+4. A new ledger is created and stored in the list, by version, together with the ends. A concurrent opening
+   fails here. Only then can the log be appended to; old ledgers are never written again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def recover_log(
     closed: Callable[[ManagedLog], None],
     progress: ReplayProgress,
 ) -> ManagedLog:
-    """Opens or creates a log; `closed` is told when it has ended. Raises what `ManagedLogs.open` raises."""
+    """Opens or creates a log; `closed` is called when it has ended. Raises what `ManagedLogs.open` raises."""
     stored = await StoredLog.load(store, name)
     swept = await _sweep(stored.metadata.deleted_ledgers, ledgers, name)
     found = await _find_ends(stored.metadata, ledgers, name)
@@ -93,7 +93,7 @@ async def recover_log(
     empty = tuple(item for item in found.deleted_ledgers if item not in swept)
     stored.deleted(await _sweep(empty, ledgers, name))
     if found.deleted_copies:
-        # A store may be slow, and nobody waits for this.
+        # A store may be slow, and no caller waits for this.
         spawn(offloading.delete_copies())
     return log
 
@@ -111,7 +111,7 @@ def _sealed(record: LedgerRecord) -> Ledger:
 
 
 async def _sweep(ledger_ids: tuple[LedgerId, ...], ledgers: Ledgers, name: str) -> list[LedgerId]:
-    """Deletes what a crash may have left; the ids that are gone now."""
+    """Deletes the leftovers of a crash; returns the deleted ids."""
     gone = []
     for ledger_id in ledger_ids:
         try:
@@ -124,9 +124,9 @@ async def _sweep(ledger_ids: tuple[LedgerId, ...], ledgers: Ledgers, name: str) 
 
 
 async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogMetadata:
-    """The value with the end of every ledger; empty ledgers are taken from the list.
+    """The value with the end of every ledger; empty ledgers are removed from the list.
 
-    Damage keeps no log from being opened: what is lost is said when somebody reads there.
+    Damage keeps no log from being opened: a read of lost entries reports the loss.
     """
     records: list[LedgerRecord] = []
     empty: list[LedgerId] = []
@@ -154,7 +154,7 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogM
             continue
         bounds = await bounds_of(reader, max(record.base_index, next_index, metadata.next_index))
         next_index = max(next_index, bounds.next_index)
-        # Not the highest: what lies before may have been written while the clock was ahead.
+        # Not the highest: earlier entries may have been written while the clock was ahead.
         last_time = bounds.time_ms or last_time
         time_ms = bounds.time_ms or last_time
         records.append(

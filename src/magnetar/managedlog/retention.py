@@ -1,4 +1,4 @@
-"""Which ledgers of a log may go. Pure."""
+"""Which ledgers of a log may be deleted. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def removable(
 ) -> int:
     """How many of the first `ledgers` are consumed by every durable cursor and not retained.
 
-    The last ledger never goes, nor one that is not complete; those that have an object of history in common
-    go together. Without cursors everything counts as consumed. `size_bytes` is that of the whole log,
-    `times` are those of the ledgers as they are believed (`broker_times`).
+    Never the last ledger, nor one that is not complete; ledgers that share an object of history are deleted
+    together. Without cursors all ledgers count as consumed. `size_bytes` is that of the whole log, `times`
+    are the believed times of the ledgers (`broker_times`).
     """
     slowest = min(mark_deletes, default=None)
     count = 0
@@ -32,7 +32,7 @@ def removable(
         if slowest is not None and slowest < Position(ledger.ledger_id, ledger.entries - 1):
             break
         expired = retention.ms != UNLIMITED and (retention.ms == 0 or now_ms - time_ms > retention.ms)
-        # What stays after this ledger has gone must still fill the quota, else more goes than asked for.
+        # The remaining ledgers must still fill the quota, else more is deleted than asked for.
         too_large = retention.size_bytes != UNLIMITED and (
             retention.size_bytes == 0 or size_bytes - ledger.size_bytes >= retention.size_bytes
         )
@@ -41,7 +41,7 @@ def removable(
         size_bytes -= ledger.size_bytes
         count += 1
     while count and _shares_object(ledgers[count - 1], ledgers[count]):
-        # An object of several ledgers goes as a whole: tables name it or do not.
+        # An object of several ledgers is deleted as a whole: tables name it or do not.
         count -= 1
     return count
 

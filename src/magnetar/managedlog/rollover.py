@@ -1,4 +1,4 @@
-"""When a log goes on in a new ledger (pure)."""
+"""When a log continues in a new ledger (pure)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.log_state import LEDGERS_TRANSITIONS, LedgersState
 
 RETRY_MS: Final = 1000
-"""After a rollover failed the log stays in its ledger for so long before it tries again."""
+"""Milliseconds after a failed rollover before the next attempt."""
 
 _SPREAD: Final = 20
-"""Ledgers reach their age over a stretch of this part of it: ten thousand logs that were opened together
-would else all begin a new ledger in one second. Pulsar adds the same 5 %, by chance."""
+"""The ages of ledgers are spread over this fraction of the maximum: otherwise ten thousand logs that were
+opened together would all begin a new ledger in one second. Pulsar adds the same 5 % at random."""
 _STEPS: Final = 256
 
 
 def age_max_ms(config: ManagedLogConfig, ledger_id: LedgerId) -> int:
-    """Age at which this ledger is left when it holds anything; differs from ledger to ledger."""
+    """Age in milliseconds at which this ledger is left when it is not empty; differs from ledger to
+    ledger."""
     return config.rollover_ms_max + config.rollover_ms_max * (ledger_id % _STEPS) // (_SPREAD * _STEPS)
 
 
@@ -42,11 +43,11 @@ class Rollover:
 
     state: Machine[LedgersState]
     clock_wins: bool
-    """The next ledger begins with the clock's time, whatever the last one says; it is due as soon as this one
-    holds anything."""
+    """The next ledger begins with the clock's time, whatever time the last one has; it is due as soon as this
+    one has an entry."""
 
     def __init__(self, name: str, appender: Appender, config: ManagedLogConfig) -> None:
-        """`name` is the log's, for people."""
+        """`name` is the log's, for log lines."""
         self.state = Machine(f"ledgers of {name}", LEDGERS_TRANSITIONS, LedgersState.BEGINNING)
         self.clock_wins = False
         self._appender = appender
@@ -57,17 +58,17 @@ class Rollover:
 
     @property
     def stopped(self) -> bool:
-        """Whether no ledger follows the one that there is."""
+        """Whether no further ledger follows."""
         return self.state.now in (LedgersState.STOPPED, LedgersState.ENDED)
 
     @property
     def beginning(self) -> bool:
-        """Whether the log has no ledger yet that takes appends: it is being opened."""
+        """Whether no ledger takes appends yet: the log is being opened."""
         return self.state.now is LedgersState.BEGINNING
 
     @property
     def copies(self) -> Copies | None:
-        """How many bookies hold the ledgers that begin from now on; None: as the process was told."""
+        """How many bookies hold the ledgers that begin from now on; None: the process's default."""
         return self._copies
 
     @copies.setter
@@ -75,11 +76,11 @@ class Rollover:
         self._copies = copies
         current = self._appender.current
         if current is not None and copies != current.copies:
-            # The next append leaves the ledger that has others.
+            # The next append leaves a ledger with another number of copies.
             self._old_at_ms = 0
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether the ledger is to be left at this time, Unix ms; asked for each append."""
+        """Whether the ledger is to be left at this time, Unix ms; called at each append."""
         appender, config = self._appender, self._config
         feed = appender.current
         if feed is None:
@@ -102,10 +103,9 @@ class Rollover:
         )
 
     def begin(self, monotonic_ms: float) -> bool:
-        """Whether the next ledger can be made at this time of the monotonic clock; then that has begun.
+        """Whether the next ledger can be created at this time of the monotonic clock; if so, that has begun.
 
-        One at a time, not while the ledger that was left last is not durable to its end, and not soon after a
-        failure.
+        One at a time, not while the previous ledger is not durable to its end, and not soon after a failure.
         """
         steady = self.state.now is LedgersState.STEADY
         if not steady or self._appender.draining or monotonic_ms < self._not_before_ms:
@@ -114,11 +114,11 @@ class Rollover:
         return True
 
     def failed(self, monotonic_ms: float) -> None:
-        """The next ledger could not be made."""
+        """The next ledger could not be created."""
         self._not_before_ms = monotonic_ms + RETRY_MS
 
     def over(self) -> None:
-        """The next ledger was made, or could not be; `stop` may have come in between."""
+        """The creation has ended, with or without success; `stop` may have come in between."""
         if self.state.now is LedgersState.ROLLING:
             self.state.go(LedgersState.STEADY, "the rollover has ended")
 
@@ -134,12 +134,12 @@ class Rollover:
         self._old_at_ms = feed.ledger.created_ms + age_max_ms(self._config, feed.ledger.ledger_id)
 
     def stop(self, why: str) -> None:
-        """No ledger follows from here on; `why` is for people."""
+        """No ledger follows from here on; `why` is for log lines."""
         if not self.stopped:
             self.state.go(LedgersState.STOPPED, why)
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         current, now = self._appender.current, self.state.now
         assert not self.beginning or current is None, "appends before the ledger is listed"
         assert now is not LedgersState.ENDED or current is None, "appends after the end"

@@ -16,12 +16,12 @@ from magnetar.tiered.context import OffloadedCopy
 
 
 class StoredLog:
-    """Value and version of one log. A version that is not ours means that another owner has the log."""
+    """Value and version of one log. A version of another writer means that another owner has the log."""
 
     __slots__ = ("_copies_gone", "_gone", "_lock", "_store", "_version", "created_ms", "metadata", "name")
 
     metadata: LogMetadata
-    """What is stored."""
+    """The stored value."""
 
     def __init__(
         self, store: MetadataStore, name: str, metadata: LogMetadata, version: int, created_ms: int = 0
@@ -30,7 +30,7 @@ class StoredLog:
         self.metadata = metadata
         self._store = store
         self.created_ms = created_ms
-        """When something was stored first, Unix ms; 0 before, and where the store keeps no times."""
+        """When the value was first stored, Unix ms; 0 before, and when the store keeps no times."""
         self._version = version
         self._lock = asyncio.Lock()
         self._gone: set[LedgerId] = set()
@@ -52,10 +52,10 @@ class StoredLog:
 
     @uninterrupted
     async def update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
-        """Stores what `change` makes of the value. Raises LogFencedError, MetadataError.
+        """Stores the result of `change` as the value. Raises LogFencedError, MetadataError.
 
         After a failure it is unknown whether the change was stored; the next update finds out by the version.
-        Who cancels it waits for its end: a version that nobody noted would look like another owner's.
+        A cancelled call still waits for its end: an unrecorded version would look like another owner's.
         """
         async with self._lock:
             metadata = change(self.metadata)
@@ -78,12 +78,12 @@ class StoredLog:
             self._copies_gone.clear()
 
     async def settled(self) -> None:
-        """Returns when no update is under way: to be called before somebody opens the log anew."""
+        """Returns when no update is under way: to be called before the log is opened anew."""
         async with self._lock:
             return
 
     def deleted(self, ledger_ids: Iterable[LedgerId]) -> None:
-        """These ledgers need not be noted as to be deleted any more, from the next update on."""
+        """Removes these ledgers from those to be deleted, with the next update."""
         self._gone.update(ledger_ids)
 
     @property
@@ -93,5 +93,5 @@ class StoredLog:
         return [copy for copy in self.metadata.deleted_copies if copy.context.attempt not in gone]
 
     def copy_deleted(self, attempt: UUID) -> None:
-        """The objects of this attempt are gone; noted no more from the next update on."""
+        """The objects of this attempt are deleted; removed from the list with the next update."""
         self._copies_gone.add(attempt)

@@ -1,7 +1,7 @@
-"""The newest entries of all logs, kept in memory for readers that are near the end.
+"""The newest entries of all logs, kept in memory for readers near the end.
 
-One budget in bytes of memory serves every log; whatever was appended first leaves first, of whichever
-log. Runs are kept as they were appended and are shared, not copied, by everyone who reads them.
+One budget in bytes of memory serves every log; the oldest run of any log is evicted first. Runs are kept as
+they were appended and shared by all readers, not copied.
 
 Pure: no input or output, no time.
 """
@@ -20,12 +20,12 @@ _COMPACT_AT = 64
 """Evicted slots at the front of a list that are tolerated before it is cut; keeps eviction O(1)."""
 
 ENTRY_OVERHEAD_BYTES: Final = 48
-"""Memory of an entry beyond its bytes: the object's head (33 bytes, rounded up) and its place in the
-run's list. Small messages would else fill twice the budget."""
+"""Memory of an entry beyond its bytes: the object's head (33 bytes, rounded up) and its slot in the run's
+list. Otherwise small messages would fill twice the budget."""
 
 RUN_OVERHEAD_BYTES: Final = 400
-"""Memory of a run beyond its entries: the object, its list, its numbers and its places here. A trickle
-to many topics is runs of one message each, which would else fill several times the budget."""
+"""Memory of a run beyond its entries: the object, its list, its numbers and its slots here. Otherwise a few
+messages to each of many topics, runs of one message, would fill several times the budget."""
 
 
 def memory_of(run: EntryRun) -> int:
@@ -52,7 +52,7 @@ class CacheBudget:
         self._stale = 0
 
     def added(self, cache: TailCache, size_bytes: int) -> None:
-        """A cache has taken a run; the oldest runs go until all fit."""
+        """A cache has added a run; evicts the oldest runs until all fit."""
         self._order.append(cache)
         self.bytes_used += size_bytes
         while self.bytes_used > self.bytes_max:
@@ -77,7 +77,7 @@ def _first_of(run: EntryRun | None) -> Position:
 
 
 class TailCache:
-    """The newest durable runs of one log, without gaps, as far as the budget reaches."""
+    """The newest durable runs of one log, without gaps, as far as the budget allows."""
 
     __slots__ = ("_budget", "_head", "_runs", "_sizes", "cleared", "size_bytes")
 
@@ -99,11 +99,11 @@ class TailCache:
 
     @property
     def first_position(self) -> Position | None:
-        """Where the cache begins; None when it is empty."""
+        """Position of the first cached entry; None when the cache is empty."""
         return _first_of(self._runs[self._head]) if self._head < len(self._runs) else None
 
     def add(self, run: EntryRun, size_bytes: int) -> None:
-        """Takes the run after the newest one; evicts older ones of any log as needed."""
+        """Adds the run after the newest one; evicts older ones of any log if necessary."""
         if self.cleared:
             return
         self._runs.append(run)
@@ -112,7 +112,7 @@ class TailCache:
         self._budget.added(self, size_bytes)
 
     def evict(self) -> int:
-        """Drops the oldest run; its bytes."""
+        """Drops the oldest run; returns its bytes."""
         head = self._head
         size_bytes = self._sizes[head]
         self._runs[head] = None
@@ -135,14 +135,14 @@ class TailCache:
     def runs_from(self, position: Position) -> Iterator[tuple[EntryRun, int]]:
         """Runs with their bytes from the one that holds `position` or the first after it.
 
-        The first may begin before `position`. Only to be asked for positions >= `first_position`.
+        The first may begin before `position`, which must be >= `first_position`.
         """
         index = self._index_of(position)
         if index < len(self._runs):
             run = self._runs[index]
             assert run is not None
             if Position(run.ledger_id, run.last_entry) < position:
-                # The position lies between two ledgers, or after everything.
+                # The position lies between two ledgers, or after all entries.
                 index += 1
         for at in range(index, len(self._runs)):
             run = self._runs[at]
@@ -152,13 +152,13 @@ class TailCache:
     def _index_of(self, position: Position) -> int:
         """Of the last run that begins at or before `position`; the first one when none does."""
         runs = self._runs
-        # Who keeps up asks for the newest run.
+        # A reader at the end of the log asks for the newest run.
         if len(runs) > self._head and _first_of(runs[-1]) <= position:
             return len(runs) - 1
         return max(self._head, bisect_right(runs, position, self._head, key=_first_of) - 1)
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         live = [run for run in self._runs[self._head :] if run is not None]
         assert len(live) == len(self)
         assert self.size_bytes == sum(self._sizes[self._head :])

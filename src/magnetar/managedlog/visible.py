@@ -1,7 +1,7 @@
-"""Which entries of a log readers get: those before an end that moves on, without those that are hidden.
+"""Which entries of a log readers get: those before an end that advances, without hidden ones.
 
-An entry becomes visible or hidden once and for good, before anybody could read it; so readers never see an
-entry go. Whoever must see all of a log (recovery, deduplication) reads by `LogReading`.
+An entry becomes visible or hidden once and for good, before any reader could get it; so readers never see an
+entry disappear. Callers that must see all of a log (recovery, deduplication) read by `LogReading`.
 
 Pure: no input or output, no time.
 """
@@ -16,28 +16,29 @@ from magnetar.managedlog.cursors.entry_set import SHIFT, EntrySet
 
 
 class Visible:
-    """Of one log."""
+    """The visible part of one log."""
 
     __slots__ = ("end", "hidden")
 
     end: Position | None
-    """The first entry that nobody gets yet, nor what follows it; None: everything durable is visible."""
+    """The first entry that readers do not get yet, nor any after it; None: all durable entries are
+    visible."""
     hidden: dict[LedgerId, EntrySet]
-    """Entries that nobody ever gets, by ledger; no empty sets."""
+    """Entries that readers never get, by ledger; no empty sets."""
 
     def __init__(self) -> None:
         self.end = None
         self.hidden = {}
 
     def hide(self, ledger_id: LedgerId, first: int, last: int) -> None:
-        """Nobody ever gets these entries, bounds included."""
+        """Hides these entries for good, bounds included."""
         entries = self.hidden.get(ledger_id)
         if entries is None:
             entries = self.hidden[ledger_id] = EntrySet()
         entries.add_range(first, last)
 
     def forget_before(self, ledger_id: LedgerId) -> list[LedgerId]:
-        """Ledgers below this one have left the log; which of them had hidden entries."""
+        """Ledgers below this one have left the log; returns those that had hidden entries."""
         gone = [known for known in self.hidden if known < ledger_id]
         for known in gone:
             del self.hidden[known]
@@ -48,7 +49,7 @@ class Visible:
         return entries is not None and position.entry_id in entries
 
     def hidden_from(self, position: Position) -> Position | None:
-        """Where the hidden entries begin that this one stands among; None: it is not hidden."""
+        """First of the run of hidden entries that contains this one; None: it is not hidden."""
         entries = self.hidden.get(position.ledger_id)
         if entries is None or position.entry_id not in entries:
             return None
@@ -56,14 +57,14 @@ class Visible:
         return Position(position.ledger_id, next(found))
 
     def behind(self, position: Position) -> Position:
-        """`position`, or the first of its ledger behind it that is not hidden."""
+        """`position`, or the first entry after it in its ledger that is not hidden."""
         entries = self.hidden.get(position.ledger_id)
         if entries is None or position.entry_id < 0:
             return position
         return Position(position.ledger_id, entries.next_missing(position.entry_id))
 
     def shown(self, runs: Sequence[EntryRun]) -> list[EntryRun]:
-        """Of these runs, in order, what readers get."""
+        """The visible parts of these runs, in order."""
         end, hidden = self.end, self.hidden
         found: list[EntryRun] = []
         for run in runs:
@@ -80,11 +81,11 @@ class Visible:
         return found
 
     def ends_before(self, run: EntryRun) -> bool:
-        """Whether nobody gets anything of the run yet, nor of what follows it."""
+        """Whether neither the run nor any entry after it is visible yet."""
         return self.end is not None and (run.ledger_id, run.first_entry) >= self.end
 
     def holds(self, ledger_id: LedgerId) -> bool:
-        """Whether the ledger may have an entry that readers do not get, yet or ever."""
+        """Whether the ledger may have entries that are hidden, or not visible yet."""
         return ledger_id in self.hidden or (self.end is not None and ledger_id >= self.end.ledger_id)
 
     def hidden_after(self, position: Position) -> Iterator[tuple[LedgerId, int, int]]:
@@ -97,7 +98,7 @@ class Visible:
                     yield ledger_id, first, last
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         for entries in self.hidden.values():
             assert entries.count
             entries.check()

@@ -1,4 +1,4 @@
-"""Reads of a log what is visible: see `visible.py`."""
+"""Reads the visible entries of a log: see `visible.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magnetar.managedlog.reading import LogReading
 
 
 class Ordered(Protocol):
-    """A log."""
+    """The part of a log that is needed here."""
 
     reading: LogReading
 
@@ -22,7 +22,7 @@ class Ordered(Protocol):
 
 
 class Standing(Protocol):
-    """A cursor."""
+    """The part of a cursor that is needed here."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -31,7 +31,7 @@ class Standing(Protocol):
 def read_now(
     reading: LogReading, position: Position, bytes_max: int, entries_max: int
 ) -> list[EntryRun] | None:
-    """As `ManagedLog.read_now`, where not all is visible."""
+    """Like `ManagedLog.read_now`, when not all entries are visible."""
     visible = reading.visible
     assert visible is not None
     while True:
@@ -45,12 +45,12 @@ def read_now(
 
 
 async def read(reading: LogReading, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
-    """As `ManagedLog.read`."""
+    """Like `ManagedLog.read`."""
     while True:
         if reading.visible is not None:
             position = reading.visible.behind(position)
         runs = await reading.read(position, bytes_max, entries_max)
-        # Looked at after the wait: what came meanwhile may not be for readers.
+        # Filtered after the wait: entries that arrived meanwhile may not be visible.
         visible = reading.visible
         if visible is None or not runs:
             return runs
@@ -60,8 +60,8 @@ async def read(reading: LogReading, position: Position, bytes_max: int, entries_
 
 
 def last_visible(log: Ordered) -> Position:
-    """The last durable entry that readers get, with entry -1 when they get none; as the log's last position
-    where nothing is held back."""
+    """The last visible durable entry, with entry -1 when there is none; equals the log's last position when
+    nothing is held back."""
     last, visible = log.last_position, log.reading.visible
     if visible is None:
         return last
@@ -69,7 +69,7 @@ def last_visible(log: Ordered) -> Position:
         last = log.previous_position(visible.end)
     while True:
         if last.entry_id < 0:
-            # An empty ledger: the entries are in those before it.
+            # An empty ledger: the entries are in earlier ones.
             before = log.previous_position(last)
             if before.entry_id < 0:
                 return last
@@ -81,7 +81,7 @@ def last_visible(log: Ordered) -> Position:
 
 
 def last_visible_entry(log: Ordered) -> Position | None:
-    """The last entry that readers get, in whichever ledger; None when they get none."""
+    """The last visible entry, in whichever ledger; None when there is none."""
     last = last_visible(log)
     if last.entry_id < 0:
         last = log.previous_position(last)
@@ -89,7 +89,8 @@ def last_visible_entry(log: Ordered) -> Position | None:
 
 
 def kept_from(cursors: Iterable[Standing], reading: LogReading, ledgers: LedgerList) -> list[Position]:
-    """Behind these places nothing is trimmed: where cursors stand, and before what is not visible yet."""
+    """Nothing after these positions is trimmed: the cursors' mark-deletes, and the position before the first
+    entry that is not visible yet."""
     end = None if reading.visible is None else reading.visible.end
     places = [cursor.mark_delete for cursor in cursors]
     return places if end is None else [*places, ledgers.previous_position(end)]

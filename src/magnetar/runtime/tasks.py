@@ -156,7 +156,7 @@ class Rounds:
 
 
 def soon(work: Callable[[], None]) -> None:
-    """Calls `call` in the next turn of the event loop."""
+    """Calls `work` in the next turn of the event loop."""
     asyncio.get_running_loop().call_soon(work)
 
 

@@ -1,1 +1,1 @@
-"""Where readers of a log stand. See README.md."""
+"""Positions and acknowledgements of a log's readers. See README.md."""

@@ -1,4 +1,4 @@
-"""Which messages of a batch are left, as the protocol's 64-bit words and as one integer."""
+"""The unacknowledged messages of a batch, as the protocol's 64-bit words and as one integer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 WORD_BITS = 64
 WORD_MASK = (1 << WORD_BITS) - 1
 ACK_SET_WORDS_MAX = 16_384
-"""Words of a batch's bits that are looked at: a million messages, more than fit a batch. What a client claims
-beyond must not fill memory."""
+"""Words of a batch's bit set that are read: a million messages, more than fit a batch. A client's claim
+beyond that must not fill memory."""
 
 
 def bits_of_words(words: Sequence[int]) -> int:
-    """One integer from 64-bit words, lowest first. Signed words, as protobuf carries them, are taken too."""
+    """One integer from 64-bit words, lowest first. Also accepts signed words, as protobuf carries them."""
     data = b"".join((word & WORD_MASK).to_bytes(8, "little") for word in words)
     return int.from_bytes(data, "little")
 

@@ -1,4 +1,4 @@
-"""A cursor: where a reader of a log stands, with what it has acknowledged out of order."""
+"""A cursor: the position of a log's reader, with the entries that it acknowledged out of order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from magnetar.managedlog.ledger_list import LedgerList
 class Cursor:
     """Acknowledgements of one subscription.
 
-    Changes take effect at once; a durable cursor writes them shortly after, `when_durable` tells when.
-    After a crash a cursor stands where it was when its last durable change was made: never further.
+    Changes take effect at once; a durable cursor writes them shortly after, and `when_durable` reports that.
+    After a crash a cursor is at the state of its last durable change, never further.
     """
 
     __slots__ = ("_advanced", "_ledgers", "_side", "_state", "_store", "name")
@@ -32,7 +32,8 @@ class Cursor:
         advanced: Callable[[Position], None],
         side: CursorLedgers | None = None,
     ) -> None:
-        """`store` and `side` are None for a cursor in memory; `advanced` is told each new mark-delete."""
+        """`store` and `side` are None for a cursor in memory; `advanced` is called with each new
+        mark-delete."""
         self.name = name
         self._state = state
         self._ledgers = ledgers
@@ -43,11 +44,11 @@ class Cursor:
     def __repr__(self) -> str:
         return f"Cursor({self.name!r}, mark_delete={self.mark_delete}, holes={self.has_holes})"
 
-    # What it knows
+    # Queries
 
     @property
     def durable(self) -> bool:
-        """Whether it outlives the process and holds back trimming."""
+        """Whether it survives the process and holds back trimming."""
         return self._store is not None
 
     @property
@@ -57,12 +58,12 @@ class Cursor:
 
     @property
     def has_holes(self) -> bool:
-        """Whether anything after mark-delete is acknowledged, wholly or in part."""
+        """Whether any entry after mark-delete is acknowledged, wholly or in part."""
         return self._state.has_holes
 
     @property
     def properties(self) -> Mapping[str, int]:
-        """Numbers kept with the position (deduplication, compaction horizon)."""
+        """Numbers stored with the position (deduplication, compaction horizon)."""
         return self._state.properties
 
     @property
@@ -72,21 +73,21 @@ class Cursor:
 
     @property
     def ledger_id(self) -> LedgerId:
-        """Ledger that holds the state; -1 when the metadata store does, or nothing."""
+        """Ledger that holds the state; -1 when the metadata store holds it, or nothing does."""
         return NO_LEDGER if self._store is None else self._store.ledger_id
 
     @property
     def last_active_ms(self) -> int:
-        """When the subscription was last used, as far as `used` was told, Unix ms; 0 when unknown."""
+        """When the subscription was last used, as far as `used` was called, Unix ms; 0 when unknown."""
         return 0 if self._store is None else self._store.last_use.at_ms
 
     @property
     def stored_active_ms(self) -> int:
-        """What is known of that after a crash."""
+        """The value of `last_active_ms` that would be known after a crash."""
         return 0 if self._store is None else self._store.last_use.stored_ms
 
     def used(self) -> None:
-        """Somebody uses the subscription now."""
+        """The subscription is used now."""
         if self._store is not None:
             self._store.last_use.used()
 
@@ -112,8 +113,8 @@ class Cursor:
         return self._state.is_acked(position)
 
     def ack_set(self, position: Position) -> tuple[int, ...] | None:
-        """What is left of a half-acknowledged batch: unsigned 64-bit words, lowest first, bit set = not
-        acknowledged; None when the entry is not half-acknowledged."""
+        """The unacknowledged messages of a half-acknowledged batch: unsigned 64-bit words, lowest first, bit
+        set = not acknowledged; None when the entry is not half-acknowledged."""
         return self._state.ack_set(position)
 
     def acked_ranges(self) -> list[tuple[Position, Position]]:
@@ -130,7 +131,7 @@ class Cursor:
 
     @property
     def partial_left(self) -> int:
-        """Messages of them that are not acknowledged. Cost: one step each."""
+        """Unacknowledged messages in them. Cost: one step per batch."""
         return sum([left.bit_count() for left in self._state.partial.values()])
 
     def next_unacked(self, position: Position) -> Position:
@@ -139,31 +140,31 @@ class Cursor:
 
     @property
     def has_redeliveries(self) -> bool:
-        """Whether any unacknowledged entry was ever given back."""
+        """Whether any unacknowledged entry was ever redelivered."""
         return len(self._state.redeliveries) > 0
 
     def may_know_from(self, position: Position) -> bool:
-        """Whether any entry >= `position` may be acknowledged, in part too, or was given back; False is
-        certain."""
+        """Whether any entry >= `position` may be acknowledged, wholly or in part, or was redelivered; False
+        is certain."""
         return self._state.may_know_from(position)
 
     def redelivery_count(self, position: Position) -> int:
-        """How often the entry was given back; 0 also when it is acknowledged. Forgotten by a seek."""
+        """How often the entry was redelivered; 0 also when it is acknowledged. A seek resets it."""
         return self._state.redeliveries.count(position)
 
-    # What changes it
+    # Changes
 
     def ack(self, positions: Sequence[Position]) -> None:
-        """Acknowledges whole entries, in any order; what does not exist is ignored."""
+        """Acknowledges whole entries, in any order; ignores entries that do not exist."""
         before = self._state.mark_delete
         if self._state.ack(positions):
             self._changed(before)
 
     def ack_batch(self, position: Position, ack_set: Sequence[int], batch_size: int) -> bool:
         """Acknowledges messages of a batch of `batch_size` > 0: 64-bit words, lowest first, bit set = not
-        acknowledged, words left out are zero. Adds up with what is known.
+        acknowledged, missing words are zero. Adds to earlier acknowledgements.
 
-        True when the entry is acknowledged as a whole with this call.
+        True when this call completes the acknowledgement of the entry.
         """
         state = self._state
         before, version = state.mark_delete, state.version
@@ -173,7 +174,7 @@ class Cursor:
         return whole
 
     def ack_between(self, after: Position, before: Position) -> None:
-        """Acknowledges every entry that exists after `after` and before `before`."""
+        """Acknowledges every existing entry after `after` and before `before`."""
         mark = self._state.mark_delete
         if self._state.ack_between(after, before):
             self._changed(mark)
@@ -185,29 +186,29 @@ class Cursor:
             self._changed(before)
 
     def ack_cumulative_batch(self, position: Position, ack_set: Sequence[int], batch_size: int) -> bool:
-        """Acknowledges every entry before `position`, and of that entry what `ack_batch` says."""
+        """Acknowledges every entry before `position`, and messages of that entry like `ack_batch`."""
         self.ack_cumulative(self._ledgers.previous_position(position))
         return self.ack_batch(position, ack_set, batch_size)
 
     def redelivered(self, positions: Sequence[Position]) -> None:
-        """These entries were given back by a consumer and will be delivered again: counts it."""
+        """Counts a redelivery of these entries, which a consumer returned."""
         if self._state.redelivered(positions) and self._store is not None:
             self._store.changed()
 
     def reset(self, position: Position) -> None:
-        """The next entry to deliver is `position` or the first readable one after it; everything
-        acknowledged after it counts as not acknowledged (seek)."""
+        """Makes `position`, or the first readable entry after it, the next one to deliver; later
+        acknowledgements are forgotten (seek)."""
         before = self._state.mark_delete
         self._state.reset(position)
         self._changed(before)
 
     def set_properties(self, properties: Mapping[str, int]) -> None:
-        """Replaces the numbers kept with the position; durable with the next changes."""
+        """Replaces the numbers stored with the position; durable with the next changes."""
         self._state.set_properties(properties)
         self._changed(self._state.mark_delete)
 
     def end(self) -> None:
-        """Its log is closed and hears of it no more."""
+        """The log is closed: drops the reference to it."""
         self._advanced = nobody
 
     def _changed(self, before: Position) -> None:
@@ -219,9 +220,8 @@ class Cursor:
     # Durability
 
     def when_durable(self, callback: Durable) -> None:
-        """Calls back once, on the event loop, when all changes made so far are durable (with None) or
-        could not be made durable (with the error). At once when nothing is open, and for a cursor that
-        is not durable."""
+        """Calls `callback` once, on the event loop: with None when all changes so far are durable, or with
+        the error. At once when there are no open changes, and for a cursor that is not durable."""
         if self._store is None:
             callback(None)
         else:
@@ -234,7 +234,7 @@ class Cursor:
 
     @property
     def ledgers(self) -> CursorLedgers | None:
-        """Where further facts about the subscription are kept; None for a cursor that is not durable."""
+        """Stores further facts about the subscription; None for a cursor that is not durable."""
         return self._side
 
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:

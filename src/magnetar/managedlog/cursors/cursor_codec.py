@@ -1,13 +1,13 @@
 """Bytes of cursors: the value in the metadata store, and the entries of a cursor ledger.
 
 Value at `…/{cursor}`: ManagedCursorInfo. With `cursorsLedgerId` = -1 it holds the whole state in Pulsar's
-fields; else the state is in that ledger, and the mark-delete in the value is one that was true once: a
-lower bound for when the ledger is lost.
+fields. Otherwise the state is in that ledger, and the mark-delete in the value is an earlier one: a lower
+bound in case the ledger is lost.
 
-Entries of a cursor ledger: PositionInfo. One without `delta` replaces all before it, which is how Pulsar
-writes every one of them; one with `delta` adds to what is before it. A Pulsar broker that takes the last
-entry for the whole state finds a true mark-delete and fewer acknowledged entries than there are: it
-delivers some messages again, and loses none.
+Entries of a cursor ledger: PositionInfo. One without `delta` replaces all before it, as all of Pulsar's do;
+one with `delta` adds to the ones before it. A Pulsar broker that takes the last entry for the whole state
+finds a true mark-delete and fewer acknowledged entries than there are: it delivers some messages again, and
+loses none.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class CursorValue:
     """The stored value of a cursor."""
 
     ledger_id: LedgerId
-    """Ledger that holds the state; IN_STORE when `state` is all of it."""
+    """Ledger that holds the state; IN_STORE when `state` is complete."""
     state: CursorDelta
-    """A snapshot; only its mark-delete and properties count when there is a ledger."""
+    """A snapshot; with a ledger only its mark-delete and properties count."""
     cursor_properties: Mapping[str, str] = field(default_factory=dict)
     """The subscription's properties."""
     last_active_ms: int = 0
     """When the value was written, Unix ms."""
     deleted_ledgers: tuple[LedgerId, ...] = ()
-    """Cursor ledgers that were replaced and may still have to be deleted."""
+    """Cursor ledgers that were replaced and may still exist."""
     side_ledgers: tuple[LedgerId, ...] = ()
     """Ledgers with further facts about the subscription (`CursorLedgers`)."""
 
@@ -89,8 +89,8 @@ def _acked(ranges: Sequence[pb.MessageRange]) -> dict[LedgerId, EntrySet]:
     acked: dict[LedgerId, EntrySet] = {}
     for item in ranges:
         upper = item.upperEndpoint
-        # A range over several ledgers is taken for the part in its last one: too few acknowledged
-        # entries are delivered again, too many would be lost.
+        # A range over several ledgers counts as its part in the last one: with too few acknowledged entries
+        # messages are delivered again, with too many they would be lost.
         first = item.lowerEndpoint.entryId + 1 if item.lowerEndpoint.ledgerId == upper.ledgerId else 0
         if upper.entryId >= first >= 0:
             acked.setdefault(LedgerId(upper.ledgerId), EntrySet()).add_range(first, upper.entryId)
@@ -116,7 +116,8 @@ def encode_entry(delta: CursorDelta) -> bytes:
 
 
 def decode_entry(data: bytes, where: str) -> CursorDelta:
-    """The inverse of `encode_entry`; also reads Pulsar's. `where` names the entry in InvalidLogDataError."""
+    """The inverse of `encode_entry`; also reads Pulsar's entries. `where` names the entry in
+    InvalidLogDataError."""
     info = pb.PositionInfo()
     try:
         info.ParseFromString(data)

@@ -1,4 +1,5 @@
-"""What changed in a cursor: taken from its state, written, applied after a restart. Pure."""
+"""The changes of a cursor since the last write: taken from its state, written, applied after a restart.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,23 +12,24 @@ from magnetar.managedlog.cursors.entry_set import EntrySet
 
 @dataclass(slots=True)
 class CursorDelta:
-    """Changes of a cursor since the delta before, or all of it (a snapshot)."""
+    """Changes of a cursor since the previous delta, or its whole state (a snapshot)."""
 
     mark_delete: Position
     replaces: bool
-    """Whether everything known before is dropped first: a snapshot, or a seek happened."""
+    """Whether it replaces all earlier state: a snapshot, or the first delta after a seek."""
     acked: dict[LedgerId, EntrySet] = field(default_factory=dict)
     """Newly acknowledged entries after `mark_delete`, by ledger."""
     partial: dict[Position, int] = field(default_factory=dict)
-    """What is left of half-acknowledged batches, as bits; replaces what was known of the entry."""
+    """The unacknowledged messages of half-acknowledged batches, as bits; replaces earlier values of the
+    entry."""
     properties: Mapping[str, int] | None = None
-    """The cursor's numbers, when they changed."""
+    """The cursor's numbers; None when they did not change."""
     redeliveries: Mapping[Position, int] = field(default_factory=dict)
-    """How often entries were given back; replaces what was known of them."""
+    """How often entries were redelivered; replaces earlier values of the entries."""
 
 
 class FreshAcks:
-    """What was acknowledged after the mark-delete since the last delta."""
+    """Acknowledgements after the mark-delete since the last delta."""
 
     __slots__ = ("partial", "positions", "ranges")
 

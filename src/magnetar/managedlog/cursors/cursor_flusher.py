@@ -1,4 +1,4 @@
-"""When the changes of cursors are written: one timer for the cursors of all logs."""
+"""Schedules the writes of cursors: one timer for the cursors of all logs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _log = logging.getLogger("magnetar.managedlog")
 
 
 class Flushable(Protocol):
-    """A cursor with changes."""
+    """A cursor with unwritten changes."""
 
     def flush_changes(self) -> None:
-        """Starts writing what has changed; never waits."""
+        """Starts writing the changes; never waits."""
 
     def flush_failed(self, error: Exception) -> None:
-        """`flush_changes` ended with something unexpected: who waits hears of it."""
+        """`flush_changes` raised an unexpected error: tells the callers that wait."""
 
 
 class CursorFlusher:
-    """Calls cursors back: soon when somebody waits for durability, else after a while.
+    """Calls cursors back: at the end of the turn when a caller waits for durability, else after a delay.
 
-    A consumer that acknowledges message by message would otherwise cost one write per loop tick; a
-    crash loses at most the acknowledgements of that while, whose messages are then delivered again.
+    Without the delay a consumer that acknowledges message by message would cost one write per turn of the
+    loop. A crash loses at most the acknowledgements of that delay, whose messages are then delivered again.
     """
 
     __slots__ = ("_delay_s", "_soon", "_soon_handle", "_timer", "_waiting")
@@ -38,19 +38,19 @@ class CursorFlusher:
         self._soon_handle: asyncio.Handle | None = None
 
     def later(self, cursor: Flushable) -> None:
-        """Within the configured time."""
+        """Calls `flush_changes` within the configured delay."""
         self._waiting[cursor] = None
         if self._timer is None:
             self._timer = call_later(self._delay_s, self._on_timer)
 
     def soon(self, cursor: Flushable) -> None:
-        """At the end of this tick, so that all changes of the tick go into one write."""
+        """Calls `flush_changes` at the end of this turn, so that all changes of the turn share one write."""
         self._soon[cursor] = None
         if self._soon_handle is None:
             self._soon_handle = asyncio.get_running_loop().call_soon(self._on_soon)
 
     def forget(self, cursor: Flushable) -> None:
-        """The cursor is closed."""
+        """The cursor was closed."""
         self._waiting.pop(cursor, None)
         self._soon.pop(cursor, None)
 
@@ -75,7 +75,7 @@ class CursorFlusher:
             self._flush(cursor)
 
     def close(self) -> None:
-        """Calls nobody back any more."""
+        """Makes no more calls."""
         for handle in (self._timer, self._soon_handle):
             if handle is not None:
                 handle.cancel()

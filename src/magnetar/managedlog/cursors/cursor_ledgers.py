@@ -1,9 +1,9 @@
 """Further ledgers of a cursor: facts about its subscription that are too many for memory.
 
-Each is written once, as a whole, and named in the cursor's value from then on; it goes when it is dropped or
-when the cursor is deleted. A crash between the two steps of keeping one leaves a ledger that nobody names,
-and one of dropping leaves none that is named: what is kept here must be such that losing a ledger costs work
-and nothing else.
+Each is written once, as a whole, and from then on named in the cursor's value; it is deleted when it is
+dropped or the cursor is deleted. A crash while one is kept leaves a ledger that is not named; a crash while
+one is dropped leaves no named ledger that is missing. So the content must be such that losing a ledger costs
+work and nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 class _Written:
-    """Hears when a ledger is durable up to its last entry (WriterListener)."""
+    """Waits until a ledger is durable up to its last entry (WriterListener)."""
 
     __slots__ = ("done", "last_entry")
 
@@ -37,7 +37,7 @@ class _Written:
     def failed(self, error: LedgerError) -> None:
         if not self.done.done():
             self.done.set_exception(error)
-            # Whoever waited may be gone.
+            # The waiting caller may have left.
             self.done.exception()
 
 
@@ -76,7 +76,7 @@ class CursorLedgers:
         return writer.ledger_id
 
     async def begin(self, listener: WriterListener) -> LedgerWriter:
-        """A new ledger for more than fits memory, named before anything is in it: whoever finds it after a
+        """Creates a ledger for more entries than fit in memory, named before it has any: so a reader after a
         crash knows that it may be unfinished. Raises LedgerError, MetadataError, LogError: nothing is kept.
         """
         writer = await self._ledgers.create(listener, self._tags)
@@ -92,7 +92,7 @@ class CursorLedgers:
         return await self._ledgers.open(ledger_id)
 
     async def drop(self, ledger_ids: tuple[LedgerId, ...]) -> None:
-        """Gives ledgers back. Raises MetadataError, LogError: then they may still be named."""
+        """Deletes ledgers. Raises MetadataError, LogError: then they may still be named."""
         if not ledger_ids:
             return
         for ledger_id in ledger_ids:

@@ -1,12 +1,12 @@
-"""Reading a cursor's ledger back after a crash: from its last whole state on, and never long at a time.
+"""Reads a cursor's ledger back after a crash: from its last whole state on, in short pieces.
 
-    entry   0         1      …     16       17          …      last
-            snapshot  delta  …     delta    snapshot    …      delta
-                                            ◀── these are read
+    entry  0         1      …  16     17        …  last
+           snapshot  delta  …  delta  snapshot  …  delta
+                                      ◀── these are read
 
-The last entries are read first, then those before them, four times as many with each step: a large state
-is written seldom. What was written by earlier versions has one snapshot, at its beginning: then all of it is
-read, and others have the event loop in between.
+The last entries are read first, then those before them, four times as many with each step: a large state is
+written rarely. A ledger of an earlier version has one snapshot, at its beginning: then all of it is read, and
+other tasks run in between.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from magnetar.runtime.tasks import yield_loop
 _log = logging.getLogger("magnetar.managedlog")
 
 ENTRIES_PER_TURN: Final = 32
-"""Entries that are applied before the event loop serves others: about a millisecond."""
+"""Entries that are applied before other tasks run: about a millisecond."""
 _TELL_EVERY: Final = 10_000
-"""Entries between two lines of the log about one cursor: a second or so of work."""
+"""Entries between two log lines about one cursor: a second or so of work."""
 _TELL_CURSORS: Final = 1_000
-"""Cursors between two lines of the log about all of them: as much work."""
+"""Cursors between two log lines about all of them: as much work."""
 _STEPS: Final = 3
-"""How often the search for the last snapshot goes further back before everything is read."""
+"""How often the search for the last snapshot goes further back before the whole ledger is read."""
 
 
 class ReplayProgress:
-    """How far the cursors of a process have been read back. One for all logs."""
+    """Progress of reading back the cursors of a process. One for all logs."""
 
     def __init__(self) -> None:
         self.cursors = 0
         """Cursors that were read back since the start."""
         self.entries = 0
-        """Entries that were read for them."""
+        """Entries read for them."""
         self.running = 0
         """Cursors that are being read back now."""
         self.turns = ReplayTurns()
-        """Which logs' cursors are."""
+        """Serialises the logs whose cursors are read back."""
 
     @contextmanager
     def replaying(self, name: str) -> Iterator[None]:
-        """While one is."""
+        """Counts a cursor for the duration of the block."""
         self.running += 1
         before = self.entries
         try:
@@ -74,7 +74,7 @@ class ReplayProgress:
 
 
 class CursorReplay:
-    """Of one cursor."""
+    """Reads back one cursor."""
 
     def __init__(
         self, state: CursorState, ledger_id: LedgerId, config: ManagedLogConfig, progress: ReplayProgress
@@ -84,10 +84,11 @@ class CursorReplay:
         self._config = config
         self._progress = progress
         self.position = 0
-        """Entries before it are in the state."""
+        """Earlier entries are applied."""
 
     async def run(self, reader: LedgerReader) -> None:
-        """Applies what the ledger holds. Raises what reading raises, with the state of what came before."""
+        """Applies the entries of the ledger. Raises the errors of reading; the state then includes all
+        entries before the error."""
         deltas = await self._since_whole(reader)
         if deltas is None:
             await self._each(reader, 0, reader.last_entry, self._apply)
@@ -98,7 +99,8 @@ class CursorReplay:
                 await yield_loop()
 
     async def _since_whole(self, reader: LedgerReader) -> list[tuple[CursorDelta, int]] | None:
-        """The last entry that holds the whole state, and what follows; None when none is near the end."""
+        """The last entry that holds the whole state, and those after it; None when there is none near the
+        end."""
         deltas: list[tuple[CursorDelta, int]] = []
         last, width = reader.last_entry, 1 + self._config.cursor_deltas_max
         for _ in range(_STEPS):
@@ -115,7 +117,7 @@ class CursorReplay:
             try:
                 await self._each(reader, first, last, keep)
             except (CorruptDataError, InvalidLogDataError):
-                # From the beginning, up to the damage: what comes before it is to be known.
+                # From the beginning, up to the damage: the entries before it count.
                 return None
             deltas = part + deltas
             if part[0][0].replaces:

@@ -1,17 +1,18 @@
-"""What a cursor knows: which entries are acknowledged. Pure.
+"""The state of a cursor: which entries are acknowledged. Pure.
 
-From coarse to fine:
-- `mark_delete`: every entry up to and including it is acknowledged;
-- acknowledged entries after it, per ledger, without any limit (a dropped one would be delivered again);
-- half-acknowledged batches: which messages of an entry are left. And how often entries were given back.
+    From coarse to fine:
+    - `mark_delete`: every entry up to and including it is acknowledged;
+    - acknowledged entries after it, per ledger, without any limit (a dropped one would be delivered again);
+    - half-acknowledged batches: the unacknowledged messages of an entry.
+    And how often entries were redelivered.
 
-Positions that do not exist (trimmed, not appended yet, of another topic) are ignored: a client may
-send anything, and remembering such would let it fill memory.
+Positions that do not exist (trimmed, not appended yet, of another topic) are ignored: a client may send any
+position, and remembering such would let it fill memory.
 
-Changes are also noted as a delta, so that persisting costs what changed, not what is known. The theory:
-a delta names the new mark-delete and what was acknowledged after it since the last delta. Deltas
-applied in order to the snapshot before them give the state; a delta that a crash loses only makes the
-state older, so that messages are delivered again.
+Changes are also recorded as a delta, so that persisting costs as much as the change, not as the state. A
+delta names the new mark-delete and the entries acknowledged after it since the last delta. The deltas applied
+in order to the snapshot before them give the state; a delta that a crash loses only makes the state older, so
+that messages are delivered again.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class CursorState:
     )
 
     mark_delete: Position
-    """Everything up to here is acknowledged."""
+    """All entries up to here are acknowledged."""
     properties: Mapping[str, int]
-    """Numbers that are kept with the position; not to be changed in place."""
+    """Numbers stored with the position; not to be changed in place."""
     version: int
-    """One more at each change."""
+    """Incremented at each change."""
     redeliveries: Redeliveries
     """Changed by `redelivered` and by acknowledgements."""
 
@@ -64,12 +65,12 @@ class CursorState:
         self._acked: dict[LedgerId, EntrySet] = {}
         self._acked_count = 0
         self._partial: dict[Position, int] = {}
-        # The delta in the making.
+        # The delta under construction.
         self._fresh = FreshAcks()
         self._replaced = False
         self._properties_changed = False
 
-    # Questions
+    # Queries
 
     @property
     def acked_count(self) -> int:
@@ -83,19 +84,19 @@ class CursorState:
 
     @property
     def has_holes(self) -> bool:
-        """Whether anything after mark_delete is acknowledged, wholly or in part."""
+        """Whether any entry after mark_delete is acknowledged, wholly or in part."""
         return bool(self._acked or self._partial)
 
     def may_know_from(self, position: Position) -> bool:
-        """Whether any entry >= `position` may be acknowledged, in part too, or was given back; False is
-        certain."""
+        """Whether any entry >= `position` may be acknowledged, wholly or in part, or was redelivered; False
+        is certain."""
         if self._partial or position <= self.mark_delete or self.redeliveries.may_hold_from(position):
             return True
         return any(position <= (ledger_id, entries.last()) for ledger_id, entries in self._acked.items())
 
     @property
     def replaced(self) -> bool:
-        """Whether the delta in the making begins with a seek."""
+        """Whether the delta under construction begins with a seek."""
         return self._replaced
 
     def is_acked(self, position: Position) -> bool:
@@ -106,7 +107,8 @@ class CursorState:
         return entries is not None and position.entry_id in entries
 
     def ack_set(self, position: Position) -> tuple[int, ...] | None:
-        """What is left of a half-acknowledged batch, as words; None when the entry is not one."""
+        """The unacknowledged messages of a half-acknowledged batch, as words; None when the entry is not
+        one."""
         bits = self._partial.get(position)
         return None if bits is None else words_of_bits(bits)
 
@@ -140,7 +142,7 @@ class CursorState:
     # Acknowledgements
 
     def ack(self, positions: Sequence[Position]) -> bool:
-        """Whole entries, in any order; whether anything changed."""
+        """Acknowledges whole entries, in any order; returns whether anything changed."""
         mark_ledger, mark_entry = self.mark_delete
         ledger_of_limits = -2
         entries: EntrySet | None = None
@@ -186,11 +188,11 @@ class CursorState:
         return True
 
     def ack_batch(self, position: Position, ack_set: Sequence[int], batch_size: int) -> bool:
-        """Some messages of an entry: words, bit set = not acknowledged; words left out are zero.
+        """Acknowledges messages of an entry: words, bit set = not acknowledged; missing words are zero.
 
-        `batch_size` is the number of messages in the entry, 0 when the client does not tell (C++ clients
-        do not): then no bit beyond the last message is expected to be set. Acknowledgements add up. True when
-        the entry is acknowledged as a whole with this call.
+        `batch_size` is the number of messages in the entry, 0 when the client does not tell it (C++ clients
+        do not): then no bit after the last message is expected to be set. Adds to earlier acknowledgements.
+        True when this call completes the acknowledgement of the entry.
         """
         ledger = self._ledgers.find(position.ledger_id)
         if ledger is None or not 0 <= position.entry_id < ledger.entries or self.is_acked(position):
@@ -210,7 +212,8 @@ class CursorState:
         return False
 
     def ack_between(self, after: Position, before: Position) -> bool:
-        """Every entry that exists after `after` and before `before`; whether anything changed."""
+        """Acknowledges every existing entry after `after` and before `before`; returns whether anything
+        changed."""
         if after <= self.mark_delete:
             return self.ack_cumulative(self._ledgers.previous_position(before))
         count = self._acked_count
@@ -238,13 +241,13 @@ class CursorState:
         return True
 
     def ack_cumulative(self, position: Position) -> bool:
-        """Everything up to and including `position`, at most to the last durable entry."""
+        """Acknowledges all entries up to and including `position`, at most up to the last durable one."""
         position = self._ledgers.clamp(position)
         if position <= self.mark_delete:
             return False
         self._move_mark(position)
         self._advance()
-        # Entries that were acknowledged one by one have left `_partial` by then: only here are any covered.
+        # Entries acknowledged singly have left `_partial` by then: only here can any be covered.
         self._drop_covered_partial()
         if self.redeliveries:
             self.redeliveries.keep(lambda held: held > position)
@@ -252,7 +255,7 @@ class CursorState:
         return True
 
     def reset(self, position: Position) -> None:
-        """The next entry to deliver is `position`; acknowledgements after it are forgotten."""
+        """Makes `position` the next entry to deliver; forgets later acknowledgements."""
         ledgers = self._ledgers
         self.mark_delete = min(ledgers.previous_position(position), ledgers.last_position)
         self._drop_all()
@@ -260,13 +263,13 @@ class CursorState:
         self.version += 1
 
     def set_properties(self, properties: Mapping[str, int]) -> None:
-        """Replaces the numbers that are kept with the position."""
+        """Replaces the numbers stored with the position."""
         self.properties = dict(properties)
         self._properties_changed = True
         self.version += 1
 
     def redelivered(self, positions: Iterable[Position]) -> bool:
-        """Counts unacknowledged entries as given back once more; whether there were any."""
+        """Counts a redelivery of those entries that are not acknowledged; returns whether there were any."""
         before = self.version
         for position in positions:
             ledger = self._ledgers.find(position.ledger_id)
@@ -277,7 +280,7 @@ class CursorState:
         return self.version != before
 
     def _move_mark(self, position: Position) -> None:
-        """Sets mark-delete and drops what it covers."""
+        """Sets mark-delete and drops the acknowledgements that it covers."""
         self.mark_delete = position
         mark_ledger, mark_entry = position
         acked = self._acked
@@ -322,7 +325,7 @@ class CursorState:
     # Persistence
 
     def take_delta(self) -> CursorDelta:
-        """What changed since the last `take_delta` or `snapshot`, which then starts anew."""
+        """The changes since the last `take_delta` or `snapshot`; starts a new delta."""
         mark = self.mark_delete
         delta = CursorDelta(
             mark,
@@ -336,7 +339,7 @@ class CursorState:
         return delta
 
     def snapshot(self) -> CursorDelta:
-        """All of it, sharing the sets: to be encoded before the next change. Starts a new delta."""
+        """The whole state, sharing the sets: to be encoded before the next change. Starts a new delta."""
         self._forget_delta()
         counts = self.redeliveries.counts
         return CursorDelta(self.mark_delete, True, self._acked, self._partial, self.properties, counts)
@@ -347,7 +350,7 @@ class CursorState:
         self._replaced = self._properties_changed = False
 
     def apply(self, delta: CursorDelta) -> None:
-        """What `take_delta` or `snapshot` gave before a restart. `settle` must follow the last one."""
+        """Applies a delta or snapshot from before a restart. `settle` must follow the last one."""
         if delta.replaces:
             self._drop_all()
         for ledger_id, chunks in delta.acked.items():
@@ -365,10 +368,10 @@ class CursorState:
         self._move_mark(delta.mark_delete)
 
     def settle(self) -> None:
-        """To be called when recovery has applied everything: fits the state to the ledgers that exist.
+        """To be called after the last `apply`: adapts the state to the ledgers that exist.
 
-        Ledgers may be gone that the state does not cover: they were trimmed after acknowledgements that
-        a crash took from the state. They count as acknowledged.
+        Ledgers that the state does not cover may be missing: they were trimmed after acknowledgements that a
+        crash lost. They count as acknowledged.
         """
         if len(self._ledgers):
             first = Position(self._ledgers[0].ledger_id, -1)
@@ -383,7 +386,7 @@ class CursorState:
         self.redeliveries.keep(lambda held: not self.is_acked(held))
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         for ledger_id, entries in self._acked.items():
             entries.check()
             assert entries.count, "an empty set was kept"

@@ -1,19 +1,19 @@
-"""Keeps a durable cursor: deltas into a ledger of its own, now and then a snapshot into a new one.
+"""Stores a durable cursor: deltas in a ledger of its own, at times a snapshot in a new ledger.
 
     state in the metadata store ──first change──▶ switching ──▶ ledger: snapshot, delta, delta, …
           ▲                                          ▲                     │ deltas outweigh the snapshot,
           └─── clean close or full disk, when small ─┴─────────────────────┘ a seek, or a lost ledger
 
-Switching: a new ledger is created, its first entry is a snapshot; once that is durable the value in
-the metadata store names the new ledger; then the old ledger is deleted. Until then the old ledger is
-what counts, and nothing is added to it: whatever changes meanwhile is written after the switch.
+Switching: a new ledger is created, its first entry is a snapshot; once that is durable the value in the
+metadata store names the new ledger; then the old ledger is deleted. Until then the old ledger counts, and
+nothing is added to it: changes made meanwhile are written after the switch.
 
 At most one delta is in flight, so all changes of one group commit of the bookie are one entry. A seek
-switches too, which makes the mark-delete in the metadata store a lower bound at all times. What is written
-when, and who is told, is decided in `cursor_writes.py`.
+switches too, which makes the mark-delete in the metadata store a lower bound at all times. `cursor_writes.py`
+decides what is written when, and which callers are told.
 
-kill -9 at any point: recovery reads what the metadata store names, a prefix of the deltas that were
-written; a change is reported durable only when it is in that prefix.
+kill -9 at any point: recovery reads the ledger that the metadata store names, a prefix of the deltas that
+were written; a change is reported durable only when it is in that prefix.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CursorStore:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         fenced: Callable[[LogFencedError], None],
     ) -> None:
-        """`info`: the value at `path` with its `version`; `fenced` hears that another writer changed it."""
+        """`info`: the value at `path` with its `version`; `fenced` is called when another owner did."""
         self.state = state
         self._path = path
         self._version = version
@@ -91,18 +91,18 @@ class CursorStore:
         self._spawn = spawn
         self.fenced = fenced
         self._ledger: DeltaLedger | None = None
-        """Takes the deltas; None when the next write must begin another one."""
+        """Takes the deltas; None when the next write must begin a new one."""
         self._delta_entry = -1
-        """Entry of the ledger that the delta under way will be."""
+        """Entry id of the delta under way."""
         self._put_lock = asyncio.Lock()
 
     @property
     def ledger_id(self) -> LedgerId:
-        """Ledger that the metadata store names; IN_STORE when there is none."""
+        """Ledger named in the metadata store; IN_STORE when there is none."""
         return self._ledger_id
 
     def changed(self) -> None:
-        """The state was changed."""
+        """The state has changed."""
         writes = self._writes
         if not writes.closed and not writes.busy:
             if writes.awaited:
@@ -111,7 +111,7 @@ class CursorStore:
                 self._flusher.later(self)
 
     def when_durable(self, callback: Durable) -> None:
-        """Calls back once all changes so far are durable; at once when they are."""
+        """Calls `callback` once all changes so far are durable; at once when they are."""
         writes = self._writes
         if not writes.dirty:
             callback(None)
@@ -123,7 +123,7 @@ class CursorStore:
                 self._flusher.soon(self)
 
     def flush_changes(self) -> None:
-        """Starts writing what has changed, unless a write is under way: its end goes on with it."""
+        """Starts writing the changes, unless a write is under way: its end starts the next one."""
         plan = self._writes.plan(self._ledger, self._ledgers.has_room)
         if plan is Plan.DELTA:
             assert self._ledger is not None, "a delta goes into a ledger"
@@ -138,14 +138,14 @@ class CursorStore:
             self._flusher.later(self)
 
     def _append(self, ledger: DeltaLedger) -> None:
-        """Writes what has changed, or the whole state once more, into the ledger."""
+        """Writes the changes, or the whole state again, into the ledger."""
         assert ledger.writer.ledger_id == self._ledger_id, "deltas go where recovery looks for them"
         whole = ledger.wants_snapshot
         try:
             entry = encode_entry(self.state.snapshot() if whole else self.state.take_delta())
             delta_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
         except (LedgerError, ValueError) as error:
-            # Also what cannot be written down: other cursors are flushed in the same turn.
+            # Also an encoding error: the flusher calls other cursors in the same turn.
             self.ledger_lost(ledger, error)
             return
         assert delta_entry > self._delta_entry, "the ledger numbers entries upwards"
@@ -154,17 +154,17 @@ class CursorStore:
         ledger.wrote(len(entry), whole=whole)
 
     def flush_failed(self, error: Exception) -> None:
-        """A delta that could not be made has taken its changes with it: a snapshot has them again."""
+        """The failed delta took its changes along: the next write must be a snapshot, with them again."""
         self._ledger = None
         self._writes.failed(error)
 
     def delta_durable(self, ledger: DeltaLedger, last_entry: int) -> None:
-        """The ledger is durable up to `last_entry`: perhaps with the delta in flight."""
+        """The ledger is durable up to `last_entry`, which may be the delta in flight."""
         if ledger is self._ledger and self._writes.now is Writing.DELTA and last_entry >= self._delta_entry:
             self._written()
 
     def _written(self) -> None:
-        """What was being written is durable."""
+        """The write under way is durable."""
         self._writes.written()
         if self._writes.dirty:
             self.changed()
@@ -173,13 +173,13 @@ class CursorStore:
         """No delta can be added any more; the next flush begins a new ledger with a snapshot."""
         if ledger is self._ledger:
             self._ledger = None
-            # A switch and a fold go on without it, and tell their end themselves.
+            # A switch and a fold go on without it, and report their own end.
             if self._writes.now in (Writing.IDLE, Writing.DELTA):
                 self._ledger_failed(error)
 
     def _ledger_failed(self, error: BaseException) -> None:
         """On a full disk a small state goes into the metadata store, which has a reserve for that: consumers
-        free space by acknowledging. Otherwise who waits is told."""
+        free space by acknowledging. Otherwise the waiting callers get the error."""
         stores = disk_full(error) is not None and self._small()
         if self._writes.ledger_failed(error, store_takes_it=stores) is Plan.FOLD:
             self._begin_fold()
@@ -193,11 +193,11 @@ class CursorStore:
     async def _fold_at_last(self) -> None:
         try:
             await self._fold()
-        except MagnetarError as error:  # `_fold` has told who waits; the next change writes it all
+        except MagnetarError as error:  # `_fold` told those that wait; the next change writes all
             _log.warning("%s could not be written: %s", self._where, error)
 
     async def _switch(self) -> None:
-        """Begins a new ledger with a snapshot: what `Writing.SWITCH` is."""
+        """Begins a new ledger with a snapshot: `Writing.SWITCH`."""
         assert self._writes.now is Writing.SWITCH, "whoever spawns this has begun it"
         ledger = DeltaLedger(self, self._config)
         created = False
@@ -214,20 +214,20 @@ class CursorStore:
             old_ledger = self._ledger
             await self._put(ledger.writer.ledger_id, bound)
         except BaseException as error:
-            # What the old ledger holds is still right, but the deltas since are only in the lost snapshot.
+            # The old ledger is still right, but later deltas exist only in the lost snapshot.
             self._ledger = None
             if created:
-                # To be deleted once a next value is stored; not before, as this one may have been stored.
+                # To be deleted once a later value is stored; not before, as this one may have been stored.
                 self._deleted.append(ledger.writer.ledger_id)
             if not isinstance(error, MagnetarError):
                 self._writes.failed(error)
                 raise
             self._ledger_failed(error)
             if isinstance(error, CursorClosedError):
-                # No value follows, and the last one does not name it: `_put` wrote nothing.
+                # No further value follows, and the last one does not name it: `_put` wrote nothing.
                 await self.sweep()
             return
-        # Meanwhile the new ledger may have failed already. The next append to it says so.
+        # Meanwhile the new ledger may have failed already. The next append to it reports that.
         self._ledger, self._delta_entry = ledger, delta_entry
         self._written()
         if old_ledger is not None:
@@ -241,7 +241,7 @@ class CursorStore:
         state: CursorDelta | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Writes the value in the metadata store, by default with the state and properties it has now.
+        """Writes the value in the metadata store, by default with the current state and properties.
 
         Raises LogFencedError, MetadataError, CursorClosedError.
         """
@@ -269,30 +269,29 @@ class CursorStore:
             self._ledger_id = ledger_id
             self._bound = state
             self.cursor_properties = properties
-            # Meanwhile side ledgers may have been dropped and a lost ledger noted: the list was not to be
-            # replaced by what it was before.
+            # In place: meanwhile side ledgers may have been dropped and a lost ledger recorded.
             self._deleted += replaced
 
     async def store_used(self) -> None:
-        """Makes it durable when the subscription was used last. Raises what `flush` raises."""
+        """Makes the time of the subscription's last use durable. Raises what `flush` raises."""
         await self.flush()
         await self._put()
 
     async def sweep(self) -> None:
-        """Deletes replaced ledgers; one that cannot be deleted now stays noted in the next value."""
+        """Deletes replaced ledgers; one that cannot be deleted now stays in the next value."""
         await give_back(self._ledgers, self._deleted, self._where)
 
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the subscription's properties; durable on return. Raises what `flush` raises."""
         await self.flush()
-        # Meanwhile others may set theirs: each is in memory once it is stored, in the order of `_put`.
+        # Meanwhile other calls may set theirs: each is in memory once it is stored, in the order of `_put`.
         await self._put(properties=dict(properties))
 
     async def change_side_ledgers(self, *, add: LedgerIds = (), drop: LedgerIds = ()) -> None:
-        """Names ledgers that belong to the cursor, and gives back others; durable on return.
+        """Adds and removes ledgers of the cursor in its value; durable on return.
 
-        Raises LogFencedError, MetadataError, CursorClosedError: then it is unknown what is stored. A ledger
-        that is named and does not exist, or exists and is not named, must do no harm to who reads them.
+        Raises LogFencedError, MetadataError, CursorClosedError: then the stored value is unknown. Readers
+        must tolerate a named ledger that does not exist, and one that exists and is not named.
         """
         before = self.side_ledgers
         self.side_ledgers = tuple(known for known in before if known not in drop) + add
@@ -301,7 +300,7 @@ class CursorStore:
             await self._put()
         except MagnetarError:
             self.side_ledgers = tuple(known for known in self.side_ledgers if known not in add) + drop
-            # In place: `sweep` may be at work on the list.
+            # In place: `sweep` may be working on the list.
             self._deleted[:] = [known for known in self._deleted if known not in drop]
             raise
         await self.sweep()
@@ -320,8 +319,7 @@ class CursorStore:
             return
         try:
             while writes.busy:
-                # A write is under way; folding must come after it. Changes that are made meanwhile may have
-                # begun the next one.
+                # Folding must come after a write, and after the next one if changes began it meanwhile.
                 await self.flush()
             if self._ledger_id != IN_STORE or writes.dirty:
                 if self._small():
@@ -340,7 +338,7 @@ class CursorStore:
         self._writes.close(CursorClosedError(f"{self._where} is closed"))
 
     async def ended(self) -> None:
-        """Waits until the value of an abandoned cursor changes no more."""
+        """Waits until the value of an abandoned cursor does not change any more."""
         async with self._put_lock:
             assert self._writes.closed, "the next write may begin at any time"
 
@@ -351,7 +349,7 @@ class CursorStore:
         return all(count < limit for count, _ in enumerate(self.state.ranges()))
 
     async def _fold(self) -> None:
-        """Puts the whole state into the metadata store and gives the ledgers back: what `Writing.FOLD` is."""
+        """Puts the whole state into the metadata store and deletes the ledgers: `Writing.FOLD`."""
         assert self._writes.now is Writing.FOLD, "whoever calls this has begun it"
         self._writes.include()
         try:
@@ -374,21 +372,21 @@ class CursorStore:
         async with self._put_lock:
             try:
                 await self._store.delete(self._path)
-            except NotFoundError:  # gone is what was asked for; its ledgers go below
+            except NotFoundError:  # it is gone, as requested; its ledgers follow below
                 _log.warning("%s had been deleted before", self._where)
             except BaseException:
-                # Perhaps it is still there: it goes on, and its next value tells by the version.
+                # It may still exist: the cursor goes on, and its next value detects it by the version.
                 self._writes.reopen()
                 raise
         if self._ledger is not None:
             await seal(self._ledger.writer)
         own = [self._ledger_id] if self._ledger_id != IN_STORE else []
-        # A switch that is under way notes its ledger later, and gives it back itself.
+        # A switch under way records its ledger later, and deletes it itself.
         ledger_ids = [*self._deleted, *self.side_ledgers, *own]
         await give_back(self._ledgers, ledger_ids, self._where)
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         self._writes.check()
         self.state.check()
         writing = self._writes.now

@@ -1,4 +1,4 @@
-"""The ledger that takes a cursor's deltas, and what its writer says."""
+"""The ledger of a cursor's deltas, and the listener of its writer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("magnetar.managedlog")
 
 
 class DeltaStore(Protocol):
-    """Who writes the deltas."""
+    """The writer of the deltas."""
 
     def delta_durable(self, ledger: DeltaLedger, last_entry: int) -> None:
         """The ledger is durable up to this entry."""
@@ -27,7 +27,7 @@ class DeltaStore(Protocol):
 
 
 class DeltaLedger:
-    """The ledger that takes deltas, and what its writer says (WriterListener)."""
+    """The ledger of the deltas, and the listener of its writer (WriterListener)."""
 
     __slots__ = (
         "_bytes_since",
@@ -51,11 +51,11 @@ class DeltaLedger:
         self._deltas_since = self._bytes_since = 0
 
     def began(self, snapshot_bytes: int) -> None:
-        """Its first entry is a snapshot of so many bytes."""
+        """Its first entry is a snapshot of this many bytes."""
         self._snapshot_bytes = snapshot_bytes
 
     def wrote(self, size_bytes: int, *, whole: bool) -> None:
-        """One more entry: a delta, or the `whole` state again."""
+        """One more entry was appended: a delta, or the `whole` state again."""
         self._written_bytes += size_bytes
         if whole:
             self._snapshot_bytes, self._deltas_since, self._bytes_since = size_bytes, 0, 0
@@ -65,7 +65,7 @@ class DeltaLedger:
 
     @property
     def outweighed(self) -> bool:
-        """Whether what was added weighs so much more than the state that another ledger is due."""
+        """Whether the deltas outweigh the state so much that a new ledger is due."""
         config = self._config
         return self._written_bytes > max(
             config.cursor_compact_bytes_min, config.cursor_compact_factor * self._snapshot_bytes
@@ -73,10 +73,10 @@ class DeltaLedger:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether the next entry is the whole state: recovery reads back to the last such entry only.
+        """Whether the next entry must be the whole state: recovery reads back to the last such entry only.
 
-        So it reads `cursor_deltas_max` deltas, or a quarter of a snapshot that is larger than those; and
-        writing costs at most five times the deltas.
+        So it reads at most `cursor_deltas_max` deltas, or a quarter of a larger snapshot; and writing costs
+        at most five times the deltas.
         """
         return (
             self._deltas_since >= self._config.cursor_deltas_max
@@ -91,13 +91,14 @@ class DeltaLedger:
     def failed(self, error: LedgerError) -> None:
         if not self.snapshot_durable.done():
             self.snapshot_durable.set_exception(error)
-            # Whoever waited may be gone; the error is reported through the cursor's waiters as well.
+            # The waiting callers may have left; the error reaches the cursor's own waiting callers too.
             self.snapshot_durable.exception()
         self._store.ledger_lost(self, error)
 
 
 async def seal(writer: LedgerWriter) -> None:
-    """Ends a cursor ledger. That this fails is no loss: whoever opens the ledger recovers its end."""
+    """Closes a cursor ledger. A failure is harmless: the next process that opens the ledger recovers its
+    end."""
     try:
         await writer.close()
     except MagnetarError as error:  # the docstring's reason: recovery ends it
@@ -105,7 +106,7 @@ async def seal(writer: LedgerWriter) -> None:
 
 
 async def give_back(ledgers: Ledgers, ledger_ids: list[LedgerId], where: str) -> None:
-    """Deletes ledgers and takes them out of the list; one that cannot be deleted now stays in it."""
+    """Deletes ledgers and removes them from the list; one that cannot be deleted now stays in it."""
     for ledger_id in list(ledger_ids):
         try:
             await ledgers.delete(ledger_id)
@@ -117,7 +118,7 @@ async def give_back(ledgers: Ledgers, ledger_ids: list[LedgerId], where: str) ->
 
 
 async def outcome(when_durable: Callable[[Durable], None]) -> None:
-    """Waits for what `when_durable` tells; raises the error that it is told."""
+    """Waits for the call of `when_durable`; raises its error."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def report(error: BaseException | None) -> None:

@@ -21,7 +21,7 @@ FULL: Final = (1 << CHUNK_BITS) - 1
 
 
 class EntrySet:
-    """Entry ids >= 0 of one ledger. Insertion, look-up and the next gap are O(1) for nearby entries."""
+    """Entry ids >= 0 of one ledger. Insertion, lookup and the next gap are O(1) for nearby entries."""
 
     __slots__ = ("_low", "chunks", "count")
 
@@ -33,7 +33,7 @@ class EntrySet:
     def __init__(self) -> None:
         self.chunks = {}
         self.count = 0
-        # No chunk has a lower number, so that removing from below does not look at all of them.
+        # No chunk has a lower number, so that removing from below does not scan all of them.
         self._low = 0
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class EntrySet:
         return (self.chunks.get(entry_id >> SHIFT, 0) >> (entry_id & MASK)) & 1 == 1
 
     def add(self, entry_id: int) -> bool:
-        """Adds one entry >= 0; whether it is new."""
+        """Adds one entry >= 0; returns whether it is new."""
         number = entry_id >> SHIFT
         chunk = self.chunks.get(number, 0)
         bit = 1 << (entry_id & MASK)
@@ -56,7 +56,7 @@ class EntrySet:
         return True
 
     def discard(self, entry_id: int) -> bool:
-        """Removes one entry >= 0; whether it was there."""
+        """Removes one entry >= 0; returns whether it was there."""
         number = entry_id >> SHIFT
         chunk = self.chunks.get(number, 0)
         bit = 1 << (entry_id & MASK)
@@ -128,7 +128,7 @@ class EntrySet:
         return (number << SHIFT) + (missing & -missing).bit_length() - 1
 
     def last(self) -> int:
-        """The largest id; -1 when there is none. Costs the number of chunks."""
+        """The largest id; -1 when there is none. Cost: the number of chunks."""
         if not self.chunks:
             return -1
         number = max(self.chunks)
@@ -158,7 +158,7 @@ class EntrySet:
             yield start, stop
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         assert all(0 < bits <= FULL for bits in self.chunks.values())
         assert all(number >= self._low >= 0 for number in self.chunks)
         assert self.count == sum(bits.bit_count() for bits in self.chunks.values())

@@ -27,15 +27,15 @@ _BITMAP: Final = 1
 _LIST: Final = 2
 _BITMAP_BYTES: Final = CHUNK_BITS // 8
 _LIST_MAX: Final = 24
-"""A list is chosen up to here: beyond, picking out the bits costs more than the bytes are worth."""
+"""Entries of a list at most: beyond that, picking out the bits costs more than the bytes are worth."""
 _CHUNK_MAX: Final = 1 << 53
-"""Chunk numbers stay below, so that entry ids stay in 63 bits."""
+"""Bound of chunk numbers, so that entry ids fit 63 bits."""
 _GROUP_MAX: Final = 1 << 22
 """Chunks of one full group: four billion entries, more than a ledger holds."""
 
 
 class MalformedAckedError(StorageError):
-    """The bytes are not what `encode` writes."""
+    """The bytes are not the output of `encode`."""
 
 
 def _put_varint(out: bytearray, value: int) -> None:
@@ -137,7 +137,7 @@ def decode(data: bytes) -> dict[LedgerId, EntrySet]:
 
 
 def _take_group(reader: _Reader, entries: EntrySet, number: int) -> int:
-    """Reads one group that begins at chunk `number`; how many chunks it covers."""
+    """Reads one group that begins at chunk `number`; returns how many chunks it covers."""
     kind = reader.take(1)[0]
     if kind == _FULL:
         count = reader.varint()

@@ -67,13 +67,13 @@ class LogCursors:
         self._stores: dict[str, CursorStore] = {}
         self._deleting: set[str] = set()
         self._ended = False
-        """Whether no cursor is added any more: those that are there were closed or given up."""
+        """Whether no cursor is added any more: the existing ones were closed or abandoned."""
         self._advanced: Callable[[Position], None] = nobody
         self._fence: Callable[[LogFencedError], None] = nobody
         self.by_name: Mapping[str, Cursor] = MappingProxyType(self._cursors)
         """A live view."""
         self.damaged: dict[str, str] = {}
-        """Cursors that stand further back than they did, because what was written of them is damaged: why."""
+        """Cursors that fell back because their stored state is damaged, with the reason."""
 
     def _path(self, name: str) -> str:
         return f"{log_path(self._log_name)}/{encode_local(name)}"
@@ -89,7 +89,7 @@ class LogCursors:
 
         Raises LogFencedError, MetadataError, LogClosedError.
         """
-        # One that is being deleted is nobody's any more: who got it would acknowledge into nothing.
+        # A cursor that is being deleted must not be handed out: acknowledgements to it would be lost.
         if name not in self._deleting and (cursor := self._cursors.get(name)) is not None:
             return cursor
         async with self._changing:
@@ -102,13 +102,13 @@ class LogCursors:
                     self._path(name), encode_info(info), expected_version=MUST_NOT_EXIST
                 )
             except BadVersionError as error:
-                # All cursors were read when the log was opened: only another owner can have made this one.
+                # All cursors were read when the log was opened: only another owner can have created this one.
                 fenced = LogFencedError(f"log {self._log_name} was taken over by another owner")
                 self._fence(fenced)
                 raise fenced from error
             if self._ended:
-                # Meanwhile the log was closed. The cursor is stored, and whoever opens the log next has it;
-                # a second one would write to the same value, and each would take the other for another owner.
+                # Meanwhile the log was closed. The cursor is stored, and the next opening of the log has it.
+                # A second one would write to the same value, and each would take the other for another owner.
                 raise LogClosedError(f"log {self._log_name} was closed")
             return self._add(name, state, info, stat.version)
 
@@ -141,14 +141,14 @@ class LogCursors:
     async def recover(
         self, advanced: Callable[[Position], None], fence: Callable[[LogFencedError], None], *, is_new: bool
     ) -> None:
-        """Reads every cursor of the log, as its last durable change left it; `settle` must follow.
+        """Reads every cursor of the log in its last durable state; `settle` must follow.
 
-        A log that `is_new` is not asked for any.
+        A log that `is_new` has none.
 
-        `advanced` is told each new mark-delete of a cursor, `fence` when another owner is found.
-        A cursor whose ledger is damaged falls back to its last readable state, see `damaged`. Raises
-        LedgerError, MetadataError, StorageError when something cannot be read now, InvalidLogDataError
-        for a damaged value in the metadata store: there is nothing to fall back to.
+        `advanced` is called with each new mark-delete of a cursor, `fence` when another owner is found. A
+        cursor whose ledger is damaged falls back to its last readable state, see `damaged`. Raises
+        LedgerError, MetadataError, StorageError when something cannot be read now, InvalidLogDataError for a
+        damaged value in the metadata store, which has no earlier state.
         """
         self._advanced, self._fence = advanced, fence
         if is_new:
@@ -171,16 +171,16 @@ class LogCursors:
         )
 
     def settle(self) -> None:
-        """Fits the recovered cursors to the ledgers that the log now has."""
+        """Adapts the recovered cursors to the present ledgers of the log."""
         for store in self._stores.values():
             store.state.settle()
 
     async def _replay(self, name: str, state: CursorState, ledger_id: LedgerId) -> bool:
-        """Applies what can be read of a cursor ledger; False when that is nothing.
+        """Applies the readable part of a cursor ledger; False when no entry is readable.
 
-        A delta only adds acknowledgements, as a seek begins a new ledger: so whatever comes before
-        damage is an earlier state of the cursor, and so is the value in the metadata store. Messages
-        are delivered again, none are lost.
+        A delta only adds acknowledgements, as a seek begins a new ledger. So the part before the damage is an
+        earlier state of the cursor, and so is the value in the metadata store. Messages are delivered again,
+        none are lost.
         """
         replay = CursorReplay(state, ledger_id, self._config, self._progress)
         try:
@@ -231,7 +231,8 @@ class LogCursors:
             raise error
 
     def end(self) -> None:
-        """The log is closed, and hears of cursors no more. They stay known: what they hold back stays."""
+        """The log is closed: cursors drop their references to it. They stay listed: they still hold back
+        trimming."""
         self._advanced = self._fence = nobody
         for cursor in self._cursors.values():
             cursor.end()
@@ -239,18 +240,18 @@ class LogCursors:
             store.fenced = nobody
 
     def abandon(self) -> None:
-        """Ends every cursor as it is, without writing anything."""
+        """Ends every cursor without writing."""
         self._ended = True
         for store in self._stores.values():
             store.abandon()
 
     async def abandoned(self) -> None:
-        """Waits for writes that were under way when the cursors were given up."""
+        """Waits for writes that were under way when the cursors were abandoned."""
         for store in list(self._stores.values()):
             await store.ended()
 
     def check(self) -> None:
-        """Asserts what must always hold."""
+        """Asserts the invariants."""
         assert self._stores.keys() == self._cursors.keys(), "a cursor that nobody keeps, or keeps for nobody"
         assert self._deleting <= self._stores.keys(), "one that is not there is deleted"
         for store in self._stores.values():

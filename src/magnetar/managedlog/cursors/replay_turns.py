@@ -1,10 +1,11 @@
-"""Logs whose cursors are read back after a crash: first asked, first served, a few at a time.
+"""Orders the logs whose cursors are read back after a crash: first come, first served, a few at a time.
 
-A broker that was killed has hundreds of busy topics asked for at once. All of them beside each other would be
-ready at the same time, the last one's; one after the other the first is ready at once, and the last no later.
+After a broker was killed, clients ask for hundreds of busy topics at once. If all were read back in parallel,
+all would be ready at the same, late time; one after the other, the first is ready at once, and the last no
+later.
 
-A place is for computing. Who waits for a device or for bookies keeps it for `HELD_S` and then goes on without
-one, so that storage which does not answer holds up only who asked it.
+A place is for computing. A log that waits for a device or for bookies keeps its place for `HELD_S` and then
+continues without one, so that storage which does not answer delays only its own log.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from magnetar.runtime.tasks import call_later
 PLACES: Final = 2
 """Logs in work at the same time: while one waits for the device, the other computes."""
 HELD_S: Final = 0.2
-"""How long one of them keeps others waiting: the time of a hundred cursors that are in the page cache."""
+"""Seconds that one log delays the others: the time of a hundred cursors in the page cache."""
 
 
 class ReplayTurns:
-    """Of one process. For one event loop."""
+    """The places of one process. For one event loop."""
 
     def __init__(self, *, places: int = PLACES, held_s: float = HELD_S) -> None:
         self._free = places
@@ -33,12 +34,12 @@ class ReplayTurns:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """How many logs wait for their turn."""
         return len(self._line)
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Waits until all who asked before have begun, and few of them are still in work."""
+        """Waits until all earlier callers have begun, and at most PLACES of them are still in work."""
         loop = asyncio.get_running_loop()
         if self._free:
             self._free -= 1
@@ -51,7 +52,7 @@ class ReplayTurns:
                 if place.cancelled():
                     self._line.remove(place)
                 else:
-                    # It was given to somebody who is gone in the same tick.
+                    # The place was assigned to a caller that was cancelled in the same turn.
                     self._pass_on()
                 raise
         held = True
@@ -70,7 +71,7 @@ class ReplayTurns:
             leave()
 
     def _pass_on(self) -> None:
-        """The place goes to who has waited longest; nobody who comes later can take it before."""
+        """Assigns the place to the caller that has waited longest; a later caller cannot take it before."""
         while self._line:
             place = self._line.popleft()
             if not place.done():
