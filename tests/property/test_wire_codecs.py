@@ -21,6 +21,7 @@ from magnetar.wire.messages import MessageEncoder
 from magnetar.wire.partition_keys import plain_partition_key
 from magnetar.wire.payload import EntryError, build_entry, split_batch, split_entry
 from magnetar.wire.receipts import encode_receipts
+from magnetar.wire.sends import decode_send_in_txn
 from magnetar.wire.server import AckEvent, SendRun, ServerParser
 
 U64 = st.one_of(st.integers(0, 300), st.integers(0, (1 << 64) - 1))
@@ -178,6 +179,46 @@ def test_long_runs_of_one_producer(first: int, payloads: list[bytes]) -> None:
     found = [event for event in events if isinstance(event, SendRun)]
     assert [entry for run in found for entry in run.entries] == entries
     assert [s for run in found for s in run.sequence_ids] == list(range(first, first + len(entries)))
+
+
+SENDS_IN_TXN = st.builds(
+    pb.CommandSend,
+    producer_id=U64,
+    sequence_id=U64,
+    num_messages=st.one_of(st.none(), st.integers(-1, 300)),
+    txnid_least_bits=st.one_of(st.none(), U64),
+    txnid_most_bits=st.one_of(st.none(), U64),
+    highest_sequence_id=st.one_of(st.none(), U64),
+    is_chunk=st.one_of(st.none(), st.booleans()),
+    marker=st.one_of(st.none(), st.none(), st.booleans()),
+)
+
+
+def says(send: pb.CommandSend) -> tuple[Any, ...]:
+    highest = send.highest_sequence_id if send.HasField("highest_sequence_id") else None
+    txn = (send.txnid_most_bits, send.txnid_least_bits)
+    return send.producer_id, send.sequence_id, send.num_messages, highest, send.is_chunk, txn
+
+
+@given(SENDS_IN_TXN)
+def test_sends_in_transactions_mean_what_protobuf_says(send: pb.CommandSend) -> None:
+    data = send.SerializeToString()
+    found = decode_send_in_txn(data, 0, len(data))
+    if found is not None:
+        assert found == says(send)
+        assert not send.HasField("marker")
+    numbers = [send.producer_id, send.sequence_id, send.txnid_least_bits, send.txnid_most_bits]
+    usual = send.HasField("txnid_least_bits") and send.HasField("txnid_most_bits")
+    usual = usual and not send.HasField("marker") and send.num_messages > 0
+    if usual and max(*numbers, send.highest_sequence_id) < 1 << 63:
+        assert found is not None
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_as_a_send_in_a_transaction(data: bytes) -> None:
+    found = decode_send_in_txn(data, 0, len(data))
+    if found is not None:
+        assert found == says(pb.CommandSend.FromString(data))
 
 
 MESSAGE_IDS = st.builds(

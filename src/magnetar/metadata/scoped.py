@@ -51,7 +51,7 @@ class ScopedMetadataStore:
         return path.removeprefix(self._scope) or paths.ROOT
 
     def _stat(self, stat: Stat) -> Stat:
-        return replace(stat, path=self._inner(stat.path))
+        return stat._replace(path=self._inner(stat.path))
 
     def _told(self, error: BadVersionError | NotFoundError | HasChildrenError) -> Exception:
         path = self._inner(error.path)

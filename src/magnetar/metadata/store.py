@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.errors import MetadataError
 
@@ -63,8 +63,7 @@ class OutcomeUnknownError(MetadataError):
     """The connection was lost, and whether the write took effect could not be found out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What the store knows of a value besides its bytes."""
 
     path: str
@@ -100,8 +99,7 @@ class Change(Enum):
     """A direct child came or went."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """One change, delivered to every watcher whose prefix covers the path."""
 
     change: Change

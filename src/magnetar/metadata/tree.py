@@ -7,8 +7,7 @@ a value is *implied*: it exists because it has children, and goes when the last 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.metadata import paths
@@ -30,8 +29,7 @@ SEQUENCE_DIGITS: Final = 10
 """Width of a sequential put's counter, as ZooKeeper has it; BookKeeper's ids depend on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A node with a value."""
 
     data: bytes

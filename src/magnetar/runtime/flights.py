@@ -1,16 +1,16 @@
-"""A piece of work with several waiting callers, which ends whether or not any of them still waits."""
+"""Work that several callers wait for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
 
 
 class Flight(Generic[_T]):
-    """Starts the work at once, as a task."""
+    """Starts the work at once, as a task, which ends whether or not any caller still waits."""
 
     __slots__ = ("_task",)
 
@@ -39,6 +39,36 @@ class Flight(Generic[_T]):
         """Cancels the work."""
         self._task.cancel()
         await asyncio.wait((self._task,))
+
+
+class OneAtATime:
+    """Of callers that want the same thing one does it; the others wait until it has ended, and look again.
+
+    Cheaper than a `SingleFlight` where nearly always one comes alone: there is no task. What the one that
+    does it meets, an error or its cancellation, is its own.
+    """
+
+    __slots__ = ("_running",)
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, asyncio.Future[None] | None] = {}
+
+    async def run(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Does the work, or returns when what runs for `key` has ended, however: whether it did it itself."""
+        if key in self._running:
+            waiting = self._running[key]
+            if waiting is None:
+                waiting = self._running[key] = asyncio.get_running_loop().create_future()
+            await asyncio.shield(waiting)
+            return False
+        self._running[key] = None
+        try:
+            await work()
+        finally:
+            waiting = self._running.pop(key)
+            if waiting is not None:
+                waiting.set_result(None)
+        return True
 
 
 def _look(task: asyncio.Task[Any]) -> None:

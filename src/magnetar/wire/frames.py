@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
@@ -126,6 +126,25 @@ _MESSAGE_ID: Final = pb.MessageIdData.DESCRIPTOR
 """A command may hold a hundred thousand of them, and none has a text."""
 
 
+def _may_hold_text(message: Any, seen: frozenset[str] = frozenset()) -> bool:
+    if message.full_name in seen:
+        return False
+    return any(
+        _may_hold_text(field.message_type, seen | {message.full_name})
+        if field.message_type is not None
+        else field.type == field.TYPE_STRING
+        for field in message.fields
+    )
+
+
+_WITHOUT_TEXT: Final = frozenset(
+    number
+    for number, name in _FIELD_OF_TYPE.items()
+    if not _may_hold_text(pb.BaseCommand.DESCRIPTOR.fields_by_name[name].message_type)
+)
+"""Types whose commands have no text, those that begin and end transactions among them."""
+
+
 def parse_command(data: bytes) -> tuple[int, pb.BaseCommand]:
     """Type and content of a BaseCommand; the field of its type is set, with all required fields.
 
@@ -145,7 +164,7 @@ def parse_command(data: bytes) -> tuple[int, pb.BaseCommand]:
     # upb itself does not check required fields.
     if not command.HasField(_FIELD_OF_TYPE[kind]) or not command.IsInitialized():
         raise FrameError(f"{pb.BaseCommand.Type.Name(kind)} without required fields")
-    if not _is_text(command):
+    if kind not in _WITHOUT_TEXT and not _is_text(command):
         raise FrameError(f"{pb.BaseCommand.Type.Name(kind)} with text that is not UTF-8")
     return kind, command
 

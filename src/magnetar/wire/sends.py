@@ -1,7 +1,7 @@
 """SEND: the hand-written codec of the command, and the check of the entry behind it.
 
     totalSize u32 | commandSize u32 | 08 06 | 32 size | 08 producer_id | 10 sequence_id
-    | [18 num_messages] | [30 highest_sequence_id] | [38 is_chunk]
+    | [18 num_messages] | [20 txnid_least_bits 28 txnid_most_bits] | [30 highest_sequence_id] | [38 is_chunk]
     | entry
 
 Tags in hexadecimal, values are varints. Source: Pulsar binary protocol, CommandSend.
@@ -14,6 +14,7 @@ from typing import Final
 
 from magnetar.base.ids import ProducerId
 from magnetar.wire.checksum import crc32c
+from magnetar.wire.events import TxnBits
 from magnetar.wire.frames import (
     CHECKSUM_HEAD,
     FRAME_HEAD,
@@ -78,6 +79,31 @@ def decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | N
         return None
     alike = highest is None and not chunked
     return producer_id, sequence_id, count, highest, chunked, low_at if alike else 0
+
+
+def decode_send_in_txn(
+    data: bytes, at: int, stop: int
+) -> tuple[int, int, int, int | None, bool, TxnBits] | None:
+    """Decodes the CommandSend of a transaction in `data[at:stop]`: producer id, sequence id, count, highest
+    sequence id, whether it is a chunk, and the transaction's most and least significant bits.
+
+    None when it is of none, or has fields that are not expected here: then protobuf decides.
+    """
+    found: list[int | None] = [None] * 8
+    last = 0
+    while at < stop:
+        tag = data[at]
+        value, at = read_varint(data, at + 1, stop)
+        if tag <= last or tag > 0x38 or tag & 7:
+            return None
+        last = tag
+        found[tag >> 3] = value
+    _, producer_id, sequence_id, count, least, most, highest, chunk = found
+    if at != stop or producer_id is None or sequence_id is None or least is None or most is None:
+        return None
+    if (count is not None and not 0 < count < 1 << 31) or (chunk is not None and chunk > 1):
+        return None
+    return producer_id, sequence_id, 1 if count is None else count, highest, chunk == 1, (most, least)
 
 
 def check_entry(entry: bytes) -> tuple[bool, bool]:

@@ -34,7 +34,7 @@ from magnetar.wire.events import (
 from magnetar.wire.fields import check_fields
 from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint, varint
 from magnetar.wire.lengths import ENVELOPE_BYTES, check_command
-from magnetar.wire.sends import check_entry, decode_send
+from magnetar.wire.sends import check_entry, decode_send, decode_send_in_txn
 from magnetar.wire.shapes import KEY_BYTES, SHAPES_MAX, FrameShape
 
 __all__ = ["AckEvent", "CommandEvent", "FlowEvent", "SendRun", "ServerEvent", "ServerParser"]
@@ -300,7 +300,14 @@ class ServerParser:
         """A SEND in the usual layout."""
         fields = decode_send(data, at + 12, stop)
         if fields is None:
-            self._any_command(data[at + 8 : stop], entry)
+            of_txn = decode_send_in_txn(data, at + 12, stop)
+            if of_txn is None:
+                self._any_command(data[at + 8 : stop], entry)
+                return
+            # It costs more than one outside of transactions, and counts as other commands do.
+            self.commands += 1
+            producer_id, sequence_id, count, highest, chunked, txn = of_txn
+            self._add_send(ProducerId(producer_id), sequence_id, count, highest, chunked, entry, txn)
             return
         producer_id, sequence_id, count, highest, chunked, low_at = fields
         has_checksum = self._add_send(ProducerId(producer_id), sequence_id, count, highest, chunked, entry)

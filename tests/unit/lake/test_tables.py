@@ -280,7 +280,7 @@ def test_a_topic_that_is_made_again_keeps_its_table() -> None:
                 world.tables.before = None
                 await world.keep(LOG, 7)
                 stat = (await world.store.get(log_path(LOG))).stat  # type: ignore[union-attr]  # just put
-                newer = replace(stat, created_ms=stat.created_ms + 1)
+                newer = stat._replace(created_ms=stat.created_ms + 1)
                 value = world.store.values[log_path(LOG)]
                 world.store.values[log_path(LOG)] = replace(value, stat=newer)
                 await world.kept.sync(LOG)

@@ -28,9 +28,13 @@ class Deadlines:
         self._rings_at_ms: float | None = None
 
     def set(self) -> None:
-        """Rings when the next transaction's time is over; to be called when there may be an earlier one."""
-        nexts = [each.next_deadline_ms for each in self._coordinators.values()]
-        next_ms = min((each for each in nexts if each is not None), default=None)
+        """Rings when the next transaction's time is over."""
+        for coordinator in self._coordinators.values():
+            self.set_for(coordinator)
+
+    def set_for(self, coordinator: Coordinator) -> None:
+        """The same; to be called when this one may have an earlier one."""
+        next_ms = coordinator.next_deadline_ms
         if next_ms is None or (self._rings_at_ms is not None and self._rings_at_ms <= next_ms):
             return
         self._rings_at_ms = next_ms

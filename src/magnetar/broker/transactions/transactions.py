@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError, MetadataError
@@ -41,6 +42,7 @@ from magnetar.broker.transactions.recovery import left_by
 from magnetar.broker.transactions.resolving import AGAIN_MS, Resolving
 from magnetar.broker.transactions.subscription_acks import acks_of
 from magnetar.broker.transactions.transaction import Transaction, text_bytes
+from magnetar.runtime.flights import OneAtATime
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.wire.events import AckEvent, SendRun, TxnBits
 
@@ -68,8 +70,8 @@ class Transactions:
         """Those that have begun a transaction."""
         self.topics = broker.topics
         """Loaded topics, by full name."""
-        self._saves: SingleFlight[None] = SingleFlight()
-        self._ends: SingleFlight[None] = SingleFlight()
+        self._saves = OneAtATime()
+        self._ends = OneAtATime()
         self._reserves: SingleFlight[None] = SingleFlight()
         self._deadlines = Deadlines(broker.alarms, broker.clock, self.coordinators, self._time_over)
 
@@ -129,7 +131,7 @@ class Transactions:
         clock = self._broker.clock
         txn = coordinator.begin(owner, ttl_ms, started_ms=clock.now_ms(), now_ms=clock.monotonic_ms())
         await self._save(txn)
-        self._deadlines.set()
+        self._deadlines.set_for(coordinator)
         return txn.id
 
     async def _reserve(self, coordinator: Coordinator) -> None:
@@ -268,20 +270,23 @@ class Transactions:
         Raises TransactionNotFoundError, TransactionStateError, CoordinatorNotFoundError, MetadataError.
         """
         coordinator = self._coordinator(id_.coordinator)
-        txn = coordinator.begin_end(id_, wanted, who, reason=reason)
-        if txn is None:
-            return
+        while (txn := coordinator.begin_end(id_, wanted, who, reason=reason)) is not None:
+            if await self._ends.run(id_, partial(self._end_or_repeat, coordinator, txn)):
+                break
+        if txn is not None and txn.state is not wanted:
+            raise TransactionStateError(f"transaction {id_} is {txn.state.value}: {txn.reason}")
+
+    async def _end_or_repeat(self, coordinator: Coordinator, txn: Transaction) -> None:
         try:
-            await self._ends.run(id_, lambda: self._end(coordinator, txn))
-        except MetadataError:
+            await self._end(coordinator, txn)
+        except MetadataError as error:
+            _log.warning("transaction %s cannot be ended: %s", txn.id, error)
             self._end_again(coordinator, txn)
             raise
         except MagnetarError:
             coordinator.take_back_end(txn)
-            self._deadlines.set()
+            self._deadlines.set_for(coordinator)
             raise
-        if txn.state is not wanted:
-            raise TransactionStateError(f"transaction {id_} is {txn.state.value}: {txn.reason}")
 
     async def _end(self, coordinator: Coordinator, txn: Transaction) -> None:
         if txn.ending is TxnState.COMMITTED and not await self._settled(txn):
@@ -303,11 +308,8 @@ class Transactions:
         """The store did not take the end: it is tried until it does."""
 
         async def again() -> None:
-            try:
-                await self._ends.run(txn.id, lambda: self._end(coordinator, txn))
-            except MetadataError as error:
-                _log.warning("transaction %s cannot be ended: %s", txn.id, error)
-                self._end_again(coordinator, txn)
+            with contextlib.suppress(MetadataError):  # It is logged, and tried again.
+                await self._ends.run(txn.id, partial(self._end_or_repeat, coordinator, txn))
 
         key, spawn = ("transaction", txn.id), self._broker.tasks.spawn
         self._broker.alarms.after(key, AGAIN_MS, lambda: spawn(again()))
@@ -344,7 +346,7 @@ class Transactions:
         TransactionStateError when it is decided and the change came too late."""
         wanted = txn.revision
         while txn.saved < wanted:
-            await self._saves.run(txn.id, lambda: self._write(txn))
+            await self._saves.run(txn.id, partial(self._write, txn))
 
     async def _write(self, txn: Transaction) -> None:
         if txn.doubtful:
@@ -355,7 +357,7 @@ class Transactions:
         registered, header = frozenset(txn.partitions), txn.header()
         try:
             stat = await self._kept.write(txn, header)
-        except MetadataError:
+        except BaseException:  # Also when it is cancelled: the write may take effect.
             txn.doubtful = True
             raise
         txn.version, txn.saved, txn.registered = stat.version, revision, registered
@@ -365,11 +367,9 @@ class Transactions:
     async def _ask(self, txn: Transaction) -> None:
         """What the store has of it, after a write whose outcome is not known."""
         found = await self._kept.header(txn.id)
-        if found is None:
-            txn.version, txn.doubtful = None, False
-            return
         stored = Transaction(txn.id, owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
-        stored.read(*found)
+        if found is not None:
+            stored.read(*found)
         txn.version, txn.doubtful = stored.version, False
         if stored.state is not TxnState.OPEN:
             txn.reason = txn.reason or stored.reason

@@ -18,7 +18,7 @@ comparison fails from then on, also when etcd has it in its log still.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.metadata import paths
@@ -147,7 +147,7 @@ def plan(writes: Sequence[Put | Delete], seen: Mapping[str, Seen], *, own_lease:
     # etcd counts a key's changes by transactions, and goes on where the key was deleted and made again.
     for index, stat in enumerate(made.stats):
         if stat is not None and stat.path in made.puts:
-            made.stats[index] = replace(stat, version=seen[stat.path].version + 1)
+            made.stats[index] = stat._replace(version=seen[stat.path].version + 1)
     return made
 
 
