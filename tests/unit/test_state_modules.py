@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "src" / "magnetar"
+from support.sources import PACKAGE, parsed
+
 LIMITS = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
 
 ASSERTS_PER_100_FUNCTIONS = 30
@@ -65,26 +66,27 @@ def queues(room: str, tree: ast.Module) -> Iterator[str]:
         if not isinstance(kind, ast.ClassDef):
             continue
         for node in ast.walk(kind):
-            if isinstance(node, ast.AnnAssign):
-                target, text = (
-                    node.target,
-                    f"{ast.unparse(node.annotation)} {ast.unparse(node.value or node.target)}",
-                )
-                grows = WAITERS.match(text)
-            elif isinstance(node, ast.Assign):
-                target, text, grows = node.targets[0], ast.unparse(node.value), None
-            else:
+            if not isinstance(node, ast.Assign | ast.AnnAssign):
                 continue
-            attribute = ast.unparse(target)
-            if attribute.startswith("self.") and (QUEUE.search(text) or grows):
-                yield f"{room}:{kind.name}.{attribute[len('self.') :].lstrip('_')}"
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if not (isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)):
+                continue
+            if target.value.id != "self":
+                continue
+            grows = None
+            text = ast.unparse(node.value) if node.value else ""
+            if isinstance(node, ast.AnnAssign):
+                text = f"{ast.unparse(node.annotation)} {text}"
+                grows = WAITERS.match(text)
+            if QUEUE.search(text) or grows:
+                yield f"{room}:{kind.name}.{target.attr.lstrip('_')}"
 
 
 def found() -> set[str]:
     return {
         queue
         for path in PACKAGE.rglob("*.py")
-        for queue in queues(path.relative_to(PACKAGE).parts[0], ast.parse(path.read_text(encoding="utf-8")))
+        for queue in queues(path.relative_to(PACKAGE).parts[0], parsed(path))
     }
 
 

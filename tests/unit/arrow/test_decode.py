@@ -1,16 +1,11 @@
-"""Entries to Arrow: every shape, against a decoder that goes message by message."""
+"""Entries to Arrow: compressions, chunks, headers and what is refused."""
 
 from __future__ import annotations
 
-import base64
-import zlib
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
@@ -21,178 +16,17 @@ from pyspark.sql.types import (
 )
 
 from magnetar.arrow.arrays import ARROW_TYPES, arrow_schema
-from magnetar.arrow.columns import COLUMN_TYPES, column_types
+from magnetar.arrow.columns import column_types
 from magnetar.arrow.decode import Decoder
 from magnetar.arrow.row_filter import RowFilter
 from magnetar.arrow.values import TextValues
 from magnetar.base.ids import Position
-from magnetar.base.names import TopicName
 from magnetar.client.compression import compress
-from magnetar.client.deliveries import UNKNOWN, EntryColumns
+from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.payload import build_batch, build_entry, is_batch, parse_metadata, split_batch, split_entry
-
-TOPIC = TopicName.parse("persistent://public/default/t-partition-3")
-ALL = tuple(COLUMN_TYPES)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def at(ms: int) -> datetime | None:
-    return EPOCH + timedelta(milliseconds=ms) if ms else None
-
-
-def entries_of(entries: list[bytes], counts: list[int], first_index: int = 0) -> EntryColumns:
-    columns = EntryColumns()
-    index = first_index
-    for number, (entry, count) in enumerate(zip(entries, counts, strict=True)):
-        index += count
-        columns.add(7, number, entry, index - 1, 1000 + number)
-    return columns
-
-
-def naive(columns: EntryColumns) -> list[dict[str, Any]]:
-    """One row per message, by protobuf objects."""
-    rows = []
-    for number, entry in enumerate(columns.entries):
-        parts = split_entry(entry)
-        metadata = parse_metadata(parts.metadata)
-        if metadata.HasField("marker_type"):
-            continue
-        payload = bytes(parts.payload)
-        if metadata.compression:
-            payload = zlib.decompress(payload)
-        messages: list[tuple[Any, bytes]]
-        if is_batch(metadata):
-            messages = [
-                (single, bytes(view)) for single, view in split_batch(payload, metadata.num_messages_in_batch)
-            ]
-        else:
-            messages = [(metadata, payload)]
-        last = columns.last_indexes[number]
-        for place, (own, value) in enumerate(messages):
-            batch_index = place if is_batch(metadata) else -1
-            if is_batch(metadata) and own.compacted_out:
-                continue
-            has_key = own.HasField("partition_key") and not own.null_partition_key
-            key = own.partition_key.encode() if has_key else None
-            if has_key and own.partition_key_b64_encoded:
-                key = base64.b64decode(own.partition_key)
-            sequence_id = metadata.sequence_id
-            if is_batch(metadata):
-                sequence_id = own.sequence_id if own.HasField("sequence_id") else sequence_id + place
-            rows.append(
-                {
-                    "value": None if own.null_value else value,
-                    "key": key,
-                    "key_is_string": not own.partition_key_b64_encoded if has_key else None,
-                    "topic": "persistent://public/default/t",
-                    "partition": 3,
-                    "message_id": f"7:{columns.entry_ids[number]}:3:{batch_index}",
-                    "entry_index": None if last < 0 else last - len(messages) + 1 + place,
-                    "publish_time": EPOCH + timedelta(milliseconds=metadata.publish_time),
-                    "event_time": at(own.event_time),
-                    "properties": [(pair.key, pair.value) for pair in own.properties],
-                    "producer_name": metadata.producer_name,
-                    "sequence_id": sequence_id,
-                    "ordering_key": own.ordering_key if own.HasField("ordering_key") else None,
-                    "schema_version": metadata.schema_version
-                    if metadata.HasField("schema_version")
-                    else None,
-                    "redelivery_count": 0,
-                    "replicated_from": metadata.replicated_from or None,
-                    "is_null_value": own.null_value,
-                }
-            )
-    return rows
-
-
-def decoded(columns: EntryColumns, names: tuple[str, ...] = ALL) -> list[dict[str, Any]]:
-    return [row for batch in Decoder(TOPIC, names).decode(columns) for row in batch.to_pylist()]
-
-
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
-pairs = st.lists(st.builds(lambda key, value: pb.KeyValue(key=key, value=value), texts, texts), max_size=3)
-times = st.integers(1, 2**42)
-
-
-@st.composite
-def key_fields(draw: st.DrawFn) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    kind = draw(st.sampled_from(("none", "text", "bytes", "null")))
-    if kind == "text":
-        fields["partition_key"] = draw(texts)
-    elif kind == "bytes":
-        fields["partition_key"] = base64.b64encode(draw(st.binary(max_size=9))).decode()
-        fields["partition_key_b64_encoded"] = True
-    elif kind == "null":
-        fields["null_partition_key"] = True
-    return fields
-
-
-@st.composite
-def singles(draw: st.DrawFn) -> tuple[pb.SingleMessageMetadata, bytes]:
-    single = pb.SingleMessageMetadata(**draw(key_fields()))
-    single.properties.extend(draw(pairs))
-    if draw(st.booleans()):
-        single.event_time = draw(times)
-    if draw(st.booleans()):
-        single.sequence_id = draw(st.integers(0, 2**40))
-    if draw(st.booleans()):
-        single.ordering_key = draw(st.binary(max_size=5))
-    if draw(st.integers(0, 5)) == 0:
-        single.compacted_out = True
-    if draw(st.integers(0, 5)) == 0:
-        single.null_value = True
-        return single, b""
-    return single, draw(st.binary(max_size=300))
-
-
-@st.composite
-def entries(draw: st.DrawFn) -> tuple[bytes, int]:
-    metadata = pb.MessageMetadata(
-        producer_name=draw(texts), sequence_id=draw(st.integers(0, 2**62)), publish_time=draw(times)
-    )
-    if draw(st.booleans()):
-        metadata.schema_version = draw(st.binary(min_size=1, max_size=8))
-    if draw(st.integers(0, 4)) == 0:
-        metadata.replicated_from = "west"
-    if draw(st.booleans()):
-        messages = draw(st.lists(singles(), min_size=1, max_size=9))
-        if draw(st.booleans()):
-            # Messages of one shape, as most producers make them.
-            single, value = messages[0]
-            messages = [(single, value)] * draw(st.integers(4, 40))
-        payload, count = build_batch(messages), len(messages)
-        metadata.num_messages_in_batch = count
-    else:
-        for name, value in draw(key_fields()).items():
-            setattr(metadata, name, value)
-        metadata.properties.extend(draw(pairs))
-        if draw(st.booleans()):
-            metadata.event_time = draw(times)
-        if draw(st.booleans()):
-            metadata.ordering_key = draw(st.binary(max_size=5))
-        payload, count = draw(st.binary(max_size=300)), 1
-        if draw(st.integers(0, 5)) == 0:
-            metadata.null_value, payload = True, b""
-        if draw(st.integers(0, 9)) == 0:
-            metadata.marker_type = 10
-    if draw(st.booleans()):
-        metadata.compression = pb.CompressionType.ZLIB
-        metadata.uncompressed_size = len(payload)
-        payload = zlib.compress(payload)
-    entry = build_entry(metadata, payload)
-    return (entry if draw(st.booleans()) else entry[6:]), count
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(entries(), min_size=1, max_size=12), st.booleans())
-def test_equals_the_naive_decoder(made: list[tuple[bytes, int]], indexed: bool) -> None:
-    columns = entries_of([entry for entry, _ in made], [count for _, count in made], 10)
-    if not indexed:
-        columns.last_indexes = [UNKNOWN] * len(made)
-    assert decoded(columns) == naive(columns)
+from magnetar.wire.payload import build_batch, build_entry
+from support.decoding import ALL, TOPIC, decoded, entries_of, naive
 
 
 def test_a_message_that_ends_early_leaves_the_others_alone() -> None:
