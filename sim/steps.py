@@ -6,8 +6,8 @@ disagree for a moment, as a change that concerns two of them is made in one afte
 Only what a step touched is checked: the objects whose methods it called. The product knows nothing of this
 and pays nothing: `install` wraps the methods of the classes in this process.
 
-A story that goes on for very many steps, with objects that hold very much, would check for longer than it runs. So
-objects of a class that was checked `EACH_STEP` times in a story are checked at every `LATER_STEPS`th step.
+A story of very many steps, with objects that hold very much, would check for longer than it runs. So objects
+of a class that was checked `EACH_STEP` times in a story are checked at every `LATER_STEPS`th step.
 """
 
 from __future__ import annotations

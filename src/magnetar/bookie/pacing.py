@@ -143,8 +143,8 @@ class Pacer:
             self._handle = self._loop.call_soon(self._rest)
 
     def _rest(self) -> None:
-        # The loop itself sleeps, and no timer in it: what comes meanwhile costs one look at the sockets and one
-        # read of each connection, and not a turn of the loop for each message.
+        # The loop itself sleeps, and no timer in it: what comes meanwhile costs one look at the sockets and
+        # one read of each connection, and not a turn of the loop for each message.
         time.sleep(self._gather_s)
         # After the next look at the sockets.
         self._handle = self._loop.call_soon(self._due)
