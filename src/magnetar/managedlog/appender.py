@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
 from magnetar.base.ids import Position
@@ -69,7 +68,6 @@ class Appender:
         *,
         ledgers: LedgerList,
         cache: TailCache,
-        clock: Clock,
         times: BrokerTimes,
         next_index: int,
         appended: Callable[[EntryRun], None],
@@ -80,7 +78,7 @@ class Appender:
         its end, `failed` at most once."""
         self._ledgers = ledgers
         self._cache = cache
-        self._clock = clock
+        self._clock = times.clock
         self._appended = appended
         self._drained = drained
         self._failed = failed

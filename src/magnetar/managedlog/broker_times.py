@@ -36,25 +36,25 @@ _NOTICED_MS: Final = 1_000
 class BrokerTimes:
     """The times of one log's entries."""
 
-    __slots__ = ("_behind_since_ms", "_clock", "_ledgers", "_name", "last_ms")
+    __slots__ = ("_behind_since_ms", "_ledgers", "_name", "clock", "last_ms")
 
     last_ms: int
     """Time of the last entry, Unix ms."""
 
     def __init__(self, clock: Clock, ledgers: LedgerList, last_ms: int, log_name: str) -> None:
         self._ledgers = ledgers
-        self._clock = clock
+        self.clock = clock
         self._name = log_name
         self._behind_since_ms: float | None = None
         self.last_ms = last_ms
 
     def look(self) -> bool:
         """To be called regularly: whether the clock has lagged for so long that it is to be believed."""
-        lag_ms = self.last_ms - self._clock.now_ms()
+        lag_ms = self.last_ms - self.clock.now_ms()
         if lag_ms <= _NOTICED_MS:
             self._behind_since_ms = None
             return False
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         if self._behind_since_ms is None:
             self._behind_since_ms = now_ms
             _log.warning(
@@ -68,7 +68,7 @@ class BrokerTimes:
 
     def believe(self) -> None:
         """The next entry gets the clock's time. Only before the first entry of a ledger."""
-        before_ms, self.last_ms = self.last_ms, self._clock.now_ms()
+        before_ms, self.last_ms = self.last_ms, self.clock.now_ms()
         self._behind_since_ms = None
         _log.warning(
             "log %s: continues with the clock's time, %.0f s before that of its last message",
@@ -78,11 +78,11 @@ class BrokerTimes:
 
     def believed_of_ledgers(self) -> list[int]:
         """`believed_times` of the log's ledgers, now."""
-        return believed_times(self._ledgers, last_ms=self.last_ms, now_ms=self._clock.now_ms())
+        return believed_times(self._ledgers, last_ms=self.last_ms, now_ms=self.clock.now_ms())
 
     def ahead(self, time_ms: int) -> bool:
         """Whether a time lies ahead of the clock."""
-        return time_ms > self._clock.now_ms()
+        return time_ms > self.clock.now_ms()
 
     def believed(self, run: EntryRun) -> int:
         """The believed time of a stored run; for one ahead of the clock the latest possible time."""

@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.base.weak import nobody
-from magnetar.ledger.api import Ledgers
 from magnetar.managedlog import retention as retention_rules
 from magnetar.managedlog.appender import Appender, LedgerFeed
-from magnetar.managedlog.config import ManagedLogConfig, Retention
+from magnetar.managedlog.config import Retention
 from magnetar.managedlog.errors import LogFailedError, LogFencedError
-from magnetar.managedlog.ledger_list import Ledger, LedgerList
+from magnetar.managedlog.ledger_list import Ledger
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
 from magnetar.managedlog.log_state import LedgersState
-from magnetar.managedlog.offloading import LogOffloading
-from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.parts import LogParts
+from magnetar.managedlog.resources import LogResources
 from magnetar.managedlog.rollover import Rollover
-from magnetar.managedlog.stored_log import StoredLog
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -42,39 +38,32 @@ class LedgerLifecycle:
     def __init__(
         self,
         *,
-        stored: StoredLog,
-        ledgers: LedgerList,
-        source: Ledgers,
+        parts: LogParts,
+        resources: LogResources,
         appender: Appender,
-        reading: LogReading,
-        clock: Clock,
-        config: ManagedLogConfig,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
         mark_deletes: Callable[[], Iterable[Position]],
         fenced: Callable[[LogFencedError], None],
-        offloading: LogOffloading,
     ) -> None:
         """`mark_deletes` returns the durable cursors' mark-deletes; `fenced` is called when another owner is
         found."""
-        self.retention: Retention = config.retention
+        self.retention: Retention = resources.config.retention
         self.ending = asyncio.Lock()
         """Held while the log is closed, so that a second closing call waits for the end."""
-        self._stored = stored
-        self._ledgers = ledgers
-        self._source = source
+        self._stored = parts.stored
+        self._ledgers = parts.ledgers
+        self._reading = parts.reading
+        self._offloading = parts.offloading
+        self._source = resources.ledgers
+        self._clock = resources.clock
+        self._spawn = resources.spawn
         self._appender = appender
-        self._reading = reading
-        self._clock = clock
-        self._config = config
-        self._spawn = spawn
         self._mark_deletes = mark_deletes
         self._fenced = fenced
-        self._offloading = offloading
         self._lock = asyncio.Lock()
         self._left: list[LedgerFeed] = []
         # Created, and perhaps not in the stored list because storing it failed.
         self._unlisted: list[LedgerId] = []
-        self.rollover = Rollover(stored.name, appender, config)
+        self.rollover = Rollover(parts.stored.name, appender, resources.config)
         """When the next ledger begins, and on how many bookies."""
         self._trim_wanted = False
 

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
-from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, LogError, MagnetarError
 from magnetar.base.ids import LATEST, Position
-from magnetar.ledger.api import Copies, LedgerClosedError, LedgerFencedError, Ledgers, LedgerWriteError
+from magnetar.ledger.api import Copies, LedgerClosedError, LedgerFencedError, LedgerWriteError
 from magnetar.managedlog import lookup, visible_reading
 from magnetar.managedlog.appender import Appender
 from magnetar.managedlog.broker_times import BrokerTimes
-from magnetar.managedlog.config import ManagedLogConfig, Retention
+from magnetar.managedlog.config import Retention
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.cursors.cursor_state import CursorState
-from magnetar.managedlog.cursors.log_cursors import LogCursors
 from magnetar.managedlog.errors import LogClosedError, LogFencedError
 from magnetar.managedlog.info import LogInfo, describe_cursors, describe_ledger
-from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.lifecycle import LedgerLifecycle
 from magnetar.managedlog.listener import LogListener
 from magnetar.managedlog.log_life import LogLife
 from magnetar.managedlog.log_metadata import LogMetadata
 from magnetar.managedlog.log_state import LogState
-from magnetar.managedlog.offloading import LogOffloading
-from magnetar.managedlog.reading import LogReading
-from magnetar.managedlog.stored_log import StoredLog
-from magnetar.managedlog.tail_cache import TailCache
+from magnetar.managedlog.parts import LogParts
+from magnetar.managedlog.resources import LogResources
 
 
 class ManagedLog:
@@ -38,57 +33,43 @@ class ManagedLog:
     def __init__(
         self,
         *,
-        stored: StoredLog,
-        ledgers: LedgerList,
-        reading: LogReading,
-        cache: TailCache,
-        source: Ledgers,
-        cursors: LogCursors,
-        clock: Clock,
-        config: ManagedLogConfig,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        next_index: int,
-        last_broker_time_ms: int,
+        parts: LogParts,
+        resources: LogResources,
+        found: LogMetadata,
         closed: Callable[[ManagedLog], None],
-        offloading: LogOffloading,
     ) -> None:
+        """`found`: what the log had when it was recovered; `closed` is called when it has ended."""
+        stored, ledgers, reading = parts.stored, parts.ledgers, parts.reading
         self.listener: LogListener | None = None
         self._name, self._stored = stored.name, stored
         self._ledgers = ledgers
         self.reading = reading
-        self._cache = cache
-        self._cursors = cursors
+        self._cache = parts.cache
+        self._cursors = cursors = parts.cursors
         self._life = LogLife(stored.name, terminated=stored.metadata.terminated is not None)
         self._appender = Appender(
             ledgers=ledgers,
-            cache=cache,
-            clock=clock,
-            times=BrokerTimes(clock, ledgers, last_broker_time_ms, stored.name),
-            next_index=next_index,
+            cache=parts.cache,
+            times=BrokerTimes(resources.clock, ledgers, found.last_broker_time_ms, stored.name),
+            next_index=found.next_index,
             appended=self._appended,
             drained=lambda feed: self._lifecycle.drained(feed),
             failed=self._writer_failed,
         )
         self.believed_ms = self._appender.times.believed
         self._lifecycle = LedgerLifecycle(
-            stored=stored,
-            ledgers=ledgers,
-            source=source,
+            parts=parts,
+            resources=resources,
             appender=self._appender,
-            reading=reading,
-            clock=clock,
-            config=config,
-            spawn=spawn,
             mark_deletes=lambda: visible_reading.kept_from(cursors.by_name.values(), reading, ledgers),
             fenced=self.fence,
-            offloading=offloading,
         )
-        offloading.belong_to(self, self._lifecycle.leave)
-        self.offloading = offloading
+        self.offloading = parts.offloading
         """Its ledgers from the point of view of tiered storage."""
-        self.has_room = source.has_room
+        self.offloading.belong_to(self, self._lifecycle.leave)
+        self.has_room = resources.ledgers.has_room
         """Whether a log that failed on a full disk could be written after being opened again."""
-        self._clock = clock
+        self._clock = resources.clock
         self._closed = closed
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursors.cursor_replay import ReplayProgress
+from magnetar.managedlog.cursors.log_cursors import CursorWork
 from magnetar.managedlog.errors import LogClosedError, LogExistsError, LogNotFoundError
 from magnetar.managedlog.holes import HolePolicy
 from magnetar.managedlog.log import ManagedLog
@@ -23,7 +24,8 @@ from magnetar.managedlog.log_metadata import ROOT, LogMetadata, decode, encode, 
 from magnetar.managedlog.log_state import LogState
 from magnetar.managedlog.offloading import delete_copy
 from magnetar.managedlog.peeking import StoredSummary, peek, peek_sealed
-from magnetar.managedlog.recovery import recover_log
+from magnetar.managedlog.recovery import ReadSources, recover_log
+from magnetar.managedlog.resources import LogResources
 from magnetar.managedlog.tail_cache import CacheBudget
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
 from magnetar.runtime.tasks import gathered
@@ -84,17 +86,16 @@ class ManagedLogs:
                 await self._close_log(log)
             log = await recover_log(
                 name,
-                store=self._store,
-                ledgers=self._ledgers,
-                clock=self._clock,
-                config=self.config if copies is None else replace(self.config, copies=copies),
-                spawn=self._spawn,
-                flusher=self._flusher,
-                budget=self.cache_budget,
-                tiers=self._tiers,
-                holes=self.holes,
+                resources=LogResources(
+                    store=self._store,
+                    ledgers=self._ledgers,
+                    clock=self._clock,
+                    config=self.config if copies is None else replace(self.config, copies=copies),
+                    spawn=self._spawn,
+                ),
+                sources=ReadSources(self.cache_budget, self._tiers, self.holes),
+                cursor_work=CursorWork(self._flusher, self.replays),
                 closed=self._forget,
-                progress=self.replays,
             )
             self._logs[name] = log
             try:

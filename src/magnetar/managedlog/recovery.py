@@ -11,90 +11,75 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import Ledgers, may_have_lost
-from magnetar.managedlog.config import ManagedLogConfig
-from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
-from magnetar.managedlog.cursors.cursor_replay import ReplayProgress
-from magnetar.managedlog.cursors.log_cursors import LogCursors
+from magnetar.managedlog.cursors.log_cursors import CursorWork, LogCursors
 from magnetar.managedlog.holes import HolePolicy, bounds_of
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
 from magnetar.managedlog.offloading import LogOffloading
+from magnetar.managedlog.parts import LogParts
 from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.resources import LogResources
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.managedlog.tail_cache import CacheBudget, TailCache
-from magnetar.metadata.store import MetadataStore
 from magnetar.tiered.api import Tiers
 
 _log = logging.getLogger("magnetar.managedlog")
 
 
+class ReadSources(NamedTuple):
+    """Where the logs of a process read what is not in their own ledgers, and what they pass over."""
+
+    budget: CacheBudget
+    """Of their tail caches together."""
+    tiers: Tiers | None
+    """What was offloaded; None: nothing is."""
+    holes: HolePolicy
+
+
 async def recover_log(
     name: str,
     *,
-    store: MetadataStore,
-    ledgers: Ledgers,
-    clock: Clock,
-    config: ManagedLogConfig,
-    spawn: Callable[[Coroutine[Any, Any, None]], None],
-    flusher: CursorFlusher,
-    budget: CacheBudget,
-    tiers: Tiers | None,
-    holes: HolePolicy,
+    resources: LogResources,
+    sources: ReadSources,
+    cursor_work: CursorWork,
     closed: Callable[[ManagedLog], None],
-    progress: ReplayProgress,
 ) -> ManagedLog:
     """Opens or creates a log; `closed` is called when it has ended. Raises what `ManagedLogs.open` raises."""
-    stored = await StoredLog.load(store, name)
+    ledgers, tiers, clock = resources.ledgers, sources.tiers, resources.clock
+    stored = await StoredLog.load(resources.store, name)
     swept = await _sweep(stored.metadata.deleted_ledgers, ledgers, name)
     found = await _find_ends(stored.metadata, ledgers, name)
     ledger_list = LedgerList([_sealed(record) for record in found.ledgers])
-    cache = TailCache(budget)
-    cursors = LogCursors(
-        log_name=name,
-        ledger_list=ledger_list,
-        store=store,
-        ledgers=ledgers,
-        clock=clock,
-        config=config,
-        flusher=flusher,
-        spawn=spawn,
-        progress=progress,
-    )
-    reading = LogReading(name, ledger_list, cache, ledgers, tiers, holes)
+    cache = TailCache(sources.budget)
+    cursors = LogCursors(name, ledger_list, resources, cursor_work)
+    reading = LogReading(name, ledger_list, cache, ledgers, tiers, sources.holes)
     offloading = LogOffloading(
         stored=stored, ledgers=ledger_list, reading=reading, source=ledgers, tiers=tiers, clock=clock
     )
-    log = ManagedLog(
+    parts = LogParts(
         stored=stored,
         ledgers=ledger_list,
-        reading=reading,
-        offloading=offloading,
         cache=cache,
-        source=ledgers,
+        reading=reading,
         cursors=cursors,
-        clock=clock,
-        config=config,
-        spawn=spawn,
-        next_index=found.next_index,
-        last_broker_time_ms=found.last_broker_time_ms,
-        closed=closed,
+        offloading=offloading,
     )
+    log = ManagedLog(parts=parts, resources=resources, found=found, closed=closed)
     stored.deleted(swept)
     await log.start(lambda metadata: found)
     empty = tuple(item for item in found.deleted_ledgers if item not in swept)
     stored.deleted(await _sweep(empty, ledgers, name))
     if found.deleted_copies:
         # A store may be slow, and no caller waits for this.
-        spawn(offloading.delete_copies())
+        resources.spawn(offloading.delete_copies())
     return log
 
 

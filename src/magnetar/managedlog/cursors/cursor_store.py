@@ -20,23 +20,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError, disk_full
 from magnetar.base.ids import LedgerId, LedgerIds
-from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.broker_times import LastUse
-from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursors.cursor_codec import IN_STORE, CursorValue, encode_entry, encode_info
 from magnetar.managedlog.cursors.cursor_delta import CursorDelta
 from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursors.cursor_key import CursorKey
 from magnetar.managedlog.cursors.cursor_state import CursorState
 from magnetar.managedlog.cursors.cursor_writes import CursorWrites, Durable, Plan, Writing
 from magnetar.managedlog.cursors.delta_ledger import DeltaLedger, give_back, outcome, seal
 from magnetar.managedlog.errors import CursorClosedError, LogFencedError
-from magnetar.metadata.store import BadVersionError, MetadataStore, NotFoundError
+from magnetar.managedlog.resources import LogResources
+from magnetar.metadata.store import BadVersionError, NotFoundError
 from magnetar.runtime.uninterrupted import uninterrupted
 
 _log = logging.getLogger("magnetar.managedlog")
@@ -52,43 +51,37 @@ class CursorStore:
     def __init__(
         self,
         *,
+        key: CursorKey,
         state: CursorState,
-        path: str,
         info: CursorValue,
         version: int,
-        log_name: str,
-        cursor_name: str,
-        store: MetadataStore,
-        ledgers: Ledgers,
-        clock: Clock,
-        config: ManagedLogConfig,
+        resources: LogResources,
         flusher: CursorFlusher,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
         fenced: Callable[[LogFencedError], None],
     ) -> None:
-        """`info`: the value at `path` with its `version`; `fenced` is called when another owner did."""
+        """`info`: the value at its path with its `version`; `fenced` is called when another owner did."""
         self.state = state
-        self._path = path
+        self._path = key.path
         self._version = version
         self._ledger_id = info.ledger_id
         self._bound = info.state
         self._deleted, self.side_ledgers = list(info.deleted_ledgers), info.side_ledgers
         self.cursor_properties: Mapping[str, str] = dict(info.cursor_properties)
-        self.last_use = LastUse(clock, info.last_active_ms)
+        self.last_use = LastUse(resources.clock, info.last_active_ms)
         self.tags = {
             "application": APPLICATION,
             "component": COMPONENT,
-            "pulsar/managed-ledger": log_name.encode(),
-            "pulsar/cursor": cursor_name.encode(),
+            "pulsar/managed-ledger": key.log_name.encode(),
+            "pulsar/cursor": key.name.encode(),
         }
-        self._where = f"{log_name} cursor {cursor_name!r}"
+        self._where = str(key)
         self._writes = CursorWrites(self._where, state)
-        self._store = store
-        self._ledgers = ledgers
-        self._clock = clock
-        self._config = config
+        self._store = resources.store
+        self._ledgers = resources.ledgers
+        self._clock = resources.clock
+        self._config = resources.config
+        self._spawn = resources.spawn
         self._flusher = flusher
-        self._spawn = spawn
         self.fenced = fenced
         self._ledger: DeltaLedger | None = None
         """Takes the deltas; None when the next write must begin a new one."""

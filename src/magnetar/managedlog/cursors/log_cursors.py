@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId, Position
-from magnetar.base.names import decode_local, encode_local
+from magnetar.base.names import decode_local
 from magnetar.base.weak import nobody
-from magnetar.ledger.api import Ledgers, NoSuchLedgerError, may_have_lost
-from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.ledger.api import NoSuchLedgerError, may_have_lost
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.cursors.cursor_codec import IN_STORE, CursorValue, decode_info, encode_info
 from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursors.cursor_key import CursorKey
 from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursors.cursor_replay import CursorReplay, ReplayProgress
 from magnetar.managedlog.cursors.cursor_state import CursorState
@@ -31,10 +30,18 @@ from magnetar.managedlog.errors import (
 )
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.log_metadata import log_path
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.managedlog.resources import LogResources
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
 from magnetar.runtime.tasks import gathered, settled
 
 _log = logging.getLogger("magnetar.managedlog")
+
+
+class CursorWork(NamedTuple):
+    """What the cursors of all logs share."""
+
+    flusher: CursorFlusher
+    replays: ReplayProgress
 
 
 class LogCursors:
@@ -42,27 +49,19 @@ class LogCursors:
 
     def __init__(
         self,
-        *,
         log_name: str,
         ledger_list: LedgerList,
-        store: MetadataStore,
-        ledgers: Ledgers,
-        clock: Clock,
-        config: ManagedLogConfig,
-        flusher: CursorFlusher,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        progress: ReplayProgress,
+        resources: LogResources,
+        work: CursorWork,
     ) -> None:
-        self._progress = progress
+        self._flusher, self._progress = work
         self._changing = asyncio.Lock()
         self._log_name = log_name
         self._ledger_list = ledger_list
-        self._store = store
-        self._ledgers = ledgers
-        self._clock = clock
-        self._config = config
-        self._flusher = flusher
-        self._spawn = spawn
+        self._resources = resources
+        self._store = resources.store
+        self._ledgers = resources.ledgers
+        self._clock = resources.clock
         self._cursors: dict[str, Cursor] = {}
         self._stores: dict[str, CursorStore] = {}
         self._deleting: set[str] = set()
@@ -75,8 +74,8 @@ class LogCursors:
         self.damaged: dict[str, str] = {}
         """Cursors that fell back because their stored state is damaged, with the reason."""
 
-    def _path(self, name: str) -> str:
-        return f"{log_path(self._log_name)}/{encode_local(name)}"
+    def _key(self, name: str) -> CursorKey:
+        return CursorKey(self._log_name, name)
 
     async def open(
         self,
@@ -99,7 +98,7 @@ class LogCursors:
             info = CursorValue(IN_STORE, state.snapshot(), cursor_properties, self._clock.now_ms())
             try:
                 stat = await self._store.put(
-                    self._path(name), encode_info(info), expected_version=MUST_NOT_EXIST
+                    self._key(name).path, encode_info(info), expected_version=MUST_NOT_EXIST
                 )
             except BadVersionError as error:
                 # All cursors were read when the log was opened: only another owner can have created this one.
@@ -114,18 +113,12 @@ class LogCursors:
 
     def _add(self, name: str, state: CursorState, info: CursorValue, version: int) -> Cursor:
         store = self._stores[name] = CursorStore(
+            key=self._key(name),
             state=state,
-            path=self._path(name),
             info=info,
             version=version,
-            log_name=self._log_name,
-            cursor_name=name,
-            store=self._store,
-            ledgers=self._ledgers,
-            clock=self._clock,
-            config=self._config,
+            resources=self._resources,
             flusher=self._flusher,
-            spawn=self._spawn,
             fenced=self._fence,
         )
         cursor = self._cursors[name] = Cursor(
@@ -182,7 +175,7 @@ class LogCursors:
         earlier state of the cursor, and so is the value in the metadata store. Messages are delivered again,
         none are lost.
         """
-        replay = CursorReplay(state, ledger_id, self._config, self._progress)
+        replay = CursorReplay(state, ledger_id, self._resources.config, self._progress)
         try:
             reader = await self._ledgers.open(ledger_id, to_replace=True)
             with self._progress.replaying(name=f"{self._log_name} cursor {name!r}"):
