@@ -124,24 +124,26 @@ class HelperSyncer:
             self._loop.call_soon(broken, self._broken)
 
     def _readable(self) -> None:
-        while self._broken is None:
-            try:
-                answer = self._socket.recv(_ANSWER.size)
-            except (BlockingIOError, InterruptedError):  # no answer yet
-                return
-            except OSError as error:
-                self._break(f"the sync helper cannot be reached: {error.strerror}")
-                return
-            if len(answer) != _ANSWER.size:
-                self._break("the sync helper has died")
-                return
-            slot, code = _ANSWER.unpack(answer)
-            queue = self._waiting[slot]
-            done, began_s = queue.popleft()
-            if not queue:
-                del self._waiting[slot]
-            self.latency.add(self._loop.time() - began_s)
-            done(None if code == 0 else OSError(code, f"fdatasync: {os.strerror(code)}"))
+        # One answer, and no look for another, which is hardly ever there: the loop comes back for it.
+        if self._broken is not None:
+            return
+        try:
+            answer = self._socket.recv(_ANSWER.size)
+        except (BlockingIOError, InterruptedError):  # nothing to read yet
+            return
+        except OSError as error:
+            self._break(f"the sync helper cannot be reached: {error.strerror}")
+            return
+        if len(answer) != _ANSWER.size:
+            self._break("the sync helper has died")
+            return
+        slot, code = _ANSWER.unpack(answer)
+        queue = self._waiting[slot]
+        done, began_s = queue.popleft()
+        if not queue:
+            del self._waiting[slot]
+        self.latency.add(self._loop.time() - began_s)
+        done(None if code == 0 else OSError(code, f"fdatasync: {os.strerror(code)}"))
 
     def _break(self, reason: str) -> None:
         self._broken = OSError(reason)
