@@ -1,4 +1,4 @@
-"""Notices when somebody sets the machine's clock."""
+"""Detects changes of the machine's clock."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class ClockWatch:
         """The start, by the clock that only runs."""
         self._apart_ms = self._apart()
         self.steps = 0
-        """How often it was set, since the start."""
+        """Changes of the clock since the start."""
 
     def _apart(self) -> float:
         return self._clock.now_ms() - self._clock.monotonic_ms()
 
     @property
     def running_s(self) -> float:
-        """Seconds since the start, whoever set the clock meanwhile."""
+        """Seconds since the start, on a clock that is never set."""
         return (self._clock.monotonic_ms() - self.began_ms) / 1000
 
     def look(self) -> None:
-        """To be called a few times a second: a clock that is set and set back in between is not noticed."""
+        """To be called a few times a second: a change that is undone between two calls is not detected."""
         # Asked as often as it wants to be, also where nothing is deleted by its age.
         self._clock.settled_ms()
         apart_ms = self._apart()

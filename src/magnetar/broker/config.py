@@ -1,4 +1,4 @@
-"""What a broker is told at start."""
+"""The configuration of a broker at start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from magnetar.ledger.api import Copies
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """What a broker is told at start."""
+    """The configuration of a broker at start."""
 
     cluster: str = "standalone"
     advertised_host: str | None = None
@@ -23,37 +23,37 @@ class BrokerConfig:
     message_bytes_max: int = 5 * 1024 * 1024
     """Largest message; announced to clients, who cut larger ones into chunks."""
     skip_lost: bool = False
-    """Whether consumers are led past entries that damage took."""
+    """Whether consumers skip entries that were lost to damage."""
     exposes_broker_metadata: bool = False
     """Whether clients that understand it are sent when an entry came and the index of its messages."""
     deduplication: bool = False
-    """Whether topics deduplicate when neither they nor their namespace say."""
+    """Whether topics deduplicate when neither they nor their namespace have a policy."""
     deduplication_limits: DedupLimits = field(default_factory=DedupLimits)
     """What is remembered of producers."""
     schemas: SchemaRules = field(default_factory=SchemaRules)
-    """Of topics where policies say nothing."""
+    """For topics without a policy."""
     offload_max_age_s: int = 0
-    """Age at which a message is to be in history, where policies say nothing; 0: none."""
+    """Seconds after which a message must be in history, without a policy; 0: no limit."""
     compaction_threshold_bytes: int = 0
-    """Bytes after which a topic is compacted, where policies say nothing; 0: only on demand."""
+    """Bytes after which a topic is compacted, without a policy; 0: only on demand."""
     compaction_interval_s: float = 60.0
-    """Between two looks at which topics are to be compacted."""
+    """Seconds between two searches for topics to compact."""
     compaction_retain_null_key: bool = False
     """Whether compaction keeps messages without a key."""
     limits: Limits = field(default_factory=Limits)
-    """In force where neither a topic nor its namespace says something else."""
+    """Limits for topics and namespaces without policies."""
     limits_interval_s: float = 60.0
     """Between two rounds of expiry and backlog quotas (Pulsar's backlogQuotaCheckIntervalInSeconds)."""
     copies: Copies | None = None
-    """On how many bookies a topic's ledgers lie where policies say nothing; None: there is one bookie."""
+    """How many bookies hold a topic's ledgers, without a policy; None: there is one bookie."""
     authorization: bool = True
-    """False: whoever is authenticated may do everything."""
+    """False: every authenticated client may do everything."""
     metrics_roles: frozenset[str] = frozenset()
     """Roles that may read the metrics; superusers may anyway."""
     creation: CreationRules = field(default_factory=CreationRules)
-    """What clients may bring into being where policies say nothing."""
+    """What clients may create, without a policy."""
     inactive: InactivePolicy = field(default_factory=InactivePolicy)
-    """When a topic that nobody uses is deleted, where policies say nothing."""
+    """When an unused topic is deleted, without a policy."""
     transactions: bool = False
     """Whether clients may begin transactions."""
     transactions_open_max: int = 100_000
@@ -61,21 +61,22 @@ class BrokerConfig:
     inactive_partitioned: bool = False
     """Whether a partitioned topic is deleted with the last of its partitions."""
     idle_topic_unload_s: int = 0
-    """After how long a topic that nobody uses and that has nothing to do leaves the memory; 0: never."""
+    """Seconds without use or work after which a topic is unloaded from memory; 0: never."""
     inactive_interval_s: float = 60.0
-    """Between two looks for topics and subscriptions that nobody uses."""
+    """Seconds between two searches for unused topics and subscriptions."""
     subscription_expiration_minutes: int = 0
-    """How long a subscription stays without consumers, where its namespace says nothing; 0: for ever."""
+    """Minutes that a subscription stays without consumers, unless its namespace says otherwise; 0: for
+    ever."""
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
     connection_output_bytes_max: int = 4 * 1024 * 1024
     """Bytes that wait to be sent on one connection; above it its consumers get nothing."""
     output_bytes_max: int = 128 * 1024 * 1024
-    """The same for all connections together; see `outputs.py` for who gets which part."""
+    """The same bound for all connections together; see `outputs.py` for each connection's part."""
     tenants: TenantLimits = field(default_factory=TenantLimits)
     """What no tenant, role or machine may have more of."""
     connect_timeout_s: float = 10.0
-    """After so long a connection without a CONNECT is closed."""
+    """Seconds after which a connection without a CONNECT is closed."""
     disk_full_percent: int = 97
     """Used share of the disk from which on no messages are taken; 100: only when it is full."""
     disk_room_percent: int = 95
@@ -83,9 +84,9 @@ class BrokerConfig:
     http_calls_per_second: int = 0
     """Admin calls of one address; 0: no limit."""
     websocket_enabled: bool = True
-    """Whether the admin service takes WebSockets."""
+    """Whether the admin service accepts WebSockets."""
     metrics_topics_max: int = 3_000
-    """Loaded topics up to which each has series of its own in `/metrics`; beyond it namespaces are shown."""
+    """Loaded topics up to which each has its own series in `/metrics`; with more, only namespaces have."""
     retention_minutes: int = 0
     """How long consumed entries are kept by default; -1: for ever."""
     retention_mib: int = 0

@@ -1,7 +1,7 @@
-"""Settings that may change while the broker runs, by Pulsar's names (pure).
+"""Settings that can change while the broker runs, by Pulsar's names (pure).
 
-What is set so is kept beside the policies as one JSON object of texts and wins over what the broker was told
-at start, until it is removed. Source: Pulsar's ServiceConfiguration; its path is `/admin/configuration`.
+They are stored beside the policies as one JSON object of texts, and override the configuration at start until
+they are removed. Source: Pulsar's ServiceConfiguration; its path is `/admin/configuration`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _FIELDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "subscribeThrottlingRatePerConsumer": (_number, "limits.subscribe_rate.messages"),
     "ttlDurationDefaultInSeconds": (_number, "limits.ttl_s"),
 }
-"""What is one field of the configuration: how its text is read, and where it stands."""
+"""A field of the configuration: the reader of its text, and its place."""
 
 _TOGETHER: Final[dict[str, Callable[[str], Any]]] = {
     _KIND: _creation_kind,
@@ -102,7 +102,7 @@ _TOGETHER: Final[dict[str, Callable[[str], Any]]] = {
 _READERS: Final = {name: reader for name, (reader, _) in _FIELDS.items()} | _TOGETHER
 
 NAMES: Final = tuple(sorted(_READERS))
-"""Everything that may be set."""
+"""The names of all such settings."""
 
 
 def is_valid(name: str, text: str) -> bool:
@@ -115,8 +115,8 @@ def is_valid(name: str, text: str) -> bool:
 
 
 def overridden(told: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
-    """What is in force; what is unknown or no value of its setting, as a later version may write it, does
-    not count."""
+    """The configuration in force; unknown names and invalid values, as a later version may store them, are
+    ignored."""
     read = {name: _READERS[name](text) for name, text in values.items() if _counts(name, text)}
     config: Any = told
     for name, value in read.items():

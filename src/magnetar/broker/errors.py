@@ -23,7 +23,7 @@ from magnetar.wire import pulsar_pb2 as pb
 
 
 class RefusedError(BrokerError):
-    """Base of all refusals that a client is told about."""
+    """Base of all refusals that are sent to clients."""
 
     def __init__(self, reason: str = "", *, remedy: str = "") -> None:
         """`reason`: in Pulsar's words where clients compare them; `remedy`: what to do, which the admin API
@@ -53,7 +53,7 @@ class NamespaceNotFoundError(RefusedError):
 
 
 class ConflictError(RefusedError):
-    """What should be created exists, or what should be deleted is in use."""
+    """The object to create exists, or the object to delete is in use."""
 
 
 class PreconditionFailedError(RefusedError):
@@ -69,7 +69,7 @@ class ConsumerBusyError(RefusedError):
 
 
 def of_another_mode(active_sticky: bool, sticky: bool) -> ConsumerBusyError:
-    """For a Key_Shared consumer whose mode is not that of the consumers that are there."""
+    """The error for a Key_Shared consumer whose mode differs from that of the present consumers."""
     modes = ("AUTO_SPLIT", "STICKY")
     return ConsumerBusyError(
         "Subscription is of different type. Active subscription key_shared mode of"
@@ -85,17 +85,17 @@ class ProducerBusyError(RefusedError):
 
 
 class ProducerFencedError(RefusedError):
-    """Another producer took this one's exclusive access."""
+    """Another producer took over this one's exclusive access."""
 
 
 class ServiceNotReadyError(RefusedError):
-    """Not now; the client looks up again and retries."""
+    """Not possible now; the client looks up again and retries."""
 
     retriable = True
 
 
 class InvalidTopicError(RefusedError):
-    """The name of a topic or subscription is none, or may not be used here."""
+    """The name of a topic or subscription is invalid, or may not be used here."""
 
 
 class EmptyNameError(RefusedError):
@@ -111,15 +111,15 @@ class UnsupportedError(RefusedError):
 
 
 class TopicTerminatedError(RefusedError):
-    """The topic is sealed: it takes no more messages."""
+    """The topic is terminated: it accepts no more messages."""
 
 
 class ChecksumMismatchError(RefusedError):
-    """The bytes of a message are not those that its checksum is of."""
+    """The checksum of a message does not match its bytes."""
 
 
 class EncryptionRequiredError(RefusedError):
-    """The topic takes encrypted messages only."""
+    """The topic accepts encrypted messages only."""
 
 
 class BacklogQuotaHoldsError(RefusedError):
@@ -129,21 +129,22 @@ class BacklogQuotaHoldsError(RefusedError):
 
 
 class BacklogQuotaRefusesError(RefusedError):
-    """The backlog is over its quota: the client is told, and its pending messages fail."""
+    """The backlog exceeds its quota: the client is told, and its pending messages fail."""
 
 
 class StoredQuotaError(RefusedError):
-    """The tenant stores all that it may: the client is told, and its pending messages fail."""
+    """The tenant has used up its storage: the client is told, and its pending messages fail."""
 
 
 class CoordinatorNotFoundError(RefusedError):
-    """Nobody coordinates these transactions here, now; clients look again, and repeat what they asked."""
+    """This broker does not coordinate these transactions now; clients look up again, and repeat the
+    request."""
 
     retriable = True
 
 
 class TransactionNotFoundError(RefusedError):
-    """No such transaction is known any more, or it is somebody else's."""
+    """The transaction is unknown, was forgotten, or belongs to another role."""
 
 
 class TransactionStateError(RefusedError):
@@ -151,11 +152,11 @@ class TransactionStateError(RefusedError):
 
 
 class TransactionConflictError(RefusedError):
-    """What is to be acknowledged in a transaction was acknowledged, or is in another one."""
+    """The messages to acknowledge in a transaction are acknowledged already, or in another transaction."""
 
 
 class TooManyTransactionsError(RefusedError):
-    """So many transactions are open that no more are taken."""
+    """Too many transactions are open."""
 
     retriable = True
 
@@ -216,7 +217,7 @@ WIRE_CODES: Final[dict[type[BaseException], pb.ServerError]] = {
 
 
 def told(error: BaseException) -> str:
-    """What a client of the binary protocol is told, which has no field for a remedy: Pulsar's words first."""
+    """The text for a client of the binary protocol, which has no field for a remedy: Pulsar's words first."""
     text, remedy = str(error), getattr(error, "remedy", "")
     if isinstance(error, InvalidNameError):
         return f"Invalid topic name: {error.text[:200]!r}: {error.rule}"

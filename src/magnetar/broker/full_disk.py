@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.broker")
 
 _TOPICS_PER_TURN: Final = 50
-"""Topics whose producers are sent away before others have the loop."""
+"""Topics whose producers are detached before other tasks run."""
 
 
 async def disk_measured(broker: BrokerPort, used_percent: float) -> None:
-    """The disk that holds a broker's messages is used so far: producers go when it is too much."""
+    """The used share of the disk with a broker's messages: producers are detached when it is too high."""
     mark = broker.disk
     if not mark.measured(used_percent):
         return

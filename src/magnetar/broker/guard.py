@@ -25,41 +25,42 @@ from magnetar.runtime.threads import in_thread
 _audit = logging.getLogger("magnetar.audit")
 
 _SHOWN_CHARS_MAX = 300
-"""Of a text that somebody has sent; longer than any name that is taken."""
+"""Characters of a client's text that are logged; longer than any accepted name."""
 
 _CHECKS_MAX = 2
 """Passwords that are checked at a time: other work has threads too."""
 _WAITING_MAX = 32
-"""Of one address. With a quarter of a second each, the last of them waits for four seconds."""
+"""Waiting identifications per address. At a quarter of a second each, the last one waits for eight of them in
+turn."""
 
 _ERRANDS_MAX = 8
-"""Of one identification; each teaches its provider something, so that a few are enough."""
+"""Rounds of one identification; each teaches its provider something, so that a few suffice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """How somebody introduces himself."""
+    """The credentials with which a client introduces itself."""
 
     own: Credentials
     original_role: str = ""
-    """Role of the client that a proxy speaks for; "" when nobody is in between."""
+    """Role of the client that a proxy speaks for; "" without a proxy."""
     original: Credentials = field(default=Credentials(""))
     """What that client showed to the proxy, if the proxy forwards it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Somebody whose identity is known."""
+    """A client whose identity is known."""
 
     identity: Identity
     renewable: Credentials | None
-    """Which of its credentials the client itself can show anew; None: it has shown none."""
+    """Which of its credentials the client itself can renew; None: it has shown none."""
     others_end_ms: int | None = None
     """Unix ms when the credential of the proxy in between ends; None: never, or there is no proxy."""
 
 
 class Guard:
-    """Says who somebody is and whether they may."""
+    """Authenticates and authorizes clients."""
 
     def __init__(
         self,
@@ -71,11 +72,11 @@ class Guard:
         authorization: bool = True,
         metrics_roles: frozenset[str] = frozenset(),
     ) -> None:
-        """Without `authorization` whoever proves who he is may do everything; `metrics_roles` may read the
+        """Without `authorization` every authenticated client may do everything; `metrics_roles` may read the
         metrics and need no other right for it."""
         self.authentication = authentication
         self.superuser_roles = superuser_roles
-        """Who may do everything."""
+        """Roles that may do everything."""
         self.authorizes = authorization
         """Whether rights are asked for at all."""
         self._metrics_roles = metrics_roles
@@ -91,10 +92,11 @@ class Guard:
         self.policy_changes = 0
         """Counts up with each change that may have taken rights away."""
 
-    # -- who is it? --------------------------------------------------------------------------------
+    # -- authentication ------------------------------------------------------------------------------
 
     async def admit(self, introduction: Introduction, peer: str) -> Admitted:
-        """Who it is, and for whom it speaks. Raises AuthenticationError, AuthorizationError."""
+        """The identity of a client, and the role that it speaks for. Raises AuthenticationError,
+        AuthorizationError."""
         own = await self.identify(introduction.own, peer)
         original = introduction.original_role
         self.check_original(own, original, peer)
@@ -108,7 +110,7 @@ class Guard:
         return Admitted(identity, introduction.original, own.expires_ms)
 
     def check_original(self, identity: Identity, original: str, peer: str) -> None:
-        """Raises AuthorizationError unless the identity may speak for the role `original` ("": nobody)."""
+        """Raises AuthorizationError unless the identity may speak for the role `original` ("": none)."""
         try:
             check_original(identity.role, original, self.authentication.proxy_roles)
         except AuthorizationError as error:
@@ -164,17 +166,17 @@ class Guard:
     def _note(
         self, by: Authentication, credentials: Credentials, answer: Identity | AuthenticationError
     ) -> None:
-        # Found with what was in force before, it says nothing of now.
+        # The keys were found with the former settings and do not count any more.
         if by is self.authentication:
             self._remembered.note(credentials, answer, self._clock.now_ms())
 
     def change(self, authentication: Authentication) -> None:
-        """This is who is let in from now on."""
+        """Replaces the users, keys and roles."""
         self.authentication = authentication
         self._remembered.forget()
 
     async def _run(self, errand: Errand) -> None:
-        # Everybody who waits for the same keys shares one request for them, and one thread.
+        # All that wait for the same keys share one request for them, and one thread.
         await self._errands.run(errand.target, lambda: in_thread(errand.run))
 
     @staticmethod
@@ -232,7 +234,7 @@ class Guard:
             raise self._refusal(identity, peer, Action.READ_METRICS, "cluster")
 
     def is_superuser(self, identity: Identity) -> bool:
-        """Whether it may do everything."""
+        """Whether the identity may do everything."""
         return not self.authorizes or all(
             not self.superuser_roles.isdisjoint(roles) for roles in identity.speakers
         )
@@ -294,17 +296,17 @@ def _cut(text: str) -> str:
 
 
 def _subject(peer: str, role: str = "") -> dict[str, str]:
-    """Whose refusals are counted together; a client has another port with each connection."""
+    """The owner of a refusal count; a client has another port with each connection."""
     return {SUBJECT: f"{peer.rpartition(':')[0] or peer} {role[:100]}"}
 
 
 def changed(identity: Identity | None, peer: str, what: str) -> None:
-    """Notes that a change through the admin API was made. Without an identity: everybody may make it."""
+    """Logs a change through the admin API. Without an identity: authentication is off."""
     _audit.info("changed: %s of %s: %s", "everybody" if identity is None else f"role {identity}", peer, what)
 
 
 def revoked(identity: Identity, peer: str, action: Action, what: str) -> None:
-    """Notes that somebody was sent away because a right was taken back."""
+    """Logs that a client was disconnected because a right was revoked."""
     _audit.info("revoked: role %s of %s may no longer %s: %s", identity, peer, action.value, what)
 
 

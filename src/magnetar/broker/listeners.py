@@ -1,8 +1,7 @@
-"""Under which addresses a broker is reached, for look-ups.
+"""The addresses of a broker for lookups.
 
-Without advertised listeners that is the host which the client already reached, or the advertised one, and
-the ports that are listened on. With them a client gets the addresses of the listener that it names, or of
-the internal one.
+Without advertised listeners: the host that the client already reached, or the advertised one, and the
+listening ports. With them a client gets the addresses of the listener that it names, or of the internal one.
 Source: Pulsar's multiple advertised listeners (PIP-61, PIP-95).
 """
 
@@ -32,22 +31,22 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The ports that are listened on, 0: there is none; and the listeners that are advertised."""
+    """The listening ports, 0: there is none; and the advertised listeners."""
 
     plain_port: int = 0
-    """0 also before it is known: then the port of the connection that asks is told."""
+    """0 also before it is known: then the port of the asking connection is used."""
     tls_port: int = 0
     http_port: int = 0
     https_port: int = 0
     named: Mapping[str, Addresses] = field(default_factory=dict)
     internal: str = ""
-    """Key in `named` of the listener for clients that name none; "": they are told the ports."""
+    """Key in `named` of the listener for clients that name none; "": they get the ports."""
 
     def addresses(self, host: str, own_port: int = 0, *, listener: str = "") -> Addresses:
-        """What a client is told that reaches us by `host`.
+        """The addresses for a client that reached this broker by `host`.
 
-        `own_port`: of the connection that asks. Raises ServiceNotReadyError when nothing is advertised by the
-        name `listener`.
+        `own_port`: of the asking connection. Raises ServiceNotReadyError when no listener has the name
+        `listener`.
         """
         name = listener or self.internal
         if listener and listener not in self.named:
@@ -70,9 +69,9 @@ class Listeners:
 
 
 def parse_listeners(text: str) -> dict[str, Addresses]:
-    """Listeners by name, from `name:scheme://host:port,...`; a name may come once for each scheme.
+    """Listeners by name, from `name:scheme://host:port,...`; a name may occur once for each scheme.
 
-    Raises ValueError, which says what is wrong.
+    Raises ValueError, whose text names the error.
     """
     found: dict[str, dict[str, str]] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):

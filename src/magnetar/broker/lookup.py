@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 async def partitions(broker: BrokerPort, name: str, *, may_come: bool = True) -> int:
-    """Partitions of a topic; 0 when it is not a partitioned one. Its namespace must exist.
+    """Partitions of a topic; 0 when it is not partitioned. Its namespace must exist.
 
-    A topic that does not exist becomes a partitioned one here where that is what clients may make. Unless
-    the topic `may_come` into being, raises TopicNotFoundError when there is none: clients ask so whether a
-    topic exists. Source: PIP-344.
+    A missing topic is created as a partitioned one where clients may do so. Unless the topic `may_come` into
+    being, raises TopicNotFoundError when it is missing: clients test so whether a topic exists. Source:
+    PIP-344.
     """
     topic = TopicName.parse(name)
     await broker.check_name(topic)
@@ -67,20 +67,21 @@ class TopicList:
 async def visible_topics(
     broker: BrokerPort, namespace: NamespaceName, domain: str = PERSISTENT
 ) -> list[TopicName]:
-    """Topics and partitions of one domain, without those that brokers keep for themselves."""
+    """Topics and partitions of one domain, without those that brokers use internally."""
     return [name for name in await broker.topics_of(namespace, domain) if not is_system(name)]
 
 
 async def topics_of_namespace(broker: BrokerPort, request: pb.CommandGetTopicsOfNamespace) -> TopicList:
-    """The topics that a pattern consumer may be interested in; none when there is no such namespace, as
-    its topics may come with it."""
+    """The topics for a pattern consumer; none when the namespace is missing, as its topics may come with
+    it."""
     namespace = NamespaceName.parse(request.namespace)
     topics = []
     for domain in _DOMAINS[request.mode]:
         topics += await visible_topics(broker, namespace, domain)
     filtered = False
     if request.topics_pattern and len(request.topics_pattern) <= PATTERN_CHARS_MAX:
-        # What this broker cannot match safely, the client matches: that is what `filtered` is for.
+        # Patterns that this broker cannot match safely are matched by the client: that is the purpose of
+        # `filtered`.
         with contextlib.suppress(PatternError):
             topics = await matching(compiled(request.topics_pattern), topics, broker.watchers.turns)
             filtered = True

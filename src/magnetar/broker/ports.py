@@ -1,4 +1,5 @@
-"""What rooms of the broker ask of the broker and of a session: protocols, so that no room imports either.
+"""The protocols through which rooms of the broker use the broker and a session, so that no room imports
+either.
 
 `service.py` composes the rooms and `session/session.py` calls them; both know the rooms, and the rooms know
 these protocols. Nothing here has a body.

@@ -1,4 +1,4 @@
-"""Background rounds over many topics: what fails on one is said and left to the next round."""
+"""Background rounds over many topics: a failure on one is logged and left to the next round."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _log = logging.getLogger("magnetar.broker")
 
 
 async def guarded(work: Awaitable[object], what: str) -> None:
-    """Awaits background work on one topic; whatever fails is logged and left to the next round.
+    """Awaits background work on one topic; any error is logged and left to the next round.
 
-    A round that ended with the first topic in trouble would leave out all that come after it, in every round:
-    one producer's odd number would stop the snapshots and the expiry of topics that it does not know.
+    A round that ended at the first error would leave out all later topics, in every round: one producer's odd
+    number would stop the snapshots and the expiry of unrelated topics.
     """
     try:
         await work

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.broker")
 
 _KEEP_ALIVE_S: Final = 30.0
-"""A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
+"""Seconds of silence after which a peer is pinged; after as many again it is dropped (Pulsar's interval)."""
 _MAINTENANCE_S: Final = 60.0
 """Between two rounds of retention and deduplication snapshots."""
 _NAMES_PER_TURN: Final = 500
@@ -89,25 +89,25 @@ class Broker:
         superuser_roles: frozenset[str] = frozenset(),
         offloading: Offloading | None = None,
     ) -> None:
-        """Without `authentication` everybody may do everything; without `offloading` no ledger leaves."""
+        """Without `authentication` all may do everything; without `offloading` no ledger is offloaded."""
         self.config, self.clock = config, clock
         self.store, self.logs = store, logs
         self.policies = PolicyStore(store, config.cluster)
         self.schemas = SchemaRegistry(store)
         self.offloading = offloading
         self.bookies: ListBookies | None = None
-        """Names those that hold messages; None: this process does."""
+        """Lists the bookies that hold messages; None: this process does."""
         self.lake: LakeTables | None = None
-        """Tables over what was offloaded; None: there are none."""
+        """Tables over offloaded ledgers; None: there are none."""
         self.points_in_time: PointsInTime | None = None
-        """For backups; None: not all of it lies in one folder here."""
+        """For backups; None: the data is not all in one folder here."""
         self.listeners = Listeners()
         self.broker_id = ""
         """`host:port` of the admin API, by which this broker is known; set by `start` if not before."""
         self.guard = None if authentication is None else self._guarded_by(authentication, superuser_roles)
         self.tasks = TaskGroup("broker")
         self.alarms = Alarms(clock)
-        """For whatever must happen at a time; one timer for all topics."""
+        """Calls at given times; one timer for all topics."""
         self._in_force = PoliciesInForce(self)
         self.registry = TopicRegistry(StoredTopics(self, self._in_force), clock)
         self.topics = self.registry.topics
@@ -126,7 +126,7 @@ class Broker:
         self.quotas = RoleQuotas(config.tenants, clock.monotonic_ms)
         self.greetings, self.farewells = Greetings(config.connect_timeout_s), Farewells(soon)
         self.collectors: list[Collector] = [self.greetings.collect_metrics]
-        """What below the broker has something to say in `/metrics`."""
+        """Collectors of `/metrics` of rooms below the broker."""
         self.sessions: set[SessionPort] = set()
         self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)
         self.started_ms, self.clock_watch, self._left = clock.now_ms(), ClockWatch(clock), 0
@@ -150,7 +150,7 @@ class Broker:
         )
 
     def credentials_changed(self, authentication: Authentication) -> None:
-        """This is who is let in now; whose credentials count no more is sent away."""
+        """The credentials changed; disconnects clients whose credentials are not valid any more."""
         assert self.guard is not None, "it was there from the start or never"
         self.guard.change(authentication)
         self.tasks.spawn(renewals.check_all(self))
@@ -182,16 +182,16 @@ class Broker:
 
     @property
     def draining(self) -> bool:
-        """Whether it takes no more work."""
+        """Whether it refuses new work."""
         return self.registry.draining
 
     @property
     def ended(self) -> int:
-        """Connections and topics that were here and are gone, since the start."""
+        """Connections and topics that have ended since the start."""
         return self._left + self.registry.ended
 
     async def drain(self) -> None:
-        """Takes no more work, sends clients away, makes everything durable that was taken."""
+        """Refuses new work, detaches clients, makes all accepted messages durable."""
         self.registry.draining = True
         self.nonpersistent.close()
         await self.registry.unload_all()
@@ -207,7 +207,7 @@ class Broker:
         self.farewells.finish()
 
     def left(self, session: SessionPort) -> None:
-        """A connection is gone."""
+        """A connection is closed."""
         self.sessions.discard(session)
         self.greetings.ended(session)
         self.connections.leave(session)
@@ -234,7 +234,7 @@ class Broker:
         """One round of retention and deduplication snapshots."""
         async for topic in in_slices(list(self.topics.values()), TOPICS_PER_TURN):
             if topic.closed:
-                # It failed, and nobody came back: what consumers acknowledged becomes durable here.
+                # It failed, and no client came back: consumers' acknowledgements are made durable here.
                 await guarded(self.unload(topic.name), f"{topic.name}: closing after a failure")
                 continue
             await guarded(topic.log.trim(), f"{topic.name}: trimming")
@@ -297,12 +297,12 @@ class Broker:
         return (await self.creation(name)).topics
 
     async def creation(self, name: TopicName) -> CreationRules:
-        """What clients may bring into being here. Raises NamespaceNotFoundError."""
+        """What clients may create here. Raises NamespaceNotFoundError."""
         own = await self.policies.topic_policies(name)
         return self.config.creation.under(own, await self.policies.namespace(name.namespace_name))
 
     async def exists(self, name: TopicName) -> bool:
-        """Whether the topic was created. A partition exists from the day its topic has so many."""
+        """Whether the topic was created. A partition exists from the day its topic has that many."""
         if self.loaded(name) is not None or (name.persistent and await self.logs.exists(name.log_name)):
             return True
         return 0 <= name.partition < await self.policies.partitions(name)
@@ -341,7 +341,7 @@ class Broker:
         topic = self.nonpersistent.find(name)
         if topic is None:
             await self.check_name(name)
-            # A partition that nobody uses is there, and there is nothing of it.
+            # A partition that was never used exists, and has no data.
             if not await self.exists(name):
                 raise TopicNotFoundError(f"Topic {name} not found")
             return
@@ -374,7 +374,7 @@ class Broker:
             await self.topic(name)
 
     async def unload(self, name: TopicName) -> None:
-        """Closes a topic; clients look it up again and it is loaded anew."""
+        """Closes a topic; clients look it up again, which loads it again."""
         passing = self.nonpersistent.find(name)
         if passing is not None:
             self.nonpersistent.remove(passing)
@@ -383,5 +383,5 @@ class Broker:
     # -- policies ----------------------------------------------------------------------------------
 
     async def apply_policies(self) -> None:
-        """Gives loaded topics what has changed of their policies; everything that has, on return."""
+        """Applies changed policies to loaded topics; all changes so far are in force on return."""
         await self._in_force.apply()

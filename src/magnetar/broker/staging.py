@@ -1,4 +1,4 @@
-"""What a broker is asked for by who backs its data folder up; server/backup does it."""
+"""The part of a broker that backups of its data folder use; server/backup does them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Point(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where its files are, on the broker's machine."""
+        """The folder of its files, on the broker's machine."""
         ...
 
 
 class PointsInTime(Protocol):
-    """Takes them, one at a time."""
+    """Takes points in time, one at a time."""
 
     async def begin(self) -> Point:
         """Raises MagnetarError: another one is there, or it cannot be done."""

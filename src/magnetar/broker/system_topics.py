@@ -17,7 +17,7 @@ _SYSTEM: Final = re.compile(
 
 
 def is_system(name: TopicName) -> bool:
-    """Whether the topic is one of those that brokers keep for themselves; no client is told of them."""
+    """Whether brokers use the topic internally; clients are not shown it."""
     if "__" not in name.local and not name.local.startswith("transaction_"):
         # Nearly all names: long lists are asked for.
         return False

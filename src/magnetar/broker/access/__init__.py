@@ -1,1 +1,1 @@
-"""Who may publish to a topic: producer access modes and the topic epoch."""
+"""Which producers may publish to a topic: access modes and the topic epoch."""

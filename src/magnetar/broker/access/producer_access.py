@@ -1,4 +1,5 @@
-"""Access to one topic: the rules, the epoch in the log's properties, and who must be told."""
+"""Access of producers to one topic: the rules, the epoch in the log's properties, and the notices to
+producers."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class ProducerOutlet(Protocol):
     """What the room needs of a producer's connection. The producers are the room's own."""
 
     def producer_detached(self, producer: Any) -> None:
-        """The producer was attached and is no longer: the client looks the topic up again."""
+        """The producer was attached and is not any more: the client looks the topic up again."""
 
     def producer_ready(self, producer: Any) -> None:
         """The producer, which was queued or waited for its epoch, may publish."""
@@ -42,7 +43,7 @@ class Attachable(ProducerCandidate, Protocol):
 
 
 class EpochHome(Protocol):
-    """Where the topic's epoch is kept: its log, or memory."""
+    """Where the topic's epoch is stored: its log, or memory."""
 
     @property
     def name(self) -> str: ...
@@ -52,7 +53,7 @@ class EpochHome(Protocol):
 
     @property
     def terminated(self) -> Position | None:
-        """The last position of a topic that takes no more messages; None for others."""
+        """The last position of a terminated topic; None for others."""
 
     async def update_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
         """Changes the properties in one step. Raises MagnetarError when they cannot be kept."""
@@ -73,7 +74,7 @@ class ProducerAccess(Generic[P]):
 
     @property
     def producers(self) -> dict[str, P]:
-        """Attached producers by name, also one whose epoch is being stored."""
+        """Attached producers by name, including one whose epoch is being stored."""
         return self.state.members
 
     @property
@@ -82,7 +83,7 @@ class ProducerAccess(Generic[P]):
         return len(self.state.waiting)
 
     def attach(self, producer: P) -> Admission:
-        """Lets a producer in. Unless it JOINED, its connection hears later what became of it.
+        """Admits a producer. Unless it JOINED, its connection is told the outcome later.
 
         Raises ProducerBusyError, ProducerFencedError.
         """
@@ -99,12 +100,12 @@ class ProducerAccess(Generic[P]):
         return entry.admission
 
     def detach(self, producer: P) -> None:
-        """A producer left by itself; whoever is next gets its turn."""
+        """A producer left; the next waiting one gets its turn."""
         producer.ready = False
         self._take_turn(self.state.leave(producer))
 
     def clear(self, error: MagnetarError) -> None:
-        """The topic goes: everybody is sent away, who waits hears `error`."""
+        """The topic closes: detaches all producers, and fails the waiting ones with `error`."""
         members, waiting = list(self.state.members.values()), list(self.state.waiting)
         self.state.members.clear()
         self.state.waiting.clear()
@@ -145,8 +146,8 @@ class ProducerAccess(Generic[P]):
         self._spawn(self._store_epoch(producer, epoch, before))
 
     async def _store_epoch(self, producer: P, epoch: int, before: int | None) -> None:
-        """The holder is told only after its epoch is durable: a broker that takes the topic over must
-        know every epoch that a client was ever told."""
+        """Stores the epoch. Its holder is told only after it is durable: a broker that takes over the topic
+        must know every epoch that a client was ever told."""
         if self.state.holder is not producer:
             return
         try:

@@ -19,7 +19,7 @@ class AccessMode(IntEnum):
 
 
 class ProducerCandidate(Protocol):
-    """What the rules look at. Candidates are told apart by identity."""
+    """The properties of a producer that the rules use. Candidates are compared by identity."""
 
     @property
     def producer_id(self) -> ProducerId: ...
@@ -49,7 +49,7 @@ P = TypeVar("P", bound=ProducerCandidate)
 
 
 class Admission(Enum):
-    """What became of a candidate."""
+    """The outcome for a candidate."""
 
     JOINED = "joined"
     """It may publish."""
@@ -60,7 +60,7 @@ class Admission(Enum):
 
 
 class Entry(NamedTuple, Generic[P]):
-    """What `enter` decided."""
+    """The decision of `enter`."""
 
     admission: Admission
     sent_away: list[P]
@@ -70,7 +70,7 @@ class Entry(NamedTuple, Generic[P]):
 
 
 class Turn(NamedTuple, Generic[P]):
-    """Who is next after somebody left."""
+    """The next holder after a producer left."""
 
     granted: P | None
     refused: list[P]
@@ -111,7 +111,7 @@ class AccessState(Generic[P]):
             )
         if self.members and candidate.mode is AccessMode.WAIT_FOR_EXCLUSIVE:
             return self._enqueue(candidate, before)
-        # Alone, or fencing: everybody else leaves.
+        # Alone, or fencing: all others leave.
         entry = Entry(Admission.GRANTED, list(self.members.values()), list(self.waiting))
         self.waiting.clear()
         self.members.clear()
@@ -175,7 +175,7 @@ class AccessState(Generic[P]):
         return self.leave(candidate)
 
     def leave(self, candidate: P) -> Turn[P]:
-        """A producer has gone, attached or not; who holds the topic now, if that changed."""
+        """A producer left, attached or not; returns the new holder of the topic, if that changed."""
         if candidate in self.waiting:
             self.waiting.remove(candidate)
         elif self.members.get(candidate.name) is candidate:
@@ -206,12 +206,12 @@ class AccessState(Generic[P]):
 
 
 def _same(candidate: ProducerCandidate, other: ProducerCandidate) -> bool:
-    """The same client's same producer, asked for again: there is nobody else to tell."""
+    """The same client's same producer, requested again: no other client is affected."""
     return other.connection is candidate.connection and other.producer_id == candidate.producer_id
 
 
 def _others(candidate: P, predecessors: list[P | None]) -> list[P]:
-    """The predecessors that are not the candidate's own and must hear that they were replaced."""
+    """The predecessors of other clients, which must be told that they were replaced."""
     return [each for each in predecessors if each is not None and not _same(candidate, each)]
 
 

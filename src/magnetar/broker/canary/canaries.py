@@ -1,4 +1,4 @@
-"""The canaries of a broker: which run, their rounds, and what `/metrics` says of them."""
+"""The canaries of a broker: which run, their rounds, and their `/metrics`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.broker.canary")
 
 _NAMESPACES_PER_TURN: Final = 50
-"""Namespaces that are looked at before the event loop serves others."""
+"""Namespaces examined before other tasks run."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Canary:
     lane: Lane
     state: CanaryState
     complained: bool = False
-    """Whether the log was told that it is down."""
+    """Whether the log has reported that it is down."""
 
 
 class Canaries:
@@ -49,7 +49,7 @@ class Canaries:
         self._changed: set[NamespaceName] = set()
 
     async def begin(self) -> None:
-        """Looks through all namespaces once, then only at those that change; begins the rounds."""
+        """Examines all namespaces once, then only those that change; begins the rounds."""
         broker = self._broker
         broker.policies.on_change(self._policies_changed)
         number = 0
@@ -86,7 +86,7 @@ class Canaries:
             ended.lane.close()
 
     async def round(self) -> None:
-        """What ended too late is counted, and each canary sends one message."""
+        """One round: counts messages that were late, and sends one message per canary."""
         changed, self._changed = self._changed, set()
         for namespace in changed:
             await self._choose(namespace)

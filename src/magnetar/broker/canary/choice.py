@@ -1,7 +1,7 @@
 """Which namespaces have a canary (pure).
 
-The property `canary` of a namespace says `true` or `false`; where it says nothing, the setting
-`canary_namespaces` does: names, or patterns as `orders/*`.
+The property `canary` of a namespace says `true` or `false`; without it the setting `canary_namespaces`
+decides: names, or patterns like `orders/*`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOCAL_NAME: Final = "__canary"
 
 @dataclass(frozen=True, slots=True)
 class CanarySettings:
-    """What the process is told."""
+    """The canary settings of the process."""
 
     namespaces: tuple[str, ...] = ()
     interval_s: float = 5.0

@@ -1,7 +1,7 @@
 """A producer and a reader on a canary's topic, without a socket.
 
-They are attached as those of clients are: what is published waits for the same syncs and limits, and what is
-delivered comes through the same dispatch. The reader begins at the end of the topic and goes with the lane.
+They are attached like those of clients: a published message waits for the same syncs and limits, and a
+delivered one passes the same dispatch. The reader begins at the end of the topic and closes with the lane.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, SendRun
 
 _PERMITS = 1_000
-"""Messages that the reader takes before it asks again; others may publish to the topic too."""
+"""Permits that the reader grants at a time; clients may publish to the topic too."""
 
 
 class _Reader:
-    """In place of frames: notes what would be sent."""
+    """Takes the place of the frame encoder: records the messages that would be sent."""
 
     __slots__ = ("_seen",)
 
@@ -61,7 +61,7 @@ class _Reader:
 
 
 class Lane(OwnConnection):
-    """Open from `open` until it is closed or the broker takes either end off."""
+    """A lane is open from `open` until it is closed or the broker detaches either end."""
 
     writable = True
 
@@ -78,7 +78,7 @@ class Lane(OwnConnection):
         self._taken: list[Position] = []
 
     def ask_output(self) -> bool:
-        """It takes everything at once."""
+        """Accepts every message at once."""
         return True
 
     @property
@@ -114,7 +114,7 @@ class Lane(OwnConnection):
         subscription.flow(consumer, _PERMITS)
 
     def close(self) -> None:
-        """Takes both ends off; safe at any time."""
+        """Detaches both ends; may be called at any time."""
         topic, subscription = self._topic, self._subscription
         producer, self._producer = self._producer, None
         consumer, self._consumer = self._consumer, None

@@ -1,4 +1,4 @@
-"""What became of a canary's messages (pure)."""
+"""The outcomes of a canary's messages (pure)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Out:
 
 
 class CanaryState:
-    """The messages of one canary. Times are those of a clock that never goes back, in seconds."""
+    """The messages of one canary. Times are seconds of a monotonic clock."""
 
     def __init__(self, *, timeout_s: float, interval_s: float = 0.0) -> None:
         """`timeout_s`: a message that is not back by then is lost, or was not taken. `interval_s`: between
@@ -34,10 +34,10 @@ class CanaryState:
         self._out: dict[int, _Out] = {}
 
     def down(self, now_s: float) -> str:
-        """Why it is not up; "" when it is: the newest message of which the end is known came back, and one
-        did not long ago.
+        """Why the canary is down; "" when it is up: the newest finished message came back, and one did
+        recently.
 
-        The age counts for itself: where no round comes any more, nothing is sent and nothing fails either.
+        The age matters by itself: when rounds stop, no message is sent and none fails.
         """
         if self.reason or self._received_s is None:
             return self.reason
@@ -50,7 +50,7 @@ class CanaryState:
         return self.received == self.lost == self.refused == 0
 
     def begin(self, now_s: float) -> int:
-        """A message goes out; its number."""
+        """A message is sent; returns its number."""
         number = self.sent
         self.sent += 1
         self._out[number] = _Out(now_s)
@@ -77,7 +77,7 @@ class CanaryState:
             self._failed(reason, lost=False)
 
     def expire(self, now_s: float) -> int:
-        """Gives up what is out for too long; how many were lost."""
+        """Counts messages that are out for too long as lost; returns their number."""
         before = self.lost
         for number, out in list(self._out.items()):
             if now_s - out.sent_s >= self._timeout_s:

@@ -1,10 +1,9 @@
-"""What a subscription has acknowledged of the compacted entries that its cursor cannot tell. Pure.
+"""A subscription's acknowledgements of compacted entries that its cursor does not cover. Pure.
 
-A cursor knows the entries that the log has. What was trimmed since it was compacted lies before the log's
-first entry, where everything counts as acknowledged. So a subscription that reads there notes its progress
-here, up to `floor`, from where on the cursor tells:
-
-    start … mark │ seen: acknowledged, or `pending` … read │ not seen … │ floor: the cursor's
+A cursor covers the entries in the log. Entries that were trimmed after their compaction lie before the log's
+first entry, where everything counts as acknowledged. So a subscription that reads there records its progress
+here, up to `floor`, from where on the cursor counts:
+start … mark │ seen: acknowledged, or `pending` … read │ not seen … │ floor: the cursor's
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Progress:
     floor: Position
     """What is here or later is the cursor's."""
     mark: Position
-    """Everything up to here is acknowledged, or compaction has left nothing of it."""
+    """All entries up to here are acknowledged, or were removed by compaction."""
     read: Position
     """Up to here it is known what compaction has left."""
 
@@ -55,7 +54,7 @@ class Progress:
 
     @classmethod
     def of(cls, properties: Mapping[str, int]) -> Progress | None:
-        """What a cursor's properties keep; None when they keep none."""
+        """The progress in a cursor's properties; None without one."""
         if not properties.keys() >= NAMES:
             return None
         return cls(
@@ -64,7 +63,7 @@ class Progress:
         )
 
     def properties(self) -> dict[str, int]:
-        """What is to be kept: entries acknowledged after `mark` are delivered again after a restart."""
+        """The properties to store: entries acknowledged after `mark` are delivered again after a restart."""
         return {
             MARK_LEDGER: self.mark.ledger_id,
             MARK_ENTRY: self.mark.entry_id,
@@ -93,12 +92,12 @@ class Progress:
         """From `start` to `upto` compaction has left these entries and nothing else; the number is
         `survivors.left_in_batch`."""
         if start > after(self.read):
-            # Something in between was not looked at: it stays as it is.
+            # Entries in between were not read: they stay as they are.
             return
         upto = min(upto, before(self.floor))
         left = {position for position, _ in survivors}
         for position in [each for each in self._pending if start <= each <= upto and each not in left]:
-            # Compacted again meanwhile: a later message of its key stands for it.
+            # Compacted again meanwhile: a later message of its key replaces it.
             del self._pending[position]
         for position, bits in survivors:
             if self.read < position <= upto:
@@ -135,7 +134,7 @@ class Progress:
         return True
 
     def ack_cumulative(self, position: Position) -> None:
-        """Everything up to and including `position`."""
+        """Acknowledges all entries up to and including `position`."""
         pending = self._pending
         while pending and (first := next(iter(pending))) <= position:
             del pending[first]

@@ -1,4 +1,4 @@
-"""What a subscription with `read_compacted` reads and acknowledges."""
+"""Reads and acknowledgements of a subscription with `read_compacted`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FIRST = Position(LedgerId(0), 0)
 
 
 def forget_progress(cursor: Cursor) -> None:
-    """The subscription begins anew, somewhere in the log: what it had read of the part before it says nothing
-    any more. Not durable by itself."""
+    """The subscription starts again somewhere in the log: its progress in the compacted part is void. Durable
+    only with the cursor."""
     if not NAMES.isdisjoint(cursor.properties):
         cursor.set_properties({key: value for key, value in cursor.properties.items() if key not in NAMES})
 
@@ -25,10 +25,10 @@ def forget_progress(cursor: Cursor) -> None:
 class CompactedSource:
     """One view for one cursor: reads like a log, is acknowledged like a cursor (AckView).
 
-    What compaction left out counts as acknowledged when it is read over. Otherwise individual
-    acknowledgements would leave the mark-delete behind for ever, as nobody acknowledges what nobody gets. The
-    messages that were taken from a batch count so too, and the client hears of it by the batch's ack set: it
-    hands out the others only.
+    Messages that compaction removed count as acknowledged once a read has passed them. Otherwise individual
+    acknowledgements would leave the mark-delete behind for ever, because clients acknowledge only what they
+    get. The same holds for messages removed from a batch; the batch's ack set tells the client which messages
+    to hand out.
     """
 
     def __init__(self, view: CompactedView, cursor: Cursor, start: Position) -> None:
@@ -51,12 +51,12 @@ class CompactedSource:
         self._cursor.set_properties({**self._cursor.properties, **progress.properties()})
 
     def _open(self) -> Progress | None:
-        """The progress, while anything before its floor is to be delivered."""
+        """The progress, while any entry before its floor is to be delivered."""
         progress = self._progress
         return None if progress is None or progress.complete else progress
 
     def sought(self, position: Position) -> None:
-        """The subscription begins anew at `position`, EARLIEST and LATEST included; its cursor was reset."""
+        """The subscription starts again at `position`, EARLIEST and LATEST included; its cursor was reset."""
         self._seeks += 1
         self._progress = None
         forget_progress(self._cursor)

@@ -11,7 +11,7 @@ from magnetar.broker.compaction.codec import decode
 from magnetar.ledger.api import LedgerReader
 
 _HINTS_MAX: Final = 256
-"""Readers whose place is remembered, so that the next read needs no search."""
+"""Readers whose place is cached, so that the next read needs no search."""
 
 
 class CompactedLedger:

@@ -1,7 +1,7 @@
 """Which messages of a topic are the last of their key. Pure: entries in, entries out.
 
-Two passes over the same entries: `see` notes the place of each key's last message, `keep` says what is left
-of an entry. A message with an empty payload, or a null value, takes its key away.
+Two passes over the same entries: `see` records the place of each key's last message, `keep` returns the rest
+of an entry. A message with an empty payload, or a null value, removes its key.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEAVY_BYTES: Final = 256 << 10
 
 
 def is_heavy(entry: bytes) -> bool:
-    """Whether opening the entry takes long enough that others should be served meanwhile."""
+    """Whether opening the entry takes so long that other tasks should run meanwhile."""
     try:
         metadata = parse_metadata(split_entry(entry).metadata)
     except EntryError:
@@ -59,9 +59,9 @@ def last_index(entry: bytes) -> int:
 
 
 def left_in_batch(entry: bytes, count: int) -> int:
-    """Which messages are left of a batch of `count`, as bits; 0 when none was taken from it.
+    """The remaining messages of a batch of `count`, as bits; 0 when none was removed.
 
-    An entry that compaction left as it was says what its producer wrote there: any numbers.
+    An entry that compaction left unchanged has the producer's own numbers there, which may be anything.
     """
     try:
         metadata = parse_metadata(split_entry(entry).metadata)
@@ -85,9 +85,9 @@ class Survivors:
     def __init__(self, *, retain_null_key: bool = False) -> None:
         self.retain_null_key = retain_null_key
         self._last: dict[str, Place | str] = {}
-        """Where a key's last message lies; of a chunked message its uuid."""
+        """The place of a key's last message; of a chunked message its uuid."""
         self._open: dict[str, None] = {}
-        """Chunked messages whose last piece was not seen: it may come after the horizon."""
+        """Chunked messages whose last chunk was not seen: it may come after the horizon."""
         self._whole: set[Position] = set()
         """Batches that cannot be opened, and damaged entries."""
         self._chunked = False
@@ -98,7 +98,7 @@ class Survivors:
         return len(self._last)
 
     def see(self, position: Position, entry: bytes) -> None:
-        """Takes note of the next entry. One that is damaged stays, as does a batch that cannot be opened."""
+        """Records the next entry. A damaged entry stays, as does a batch that cannot be opened."""
         try:
             parts = split_entry(entry)
             metadata = parse_metadata(parts.metadata)
@@ -130,15 +130,15 @@ class Survivors:
             self._note(key, place, gone=metadata.null_value or _is_empty(metadata, parts.payload))
 
     def _note(self, key: str, place: Place | str, *, gone: bool) -> None:
-        # A batch that cannot be opened stays whole: what takes a key away must stay behind it, or an older
-        # message of the key would come back.
+        # A batch that cannot be opened stays whole: a message that removes a key must stay behind it, or an
+        # older message of the key would come back.
         if gone and not self._whole:
             self._last.pop(key, None)
         else:
             self._last[key] = place
 
     def keep(self, position: Position, entry: bytes) -> bytes | None:
-        """What is left of an entry that was seen; None: nothing."""
+        """The remaining part of an entry that was seen; None: nothing."""
         if self._is_gone(position):
             return None
         if position in self._whole:

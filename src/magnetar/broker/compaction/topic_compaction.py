@@ -36,7 +36,7 @@ _READ_BYTES: Final = 1 << 20
 _READ_ENTRIES: Final = 1_000
 """Read at a time."""
 _MESSAGES_PER_TURN: Final = 100
-"""Looked at before the loop's other work gets its turn: half a millisecond."""
+"""Messages processed before other tasks run: half a millisecond."""
 _APPEND_BYTES: Final = 64 << 10
 """Appended to the compacted ledger at a time, where survivors are neighbours."""
 _PENDING_BYTES_MAX: Final = 4 << 20
@@ -216,7 +216,7 @@ class TopicCompaction:
 
     async def _compact(self) -> None:
         cursor = await self._open_cursor()
-        # What a transaction may still abort is left to the next round.
+        # Messages whose transaction may still abort are left to the next round.
         horizon = self.job.next_horizon(last_visible_entry(self._topic_log))
         if horizon is None:
             return
@@ -237,9 +237,9 @@ class TopicCompaction:
         except BaseException:
             await side.drop((writer.ledger_id,))
             raise
-        # From here on the ledger may be what the cursor names: whatever fails, only loading may delete it.
-        # The mark-delete follows once that is durable: it lets the log be trimmed, and after a crash in
-        # between the old view would end where the log does not yet begin.
+        # From here on the cursor may name the ledger: whatever fails, only loading may delete it. The
+        # mark-delete follows once the cursor is durable: it lets the log be trimmed, and after a crash in
+        # between the old view would end before the log begins.
         cursor.set_properties(NamedLedger(writer.ledger_id, horizon).properties())
         await cursor.flush()
         cursor.ack_cumulative(horizon)
@@ -270,7 +270,7 @@ class TopicCompaction:
         return removed
 
     async def _entries(self, horizon: Position) -> AsyncIterator[tuple[Position, EntryRun, int]]:
-        """What is compacted already and the log after it, up to the horizon: place, run, offset in it."""
+        """The compacted entries and the log after them, up to the horizon: place, run, offset in it."""
         view = self.view()
         position = EARLIEST
         turn = _MESSAGES_PER_TURN

@@ -27,7 +27,7 @@ class Compacted(Protocol):
 
 
 class CompactedView:
-    """What is read instead of the log."""
+    """The compacted entries that are read in place of the log's."""
 
     def __init__(self, log: ManagedLog, compaction: Compacted) -> None:
         self._log = log
@@ -79,7 +79,7 @@ class CompactedView:
         return await self._log.position_of_time(publish_ms) if found is None else found
 
     async def last_message(self) -> tuple[Position, int] | None:
-        """The last message that is left and its batch index; (EARLIEST, -1) when none is.
+        """The last remaining message and its batch index; (EARLIEST, -1) when there is none.
 
         None when the last message lies after the horizon: then it is the log's.
         """

@@ -44,7 +44,7 @@ class Deduplication:
         self._attached = attached
         self._clock = clock
         self._complete = cursor.mark_delete
-        """Everything up to here is in `state`."""
+        """All entries up to here are in `state`."""
         self._unstored = 0
         self._stored_ms = int(clock.monotonic_ms())
         self._retire_above = limits.producers_max
@@ -91,7 +91,7 @@ class Deduplication:
             return
         if metadata.HasField("chunk_id") and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
             return
-        # How many messages there are is known: metadata of older versions was never held against it.
+        # The number of messages is known: older versions did not check it against the metadata.
         highest = max(metadata.sequence_id + count - 1, metadata.highest_sequence_id)
         self.state.persisted(metadata.producer_name, highest)
         self._bound()
@@ -120,8 +120,9 @@ class Deduplication:
     def _store(self) -> None:
         """Begins to store the state; `_snapshot_durable` follows.
 
-        The mark-delete lets the log be trimmed, so it must not move with the numbers: the log trims, the
-        process dies before the numbers are synced, and neither the snapshot nor the log knows them.
+        The mark-delete lets the log be trimmed, so it must not advance together with the numbers: the log
+        would be trimmed, the process die before the numbers are synced, and neither the snapshot nor the log
+        would have them.
         """
         complete = self._complete
         self._cursor.set_properties(self.state.snapshot())
@@ -130,11 +131,11 @@ class Deduplication:
         self._cursor.when_durable(lambda error: self._snapshot_durable(complete, error))
 
     def _snapshot_durable(self, complete: Position, error: BaseException | None) -> None:
-        """What was stored stands for everything up to `complete`, or could not be stored."""
+        """The stored numbers cover all entries up to `complete`, or storing them failed."""
         if error is None:
             self._cursor.ack_cumulative(complete)
         else:
-            # The next snapshot that is due takes its place; the log is kept as long.
+            # The next due snapshot replaces it; the log is kept until then.
             self._unstored = max(self._unstored, 1)
 
     async def _store_now(self) -> None:
@@ -144,9 +145,9 @@ class Deduplication:
         await self._cursor.flush()
 
     async def maintain(self) -> None:
-        """Called now and then: forgets who is away for long, stores what is due.
+        """To be called regularly: forgets producers that are detached for long, stores a due snapshot.
 
-        Raises what `snapshot` does.
+        Raises what `snapshot` raises.
         """
         interval_ms = self.limits.snapshot_ms
         due = 0 < interval_ms <= self._clock.monotonic_ms() - self._stored_ms

@@ -1,8 +1,8 @@
-"""A batch of which a part is known already: what is new in it is kept, what is known is not.
+"""A batch of which a part is a duplicate: the new part is kept, the known part is dropped.
 
-Clients send a batch again as it was. An application that resumes by itself may pack the same messages
-differently: 3 to 7 in one batch, after 3 to 5 were stored. Refused as a duplicate, 6 and 7 would be
-acknowledged and lost; taken whole, 3 to 5 would be there twice.
+Clients resend a batch unchanged. An application that resumes on its own may pack the same messages
+differently: 3 to 7 in one batch, after 3 to 5 were stored. If it were refused as a duplicate, 6 and 7 would
+be acknowledged and lost; if it were stored whole, 3 to 5 would be there twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("magnetar.broker.topic")
 def new_part(
     entries: list[bytes], counts: list[int] | None, known: int, topic: object
 ) -> tuple[list[bytes], list[int] | None]:
-    """Of a batch that is known up to a number what is new; the whole where it cannot be opened."""
+    """The new part of a batch that is known up to a number; the whole batch when it cannot be opened."""
     found = without_known(entries[0], known)
     if found is None or not found[1]:
         _log.warning("%s: a batch that is partly known, up to %d, is stored as a whole", topic, known)

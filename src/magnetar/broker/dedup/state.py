@@ -14,17 +14,19 @@ SNAPSHOT_INTERVAL_POLICY: Final = "deduplicationSnapshotIntervalSeconds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedupLimits:
-    """How much is remembered, and how often it is stored. Defaults are Pulsar's but for the entries."""
+    """How many producers are remembered, and how often they are stored. Defaults are Pulsar's except for the
+    entries."""
 
     producers_max: int = 10_000
-    """Producers of one topic that are remembered, attached ones aside: those that left first go first."""
+    """Producers remembered per topic, besides attached ones: those that detached first are forgotten
+    first."""
     inactivity_ms: int = 360 * 60_000
-    """A producer that was not attached for so long is forgotten."""
+    """A producer that was detached for this many milliseconds is forgotten."""
     snapshot_entries: int = 20_000
-    """Entries after which the state is stored: loading replays so many in about a tenth of a second."""
+    """Entries after which the state is stored: loading replays as many in about a tenth of a second."""
     snapshot_ms: int = 120_000
-    """After so long it is stored when anything came since; looked at once in a maintenance round. 0 or less:
-    never by time."""
+    """Milliseconds after which new state is stored; checked once per maintenance round. 0 or less: never by
+    time."""
 
     def with_interval(self, *policies: Mapping[str, object]) -> DedupLimits:
         """With the snapshot interval, in seconds, of the first of `policies` that has one."""
@@ -41,7 +43,7 @@ class Span(NamedTuple):
     stop: int
     duplicate: bool
     known: int = -1
-    """Of a batch that is new in part, a span of its own: its messages up to this number are known."""
+    """For a batch that is new in part, a span of its own: its messages up to this number are duplicates."""
 
 
 def sequence_marks(
@@ -50,11 +52,11 @@ def sequence_marks(
     counts: list[int] | None,
     pieces_to_come: list[bool] | None = None,
 ) -> list[int]:
-    """The highest sequence number that each row is known to contain; -1 for a piece of a message.
+    """The highest sequence number that each row is certain to contain; -1 for a chunk of a message.
 
-    A batch whose producer names no highest number (C++ clients) holds as many ascending numbers as
-    messages, so its last one is at least first + count - 1; never more is assumed. A chunked message
-    is complete, and its number used up, with its last piece.
+    A batch whose producer names no highest number (C++ clients) holds as many ascending numbers as messages,
+    so its last one is at least first + count - 1; no more is assumed. A chunked message is complete, and its
+    number used, with its last chunk.
     """
     marks = sequence_ids
     if counts is not None:
@@ -86,16 +88,15 @@ class DedupState:
         return self._persisted.get(producer, -1)
 
     def snapshot(self) -> dict[str, int]:
-        """Highest durable number of every known producer, those that left first in front."""
+        """Highest durable number of every known producer, those that detached first in front."""
         persisted = self._persisted
         return {**{name: persisted[name] for name in self._away_since}, **persisted}
 
     def admit(self, producer: str, sequence_ids: list[int], marks: list[int]) -> list[Span] | None:
-        """Decides for each row and notes what is new as pushed; None when everything is new.
+        """Decides for each row, and records new rows as pushed; None when all rows are new.
 
-        Args:
-            sequence_ids: of each row; for a batch, of its first message.
-            marks: what each row proves to have been sent, see `sequence_marks`.
+        Args: sequence_ids: of each row; for a batch, of its first message. marks: the highest number of each
+        row, see `sequence_marks`.
         """
         pushed = self._pushed.get(producer, -1)
         spans: list[Span] = []
@@ -118,10 +119,10 @@ class DedupState:
         return spans if duplicates else None
 
     def persisted(self, producer: str, highest: int) -> None:
-        """Everything of the producer up to `highest` is durable.
+        """All messages of the producer up to `highest` are durable.
 
-        A number that is out of range proves nothing: older versions let it into the log, no snapshot can
-        hold it, and the producer's next numbers would all be taken for duplicates.
+        A number that is out of range is ignored: older versions let it into the log, no snapshot can hold it,
+        and all later numbers of the producer would count as duplicates.
         """
         if SEQUENCE_IDS_END > highest > self._persisted.get(producer, -1):
             self._persisted[producer] = highest
@@ -139,12 +140,13 @@ class DedupState:
             self._pushed.pop(producer, None)
 
     def retire(self, attached: Container[str], now_ms: int, limits: DedupLimits) -> int:
-        """Forgets producers that are not attached: those gone for long, and the first of too many.
+        """Forgets detached producers: those detached for long, and the first of too many.
 
-        `now_ms` is of a clock that only runs: one that is set ahead would have all forgotten who are away.
+        `now_ms` is of a monotonic clock: one that is set ahead would make all detached producers be
+        forgotten.
 
-        One with numbers under way stays, or what it sends again would be taken for new. Returns how many
-        went. Costs a pass over all that are known.
+        A producer with numbers in flight stays, or its resent messages would count as new. Returns how many
+        were forgotten. Costs a pass over all known producers.
         """
         away = self._away_since
         for name in self._persisted:
@@ -163,7 +165,8 @@ class DedupState:
         return gone
 
     def check(self) -> None:
-        """Walks the invariants: nothing is durable that was not pushed; who is away is known, in order."""
+        """Asserts the invariants: nothing is durable that was not pushed; the detached producers are known,
+        in order."""
         for producer, persisted in self._persisted.items():
             assert persisted <= self._pushed[producer], producer
         assert self._away_since.keys() <= self._persisted.keys()

@@ -1,6 +1,6 @@
-"""Delayed entries of one subscription: held back by the dispatcher's question, given back when due.
+"""Delayed entries of one subscription: held back when the dispatcher asks, returned when due.
 
-Driver of `DelayedIndex`: one task at a time writes segments, reads them, and gives back their ledgers.
+Driver of `DelayedIndex`: one task at a time writes segments, reads them, and deletes their ledgers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DelayedDelivery:
     )
 
     active: bool
-    """Whether entries are held back at all; those that are already stay so."""
+    """Whether further entries are held back; those already held stay."""
     loading: bool
     """Whether what an earlier process wrote is still being read: dispatch waits for it, as it would read
     all of these entries else."""
@@ -60,8 +60,8 @@ class DelayedDelivery:
         reread: Callable[[], None],
         limits: IndexLimits = DEFAULT_LIMITS,
     ) -> None:
-        """`wake` is called when entries become due: it should ask `take_due`. `reread` is called when part
-        of the index is lost: everything unacknowledged is to be read, and offered to `hold`, again."""
+        """`wake` is called when entries become due: it should call `take_due`. `reread` is called when part
+        of the index is lost: all unacknowledged entries must be read, and offered to `hold`, again."""
         self._clock = clock
         self._alarms = alarms
         self._cursor = cursor
@@ -74,7 +74,7 @@ class DelayedDelivery:
         self._working = False
         self._forgotten = False
         self._postpones = False
-        """Whether entries may be held that do not say so themselves."""
+        """Whether entries may be held that have no delivery time of their own."""
         self.active = True
         self.loading = False
         if self._ledgers is not None and self._ledgers.ids:
@@ -90,7 +90,7 @@ class DelayedDelivery:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When there is something to do next, Unix ms, maybe in the past; None when nothing is held."""
+        """When the next work is due, Unix ms, perhaps in the past; None when nothing is held."""
         return self._index.next_due_ms()
 
     @property
@@ -129,7 +129,7 @@ class DelayedDelivery:
         return entry_id - run.first_entry
 
     def take_due(self, count_max: int) -> list[Position]:
-        """Takes entries whose time has come; the rest is announced by `wake` or taken by the next call."""
+        """Takes due entries; the rest is announced by `wake` or taken by the next call."""
         index = self._index
         if not len(index):
             return []
@@ -140,7 +140,8 @@ class DelayedDelivery:
         return due
 
     def postpone(self, positions: Sequence[Position], due_ms: int) -> None:
-        """Holds these back until then, whatever they say themselves; those that are held stay as they are."""
+        """Holds these entries back until then, whatever their own delivery time; entries already held stay
+        unchanged."""
         self._postpones = True
         index = self._index
         of_ledger: dict[LedgerId, list[tuple[int, int]]] = {}
@@ -168,21 +169,21 @@ class DelayedDelivery:
         self._work_soon()
         self._wake()
 
-    # -- what the subscription says ----------------------------------------------------------------
+    # -- called by the subscription ----------------------------------------------------------------
 
     def forget_upto(self, position: Position) -> None:
-        """Everything up to and including this position is acknowledged."""
+        """All entries up to and including this position are acknowledged."""
         if len(self._index):
             self._index.forget_upto(position)
             self._work_soon()
 
     def pause(self) -> None:
-        """Nobody is to be woken: there are no consumers, maybe for ever."""
+        """Stops waking: there are no consumers, perhaps for ever."""
         self._alarms.discard(self)
         self._armed_ms = None
 
     def clear(self) -> None:
-        """Forgets everything: the entries are read again from where the cursor stands."""
+        """Forgets all entries: they are read again from the cursor on."""
         self.pause()
         self._index.clear()
         self._forgotten = self.loading
@@ -221,7 +222,7 @@ class DelayedDelivery:
                 await yield_loop()
             ledger_id = await self._ledgers.keep(sealing.entries)
         except BaseException as error:
-            # Also what nobody expected: else they would be neither in memory nor on disk.
+            # Unexpected errors too: otherwise the entries would be neither in memory nor on disk.
             self._index.unsealed(sealing, self._clock.now_ms())
             if not isinstance(error, MagnetarError):
                 raise
@@ -234,11 +235,11 @@ class DelayedDelivery:
         try:
             await self._ledgers.drop(ledger_ids)
         except MagnetarError as error:
-            # They are named still, and given back when the cursor is opened or deleted.
+            # They are still named, and deleted when the cursor is opened or deleted.
             _log.warning("%r: segments of delayed entries were not deleted: %s", self._cursor, error)
 
     async def _load(self) -> bool:
-        """Reads chunks whose time comes near; whether there were any."""
+        """Reads chunks that are due soon; returns whether there were any."""
         assert self._ledgers is not None
         index, some = self._index, False
         while (place := index.next_load(self._clock.now_ms())) is not None:
@@ -258,7 +259,7 @@ class DelayedDelivery:
         return some
 
     async def _restore(self) -> None:
-        """Takes over the segments of an earlier process."""
+        """Restores the segments of an earlier process."""
         assert self._ledgers is not None
         spoilt: list[LedgerId] = []
         try:

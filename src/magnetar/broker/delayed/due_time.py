@@ -1,8 +1,8 @@
-"""When an entry wants to be delivered, and how to see quickly that it does not say.
+"""An entry's delivery time, and a fast test that it has none.
 
 `deliver_at_time` is field 19 of MessageMetadata, a varint: its tag is the two bytes 0x98 0x01. Metadata
-without them has no such field. The search for the first byte alone is three times as fast as that for both,
-and finds nothing in most metadata; where both stand, maybe by chance, the metadata is parsed and says.
+without them has no such field. Searching the first byte alone is three times as fast as searching both, and
+finds nothing in most metadata. Where both occur, perhaps by chance, the metadata is decoded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def may_be_delayed(entries: Iterable[bytes]) -> bool:
             ):
                 return True
     except struct.error:
-        return True  # shorter than a head: to be looked at in peace
+        return True  # shorter than a head: left to the full decoder
     return False
 
 
@@ -47,9 +47,9 @@ def _tagged(entry: bytes) -> bool:
 
 
 def deliver_at_ms(entry: bytes) -> int:
-    """When the entry wants to be delivered, Unix ms; 0 when it does not say.
+    """The entry's delivery time, Unix ms; 0 when it has none.
 
-    An entry that cannot be parsed does not say: its consumer will tell that it is damaged.
+    An entry that cannot be decoded has none: its consumer will report the damage.
     """
     try:
         _, metadata_at, payload_at = entry_layout(entry)

@@ -1,14 +1,14 @@
-"""Which entries of a subscription wait for their time, however many they are. Pure.
+"""The delayed entries of a subscription, however many they are. Pure.
 
-    held        every entry that waits, a bit each (`PositionSet`)
-    wheel       times of those that come soon, or came in lately: 16 bytes each (`TimeWheel`)
-    segments    times of the others: on disk, in memory a few bytes for each 2,048 of them (`Segment`)
+    held       every delayed entry, a bit each (`PositionSet`)
+    wheel      times of entries that are due soon, or arrived lately: 16 bytes each (`TimeWheel`)
+    segments   times of the others: on disk, in memory a few bytes for each 2,048 of them (`Segment`)
 
-What the wheel and the segments hold may be out of date (acknowledged, skipped, taken twice): `held` decides.
-So segments are written once and never changed, and one that is lost or left over costs work and nothing else.
+The content of wheel and segments may be out of date (acknowledged, skipped, taken twice): `held` decides. So
+segments are written once and never changed; a segment that is lost or left over costs only work.
 
-The driver asks `next_seal` and writes what it gets, asks `next_load` and reads what it says, and gives back
-the ledgers that `take_obsolete` names.
+The driver asks `next_seal` and writes the result, asks `next_load` and reads the place, and deletes the
+ledgers that `take_obsolete` names.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from magnetar.managedlog.cursors.entry_set import EntrySet
 FAR_MS: Final = 60_000
 """What is due within this time is not worth writing down."""
 LOAD_LEAD_MS: Final = 5_000
-"""A chunk is read so long before its first time."""
+"""Milliseconds before its first time at which a chunk is read."""
 _READY_MAX: Final = 32_768
-"""While so many are due and not taken, no more are read."""
+"""While this many entries are due and not taken, no more are read."""
 _CHECK_EVERY: Final = 16_384
-"""Entries that are added between two looks at whether there is enough for a segment."""
+"""Entries added between two checks whether there are enough for a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class DelayedIndex:
         self._unchecked = 0
         self._limits = limits
 
-    # What is held
+    # The held entries
 
     def __len__(self) -> int:
         return self._held.count
@@ -132,7 +132,7 @@ class DelayedIndex:
             self._wheel.keep(self._held.__contains__)
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forgets all entries."""
         self._held.clear()
         self._wheel.clear()
         self._obsolete.extend(self._segments)
@@ -144,10 +144,10 @@ class DelayedIndex:
         """Finds out when which segment is to be read next."""
         self._next_segment = min(self._segments.values(), key=lambda each: each.next_ms, default=None)
 
-    # What is due
+    # The due entries
 
     def next_due_ms(self) -> int | None:
-        """When there is something to do next, Unix ms, maybe in the past; None when nothing is held."""
+        """When the next work is due, Unix ms, perhaps in the past; None when nothing is held."""
         due_ms = self._wheel.next_due_ms()
         segment = self._next_segment
         if segment is None:
@@ -156,10 +156,10 @@ class DelayedIndex:
         return load_ms if due_ms is None else min(due_ms, load_ms)
 
     def pop_due(self, now_ms: int, count_max: int) -> list[Position]:
-        """Takes at most `count_max` entries whose time has come, in no particular order.
+        """Takes at most `count_max` due entries, in no particular order.
 
-        An empty result does not say that nothing is due: while `next_due_ms` is not after `now_ms` there
-        is work left that a further call, or `next_load`, does.
+        An empty result does not mean that nothing is due: while `next_due_ms` is not after `now_ms`, a
+        further call, or `next_load`, has work to do.
         """
         held = self._held
         due = [position for position in self._wheel.pop_due(now_ms, count_max) if held.discard(position)]
@@ -200,7 +200,7 @@ class DelayedIndex:
     # From disk to memory
 
     def restore(self, segment: Segment, positions: Mapping[LedgerId, EntrySet], acked_upto: Position) -> None:
-        """Takes over a segment that an earlier process wrote."""
+        """Adds a segment of an earlier process."""
         self._segments[segment.ledger_id] = segment
         self._held.update(positions)
         self._held.remove_upto(acked_upto)
@@ -219,10 +219,10 @@ class DelayedIndex:
         return None
 
     def loaded(self, ledger_id: LedgerId, chunk: bytes, now_ms: int) -> None:
-        """What was read. Raises BadSegmentError."""
+        """Adds a chunk that was read. Raises BadSegmentError."""
         segment = self._segments.get(ledger_id)
         if segment is None:
-            return  # everything was cleared meanwhile
+            return  # all entries were cleared meanwhile
         held = self._held
         for time_ms, position in segment.records(chunk):
             if position in held:
@@ -238,7 +238,7 @@ class DelayedIndex:
         self._obsolete.append(segment.ledger_id)
 
     def take_obsolete(self) -> tuple[LedgerId, ...]:
-        """Ledgers whose segments are not needed any more."""
+        """Takes the ledgers of segments that are not needed any more."""
         taken, self._obsolete = tuple(self._obsolete), []
         return taken
 

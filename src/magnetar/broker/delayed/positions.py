@@ -39,7 +39,7 @@ class PositionSet:
         return True
 
     def discard(self, position: Position) -> bool:
-        """Takes a position out; whether it was there."""
+        """Removes a position; returns whether it was there."""
         entries = self._sets.get(position[0])
         if entries is None or not entries.discard(position[1]):
             return False
@@ -62,7 +62,7 @@ class PositionSet:
                 self.last = max(self.last, Position(ledger_id, last))
 
     def remove_upto(self, position: Position) -> None:
-        """Takes out every position up to and including this one."""
+        """Removes all positions up to and including this one."""
         for ledger_id in [known for known in self._sets if known <= position.ledger_id]:
             entries = self._sets[ledger_id]
             before = entries.count
@@ -82,7 +82,7 @@ class PositionSet:
         return Position(position.ledger_id, entries.next_missing(position.entry_id))
 
     def clear(self) -> None:
-        """Takes out everything."""
+        """Removes all positions."""
         self._sets.clear()
         self.count = 0
         self.last = EARLIEST
@@ -95,7 +95,7 @@ class PositionSet:
 
 
 def by_ledger(ledger_id: LedgerId, entries: Iterable[int]) -> dict[LedgerId, EntrySet]:
-    """Entries of one ledger, as `update` takes them: one step for all of a chunk, if they come in order."""
+    """Entries of one ledger, as `update` takes them: one step for a whole chunk if they are in order."""
     found = EntrySet()
     current, bits = -1, 0
     for entry_id in entries:

@@ -40,12 +40,12 @@ _FOOT: Final = struct.Struct("<4sIIQ")
 
 
 class BadSegmentError(StorageError):
-    """The bytes are not those of a segment."""
+    """The bytes are not a segment's."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """What memory keeps of a segment."""
+    """The part of a segment that stays in memory."""
 
     ledger_id: LedgerId
     first_times: array[int]
@@ -107,7 +107,7 @@ class Sealing:
         self._parts = parts
         self._ledgers = ledgers
         self.entries: list[bytes] = []
-        """Entries of the ledger to write, once all of `encode` was gone through."""
+        """Entries of the ledger to write, once `encode` is exhausted."""
         self._first_times = array("Q")
         self._last = EARLIEST
         self._chunk = array("Q")
@@ -150,7 +150,7 @@ class Sealing:
         chunk, self._chunk = self._chunk, array("Q")
         if not chunk:
             return
-        # Not the first: behind the end of a wide slot begin the narrow ones that it reaches over.
+        # Not the first: narrow slots begin at the end of the wide one that overlaps them.
         self._first_times.append(min(chunk[::2]))
         for packed in chunk[1::2]:
             ledger_id = self._ledgers[packed >> ENTRY_BITS]
@@ -163,7 +163,7 @@ class Sealing:
         self.entries.append(chunk.tobytes())
 
     def segment(self, ledger_id: LedgerId) -> Segment:
-        """What memory keeps once it is written to this ledger."""
+        """The part that stays in memory once the segment is written to this ledger."""
         return Segment(ledger_id, self._first_times, self._ledgers, self._last)
 
 

@@ -32,7 +32,7 @@ _LEVEL_MAX: Final = 4
 _TIME_MAX_MS: Final = 1 << (_TICK_BITS + _LEVEL_BITS * (_LEVEL_MAX + 1))
 """Later times count as this one, in the year 3084."""
 _LEAD_MS: Final = 2_000
-"""A wide slot is opened so long before its time, so that a large one is divided when it comes."""
+"""Milliseconds before its time at which a wide slot is opened, so that a large one is divided in time."""
 _MOVED_PER_CALL: Final = 4_096
 """Entries of wide slots that one call moves: some milliseconds of work."""
 ENTRY_BITS: Final = 40
@@ -40,7 +40,7 @@ ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
 
 
 def _start_ms(level: int, number: int) -> int:
-    """When a slot begins, Unix ms."""
+    """Start of a slot, Unix ms."""
     return number << (_TICK_BITS + _LEVEL_BITS * level)
 
 
@@ -67,11 +67,12 @@ class TimeWheel:
         self._opening: tuple[int, array[int]] | None = None
         """A wide slot that is being divided: its level, and what is left of it."""
         self._ready: deque[tuple[int, array[int]]] = deque()
-        """Numbers and contents of the slots of level 0 whose time has come."""
+        """Numbers and contents of the due slots of level 0."""
         self._ready_to_ms = 0
-        """When the last of them became due; with a clock before that, some of them are not due any more."""
+        """When the last of them became due; when the clock is before that, some of them are not due any
+        more."""
         self._ready_at = 0
-        """How many positions of the first ready slot were taken."""
+        """Positions already taken from the first ready slot."""
         self._ledgers: list[LedgerId] = []
         self._numbers: dict[LedgerId, int] = {}
         self._count = 0
@@ -90,7 +91,7 @@ class TimeWheel:
         assert max(entries)[0] <= ENTRY_MASK
         slots = self._slots
         for entry_id, time_ms in entries:
-            # What lies within 35 minutes, and 6 days, has its slot without a search.
+            # Times within 35 minutes, and 6 days, have their slot without a search.
             distance = (time_ms - now_ms) >> (_TICK_BITS + _LEVEL_BITS)
             if 0 < distance < 1 << 2 * _LEVEL_BITS:
                 level = 1 if distance < 1 << _LEVEL_BITS else 2
@@ -130,7 +131,7 @@ class TimeWheel:
 
     @property
     def ready_count(self) -> int:
-        """Entries whose time has come and that were not taken, at least."""
+        """Lower bound of the entries that are due and not taken."""
         return sum(len(slot) for _, slot in self._ready) - self._ready_at
 
     def count_after(self, time_ms: int) -> int:
@@ -143,8 +144,8 @@ class TimeWheel:
     def take_after(self, time_ms: int, count_max: int) -> tuple[list[array[int]], list[LedgerId]]:
         """Takes entries of slots that begin after a time, until there are `count_max`.
 
-        Of each slot an array of `time, packed position`, in no order, and the ledgers by number. Slots come
-        in order of where they begin; a wide one may reach over narrow ones after it.
+        Yields for each slot an array of `time, packed position`, unordered, and the ledgers by number. Slots
+        come in order of their starts; a wide one may overlap narrow ones after it.
         """
         taken: list[array[int]] = []
         for key, slot in sorted(self._after(time_ms), key=lambda item: _start_ms(*item[0])):
@@ -207,16 +208,16 @@ class TimeWheel:
         return Position(self._ledgers[packed >> ENTRY_BITS], packed & ENTRY_MASK)
 
     def next_due_ms(self) -> int | None:
-        """When `pop_due` should be called next, Unix ms, maybe in the past; None when nothing is held."""
+        """When `pop_due` should be called next, Unix ms, perhaps in the past; None when nothing is held."""
         if self._ready or self._opening is not None:
             return 0
         return self._order[0][0] if self._order else None
 
     def pop_due(self, now_ms: int, count_max: int) -> list[Position]:
-        """Takes at most `count_max` entries whose time has come, in no particular order.
+        """Takes at most `count_max` due entries, in no particular order.
 
-        An empty result does not say that nothing is due: while `next_due_ms` is not after `now_ms` there
-        is work left that a further call does.
+        An empty result does not mean that nothing is due: while `next_due_ms` is not after `now_ms`, a
+        further call has work to do.
         """
         if now_ms < self._ready_to_ms:
             self._take_back(now_ms)
@@ -253,7 +254,7 @@ class TimeWheel:
                 self._ready_to_ms = max(self._ready_to_ms, due_ms)
 
     def _open(self, now_ms: int) -> None:
-        """Opens the slots whose time has come, as far as the work of one call allows."""
+        """Opens the due slots, as far as the work of one call allows."""
         budget = _MOVED_PER_CALL
         while budget > 0:
             if self._opening is not None:
@@ -285,7 +286,7 @@ class TimeWheel:
         return moved
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forgets all entries."""
         self._slots.clear()
         self._order.clear()
         self._opening = None

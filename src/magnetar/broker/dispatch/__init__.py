@@ -1,1 +1,1 @@
-"""Who gets which entry: one pure dispatcher per subscription type."""
+"""Chooses the consumer of each entry: one pure dispatcher per subscription type."""

@@ -9,10 +9,10 @@ from magnetar.broker.errors import ConsumerBusyError
 
 
 def choose_active(consumers: Sequence[Consumer], partition: int) -> Consumer | None:
-    """Who is active among consumers in the order in which they came; None when there are none.
+    """The active one of the consumers, which are in order of arrival; None without consumers.
 
-    On a partition (>= 0) it is number `partition % n` among the consumers of the best priority, so that
-    the partitions of a topic spread over them; elsewhere it is the one that came first.
+    On a partition (>= 0) it is number `partition % n` among the consumers of the best priority, so that the
+    partitions of a topic spread over them; otherwise it is the first.
     """
     if not consumers:
         return None
@@ -25,9 +25,9 @@ def choose_active(consumers: Sequence[Consumer], partition: int) -> Consumer | N
 
 
 class ActiveConsumers:
-    """One active consumer, as `choose_active` says; the others (Failover) wait.
+    """One active consumer, chosen by `choose_active`; the others (Failover) wait.
 
-    What gives entries out, of stored topics and of others, extends it.
+    Base of dispatchers and choosers, of stored topics and of others.
     """
 
     def __init__(
@@ -45,9 +45,10 @@ class ActiveConsumers:
         return self._consumers
 
     def add(self, consumer: Consumer) -> None:
-        """Attaches a consumer and tells it whether it is active, and others of whom that changed.
+        """Attaches a consumer and tells it whether it is active; also tells other consumers whose role
+        changed.
 
-        Raises ConsumerBusyError when there is one and it is not Failover.
+        Raises ConsumerBusyError when there is one already and the type is not Failover.
         """
         if self._consumers and not self._failover:
             raise ConsumerBusyError("Exclusive consumer is already connected")
@@ -55,7 +56,7 @@ class ActiveConsumers:
         self._elect(joined=consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """Detaches a consumer and tells others of whom something changed."""
+        """Detaches a consumer and tells other consumers whose role changed."""
         if consumer in self._consumers:
             self._consumers.remove(consumer)
             self._elect(joined=None)
@@ -73,4 +74,4 @@ class ActiveConsumers:
                 self._active_changed(consumer, consumer is self.active)
 
     def _elected(self) -> None:
-        """Another consumer is active, and nobody has been told yet."""
+        """Another consumer is active; no consumer was told yet."""

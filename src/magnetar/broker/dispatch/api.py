@@ -1,4 +1,4 @@
-"""What a dispatcher is, and the values that go in and out."""
+"""The interface of dispatchers, and its values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar.broker.dispatch.consumer import Consumer
 
 
 class Want(NamedTuple):
-    """What to read next."""
+    """The next read that a dispatcher needs."""
 
     position: Position
     """First entry wanted; it may be trimmed or acknowledged, then the next readable one is taken."""
@@ -32,17 +32,17 @@ class Assignment(NamedTuple):
     ack_sets: list[tuple[int, ...] | None] | None
     """Acknowledged state per entry of half-acknowledged batches; None when there are none."""
     rows: list[int] | None = None
-    """Only these of them, ascending; None: all. Then nothing is said of redeliveries and ack sets."""
+    """Only these rows, ascending, without redelivery counts and ack sets; None: all rows."""
 
 
 class HashLine(NamedTuple):
-    """A key hash whose entries wait in line (Key_Shared)."""
+    """A key hash with waiting entries (Key_Shared)."""
 
     key_hash: int
     owner: str | None
-    """Consumer to which the hash is assigned; None: nobody."""
+    """Consumer to which the hash is assigned; None: there is none."""
     holder: str | None
-    """Consumer that holds unacknowledged entries of it; None: nobody."""
+    """Consumer with unacknowledged entries of the hash; None: there is none."""
     held: int
     """Entries that the holder has."""
     waiting: int
@@ -50,14 +50,14 @@ class HashLine(NamedTuple):
 
 
 class AckView(Protocol):
-    """What a dispatcher needs to know of the subscription's cursor."""
+    """The part of the subscription's cursor that a dispatcher uses."""
 
     @property
     def mark_delete(self) -> Position: ...
 
     @property
     def has_holes(self) -> bool:
-        """Whether anything beyond mark-delete is acknowledged."""
+        """Whether any entry after mark-delete is acknowledged."""
 
     def is_acked(self, position: Position) -> bool: ...
 
@@ -75,14 +75,14 @@ class AckView(Protocol):
         is certain. Of entries that were never sent, nothing is known but after a restart or a seek."""
 
     def redelivery_count(self, position: Position) -> int:
-        """How often the entry was given back."""
+        """How often the entry was redelivered."""
 
     def redelivered(self, positions: Sequence[Position]) -> None:
-        """Counts that these entries were given back; acknowledging them forgets it."""
+        """Counts a redelivery of these entries; acknowledging them clears the count."""
 
 
 class Delays(Protocol):
-    """What a dispatcher needs to know of delivery times."""
+    """The interface to delivery times that a dispatcher uses."""
 
     @property
     def count(self) -> int:
@@ -106,16 +106,16 @@ class Delays(Protocol):
         """Whether any of these entries may be delayed; False is certain."""
 
     def hold(self, run: EntryRun, start: int, stop: int, is_acked: Callable[[Position], bool] | None) -> int:
-        """Holds back the entries from `start` on that are to be delivered later, up to the first that is
-        not, is acknowledged, or is number `stop`; returns its number. Their positions come with
-        `take_due`. `is_acked`: None when no entry is acknowledged."""
+        """Holds back the delayed entries from `start` on, up to the first that is not delayed, is
+        acknowledged, or is number `stop`; returns its number. `take_due` returns their positions later.
+        `is_acked`: None when no entry is acknowledged."""
 
     def take_due(self, count_max: int) -> list[Position]:
-        """Entries that were held back and whose time has come, at most `count_max`."""
+        """Held entries that are due, at most `count_max`."""
 
 
 class Dispatcher(Protocol):
-    """Decides who gets what. Every method is synchronous and total."""
+    """Decides which consumer gets an entry. Every method is synchronous and total."""
 
     read_position: Position
     """Next entry that was never offered since the last rewind."""
@@ -127,10 +127,10 @@ class Dispatcher(Protocol):
         """Attaches a consumer. Raises ConsumerBusyError or ConsumerAssignmentError."""
 
     def remove(self, consumer: Consumer) -> None:
-        """Detaches a consumer; what it has not acknowledged goes to others."""
+        """Detaches a consumer; its unacknowledged entries go to others."""
 
     def want(self) -> Want | None:
-        """What to read next; None while nobody could take it."""
+        """The next read; None while no consumer could take an entry."""
 
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         """Assigns what was read for `want`. What cannot be assigned now is wanted again later."""
@@ -140,15 +140,15 @@ class Dispatcher(Protocol):
         that were still unacknowledged they are."""
 
     def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
-        """Of a batch only `left` messages are unacknowledged, which is applied to the cursor already; how
-        many messages were acknowledged with this."""
+        """Only `left` messages of a batch are unacknowledged, as the cursor already records; returns how many
+        messages this acknowledged."""
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> int:
-        """Gives back what the consumer holds: these entries, or everything (None); how many messages, 0 where
-        nobody notes who holds what."""
+        """Takes back entries of the consumer: these, or all (None); returns their messages, 0 where holders
+        are not recorded."""
 
     def see(self, acks: AckView) -> None:
-        """Asks this from now on what is acknowledged: the cursor, or what stands before it."""
+        """From now on asks this view for acknowledgements: the cursor, or its replacement."""
 
     def again(self, positions: Sequence[Position]) -> None:
         """These entries, which counted as acknowledged, do not any more: they are sent again, with what a
@@ -159,7 +159,7 @@ class Dispatcher(Protocol):
 
 
 def message_cost(run: EntryRun, offset: int, ack_set: tuple[int, ...] | None) -> int:
-    """Permits that sending the entry takes: its messages that are not acknowledged yet."""
+    """Permits that sending the entry takes: its unacknowledged messages."""
     count = run.count_of(offset)
     if ack_set is None:
         return count

@@ -12,11 +12,11 @@ UNACKED_MESSAGES_MAX: Final = 50_000
 
 
 class ConsumerOutlet(Protocol):
-    """Where a consumer's messages go: its connection."""
+    """Receives a consumer's messages: its connection."""
 
     @property
     def writable(self) -> bool:
-        """Whether it takes more now. Only to be looked at: nobody is told when that changes."""
+        """Whether it accepts more now. Changes are not announced."""
 
     def ask_output(self) -> bool:
         """The same; and when it does not, `subscription.pump` is called as soon as it does."""
@@ -82,18 +82,18 @@ class Consumer:
         return min(self.permits, self.unacked_max - self.unacked) if self.unacked_max else self.permits
 
     def messages_in(self, entries: int) -> int:
-        """How many messages so many entries are, by the average of what was sent."""
+        """Estimated messages of this many entries, by the average of the entries sent so far."""
         return entries * self.messages_out // self.entries_out if self.entries_out else entries
 
     def sent(self, messages: int) -> None:
-        """So many messages go to the consumer, which must acknowledge them."""
+        """This many messages are sent to the consumer, which must acknowledge them."""
         self.permits -= messages
         self.unacked += messages
         if 0 < self.unacked_max <= self.unacked:
             self.blocked = True
 
     def released(self, messages: int) -> None:
-        """So many messages are not the consumer's any more."""
+        """This many messages are not the consumer's any more."""
         self.unacked -= messages
         if self.blocked and self.unacked <= self.unacked_max // 2:
             self.blocked = False

@@ -1,8 +1,8 @@
-"""Hashes of message keys, and who owns which part of the hash range.
+"""Hashes of message keys, and the division of the hash range among consumers.
 
-Hash of an entry (PIP-34, Pulsar 4): Murmur3_32 of the ordering key, else of the partition key (decoded
-when it is flagged as base64), else of producer name and sequence id; modulo 65536; 0 becomes 1,
-because 0 stands for "no hash".
+Hash of an entry (PIP-34, Pulsar 4): Murmur3_32 of the ordering key, else of the partition key (decoded when
+it is flagged as base64), else of producer name and sequence id; modulo 65536; 0 becomes 1, because 0 stands
+for "no hash".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def sticky_key(metadata: pb.MessageMetadata) -> bytes:
 
 
 def _bytes_of(text: str | bytes) -> bytes:
-    """A text of a message: protobuf gives out bytes where a client wrote something that is not UTF-8."""
+    """A text of a message as bytes: protobuf returns bytes when a client wrote invalid UTF-8."""
     return text if isinstance(text, bytes) else text.encode()
 
 
@@ -130,6 +130,6 @@ class StickyRanges:
         self._owners = [self._owners[i] for i in kept]
 
     def owner(self, key_hash: int) -> Consumer | None:
-        """The consumer whose range holds the hash, if any."""
+        """The consumer whose range contains the hash, if any."""
         i = bisect.bisect_right(self._starts, key_hash) - 1
         return self._owners[i] if i >= 0 and self._ends[i] >= key_hash else None

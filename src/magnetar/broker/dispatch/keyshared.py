@@ -1,8 +1,8 @@
 """Key_Shared: entries of one key go to one consumer at a time, in order.
 
-An entry whose consumer cannot take it now waits in a line of its hash, and so do all later ones of
-that hash. A hash belongs to the consumer that holds unacknowledged entries of it (PIP-379: it drains
-there first), else to whom the ranges say. With `allow_out_of_order` neither rule holds.
+An entry whose consumer cannot take it now waits in a line of its hash, and so do all later ones of that hash.
+A hash belongs to the consumer with unacknowledged entries of it (PIP-379: it drains there first), else to the
+consumer of its range. With `allow_out_of_order` neither rule holds.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.errors import of_another_mode
 
 _WAITING_MAX: Final = 20_000
-"""Entries that may wait before reading on stops: bounds memory behind one slow key."""
+"""Waiting entries at which reading stops: bounds the memory behind one slow key."""
 _ENTRIES_PER_READ: Final = 500
 _FEW_WAITING: Final = 32
-"""Up to here waiting entries are read one by one, beyond with all that lie between."""
+"""Up to this many waiting entries are read one by one; more are read with all entries between them."""
 
 
 class KeySharedDispatcher(SharedDispatcher):
@@ -50,11 +50,11 @@ class KeySharedDispatcher(SharedDispatcher):
         """By hash; all that are in flight or wait are here."""
         self._lines = Lines()
         self._rows: dict[Consumer, list[int]] = {}
-        """Rows of the run being offered that go to each consumer with nothing to say of them."""
+        """Rows of the offered run for each consumer, without redelivery counts and ack sets."""
         self._holes = self._given_back = False
-        """Whether the cursor has anything to say of entries being offered."""
+        """Whether the cursor has acknowledgements or redeliveries among the offered entries."""
         self._due = ReplayQueue()
-        """Entries whose delivery time has come. Their hashes are not known any more: it would take memory."""
+        """Due delayed entries. Their hashes are not kept, to save memory."""
 
     def add(self, consumer: Consumer) -> None:
         self._owners.add(consumer)
@@ -88,7 +88,7 @@ class KeySharedDispatcher(SharedDispatcher):
 
     @property
     def waiting_count(self) -> int:
-        """Entries that stand in line for their keys."""
+        """Entries that wait in lines."""
         return len(self._lines)
 
     @property
@@ -127,13 +127,13 @@ class KeySharedDispatcher(SharedDispatcher):
         return key
 
     def _owner(self, key: KeyState) -> Consumer | None:
-        """To whom the ranges give the hash."""
+        """The consumer of the range that contains the hash."""
         if key.owner is None:
             key.owner = self._owners.owner(key.key_hash)
         return key.owner
 
     def _taker(self, key: KeyState) -> Consumer | None:
-        """Who may get an entry of the hash now."""
+        """The consumer that may get an entry of the hash now."""
         owner = key.owner or self._owner(key)
         if owner is None or self.unacked.blocked or not owner.ask_output():
             return None
@@ -176,7 +176,7 @@ class KeySharedDispatcher(SharedDispatcher):
         return assignments
 
     def _offer_waiting(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
-        """Sends first ones of lines, wherever they lie in what was read."""
+        """Sends the first entries of lines, wherever they are in the read run."""
         assignments: list[Assignment] = []
         line_of = self._lines.key_of
         first = line_of.get(want.position)
@@ -232,9 +232,8 @@ class KeySharedDispatcher(SharedDispatcher):
         self._end_run(run, assignments)
 
     def _offer_plain(self, run: EntryRun, assignments: list[Assignment]) -> bool:
-        """The usual case: new entries of one message each of which the cursor says nothing. What every
-        consumer gets is noted at the end. False, with nothing done, when it is another case or a limit near.
-        """
+        """The usual case: new entries of one message each, without acknowledgements or redeliveries. Each
+        consumer's part is recorded at the end. False, with nothing done, in another case or near a limit."""
         count = len(run.entries)
         if (
             run.counts is not None
@@ -281,7 +280,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def _place(
         self, run: EntryRun, offset: int, position: Position, key: KeyState, assignments: list[Assignment]
     ) -> None:
-        """Sends an entry, or puts it in line behind those of its hash."""
+        """Sends an entry, or appends it to the line of its hash."""
         behind = bool(key.waiting) and not self.allow_out_of_order
         taker = None if behind else self._taker(key)
         if taker is None:

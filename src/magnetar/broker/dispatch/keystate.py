@@ -1,4 +1,4 @@
-"""What a Key_Shared dispatcher knows of each key hash, and the lines in which entries wait."""
+"""A Key_Shared dispatcher's state of each key hash, and the lines of waiting entries."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class KeyState:
 
     key_hash: int
     owner: Consumer | None
-    """To whom the ranges give the hash; None: nobody, or not asked since consumers came or went."""
+    """The consumer of the range that contains the hash; None: there is none, or consumers changed since."""
     holder: Consumer | None
-    """Who holds unacknowledged entries of it; None: nobody."""
+    """The consumer with unacknowledged entries of it; None: there is none."""
     held: int
     """Entries that the holder has."""
     waiting: list[Position]
     """Entries that were read and could not be sent, a heap."""
     in_lines: bool
-    """Whether it stands among the hashes whose lines are tried."""
+    """Whether it is among the hashes whose lines are tried."""
     one_message: Pending
     """What is noted of an entry of one message: they share it."""
 
@@ -69,7 +69,7 @@ class Lines:
         self.stuck = None
 
     def leave(self, position: Position, key: KeyState) -> None:
-        """Takes an entry out of its line, of which it is mostly the first."""
+        """Removes an entry from its line; mostly the first."""
         line = key.waiting
         if line[0] == position:
             heapq.heappop(line)
@@ -81,7 +81,7 @@ class Lines:
     def first(
         self, consumers: Sequence[Consumer], taker: Callable[[KeyState], Consumer | None]
     ) -> KeyState | None:
-        """A hash whose first waiting entry can be sent; `taker` says to whom."""
+        """A hash whose first waiting entry can be sent; `taker` names the consumer."""
         ready = tuple([consumer.ask_output() for consumer in consumers])
         if ready == self.stuck:
             return None

@@ -17,7 +17,8 @@ class ReplayQueue:
         self._heap: list[Position] = []
         self._held: set[Position] = set()
         self._unsorted = False
-        """Whether the heap is none until it is sorted: a crowd leaves together, and is asked for once."""
+        """Whether the list must be sorted before its use as a heap: many entries return together and are read
+        once."""
 
     def __len__(self) -> int:
         return len(self._held)

@@ -40,7 +40,7 @@ class SharedDispatcher:
         self._turn = 0
         self._replay = ReplayQueue()
         self._known = True
-        """Whether the cursor may have anything to say of entries being offered."""
+        """Whether the cursor may have acknowledgements or redeliveries among the offered entries."""
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -48,12 +48,12 @@ class SharedDispatcher:
 
     @property
     def has_returned(self) -> bool:
-        """Whether anything but new entries may have to be sent."""
+        """Whether any entries but new ones may have to be sent."""
         return bool(self._replay) or (self._delays is not None and self._delays.count > 0)
 
     @property
     def again_count(self) -> int:
-        """Entries that were given back or have become due, and are to be sent."""
+        """Returned or due entries that are to be sent."""
         return len(self._replay)
 
     def add(self, consumer: Consumer) -> None:
@@ -79,7 +79,7 @@ class SharedDispatcher:
         return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
 
     def _pass_held(self) -> None:
-        """Goes on behind entries that are known to be held back: after a restart they may be millions."""
+        """Skips entries that are known to be held back: after a restart they may be millions."""
         delays = self._delays
         if delays is None or self.read_position > delays.last_held:
             return
@@ -92,7 +92,7 @@ class SharedDispatcher:
             self.read_position = free
 
     def _fetch_due(self, queue: ReplayQueue) -> None:
-        """Puts entries whose time has come in front of those that were never read, a read's worth."""
+        """Puts one read's worth of due entries before those that were never read."""
         delays = self._delays
         if delays is not None and delays.count and len(queue) < _ENTRIES_PER_READ:
             for position in delays.take_due(_ENTRIES_PER_READ - len(queue)):
@@ -162,7 +162,7 @@ class SharedDispatcher:
         start = offset
         counts: list[int] = []
         sets: list[tuple[int, ...] | None] = []
-        # What comes again may lie before mark-delete: acknowledged by another, or skipped.
+        # A returned entry may lie before mark-delete: acknowledged by another consumer, or skipped.
         holes = self._known
 
         def close() -> None:
@@ -211,7 +211,7 @@ class SharedDispatcher:
     def _serve_plain(
         self, consumer: Consumer, run: EntryRun, offset: int, stop_max: int, assignments: list[Assignment]
     ) -> int:
-        """The usual turn: new entries of one message each, none acknowledged, given back or delayed."""
+        """The usual turn: new entries of one message each, none acknowledged, returned or delayed."""
         stop = min(stop_max, offset + consumer.permits)
         if consumer.unacked_max:
             stop = min(stop, offset + consumer.unacked_max - consumer.unacked)
@@ -257,7 +257,7 @@ class SharedDispatcher:
         return messages
 
     def _comes_again(self, position: Position) -> bool:
-        """Whether the entry was given back and is to be sent."""
+        """Whether the entry was returned and is to be sent."""
         return position in self._replay
 
     def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
@@ -272,7 +272,7 @@ class SharedDispatcher:
         return 0
 
     def _release(self, consumer: Consumer, done: Sequence[Pending]) -> int:
-        """These entries of the consumer were acknowledged or given back; their messages."""
+        """These entries of the consumer were acknowledged or returned; returns their messages."""
         messages = sum([pending.messages for pending in done])
         consumer.released(messages)
         self.unacked.released(messages)
@@ -280,7 +280,7 @@ class SharedDispatcher:
         return messages
 
     def withdraw(self, positions: Iterable[Position]) -> None:
-        """These are not to be sent again now: they come with what is due."""
+        """These are not to be sent again now: they are sent when due."""
         for position in positions:
             self._replay.discard(position)
 
@@ -324,7 +324,7 @@ class SharedDispatcher:
                     self._send_again(position)
 
     def _send_again(self, position: Position) -> None:
-        """An entry that nobody holds is to be sent."""
+        """An entry without a holder is to be sent."""
         self._replay.add(position)
 
     def rewind(self, position: Position) -> None:

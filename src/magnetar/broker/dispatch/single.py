@@ -1,4 +1,4 @@
-"""Exclusive and Failover: one consumer at a time gets everything, in order."""
+"""Exclusive and Failover: one consumer at a time gets all entries, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENTRIES_PER_READ = 2_000
 
 
 class SingleActiveDispatcher(ActiveConsumers):
-    """Everything to the active consumer; a new one begins where acknowledgements end."""
+    """Sends all entries to the active consumer; a new one begins where acknowledgements end."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SingleActiveDispatcher(ActiveConsumers):
 
     def _assign_each(self, active: Consumer, run: EntryRun, assignments: list[Assignment]) -> int:
         """Assigns entry by entry; returns the offset of the first that was left."""
-        # Entries that a filter rejected since the read was asked for may lie before mark-delete.
+        # Entries that a filter rejected since the read was requested may lie before mark-delete.
         holes = self._cursor.has_holes or self._cursor.mark_delete >= (run.ledger_id, run.first_entry)
         start = offset = 0
         ack_sets: list[tuple[int, ...] | None] = []
@@ -89,7 +89,7 @@ class SingleActiveDispatcher(ActiveConsumers):
         return offset
 
     def acked(self, consumer: Consumer, positions: Sequence[Position]) -> int:
-        # What is sent and not acknowledged lies between cursor and `read_position`: nothing else is noted.
+        # Sent and unacknowledged entries lie between cursor and `read_position`: nothing else is recorded.
         return consumer.messages_in(len(positions))
 
     def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
@@ -97,7 +97,7 @@ class SingleActiveDispatcher(ActiveConsumers):
         return 0
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> int:
-        """Order forbids to redeliver single entries: everything unacknowledged comes again."""
+        """Order forbids to redeliver single entries: all unacknowledged ones are sent again."""
         if consumer is self.active:
             self.rewind(self._successor(self._cursor.mark_delete))
         return 0
@@ -106,7 +106,7 @@ class SingleActiveDispatcher(ActiveConsumers):
         self._cursor = acks
 
     def again(self, positions: Sequence[Position]) -> None:
-        """Order forbids to send single entries again: everything unacknowledged comes."""
+        """Order forbids to send single entries again: all unacknowledged ones are sent."""
         self.rewind(self._successor(self._cursor.mark_delete))
 
     def rewind(self, position: Position) -> None:

@@ -1,9 +1,10 @@
-"""How much of a subscription may be unacknowledged, over all its consumers, and of all subscriptions.
+"""Bounds on unacknowledged messages, per subscription over all its consumers, and over all subscriptions.
 
-Source: Pulsar's `maxUnackedMessagesPerSubscription`: dispatch stops when the sum reaches the limit and goes
-on once it is below half of it. `maxUnackedMessagesPerBroker`, of all together: above it those stop that hold
-more than `maxUnackedMessagesPerSubscriptionOnBrokerBlocked` of it, each until it holds less than half of its
-part, all until the sum is below half of the limit. Pulsar looks every 30 seconds; here it is seen at once.
+Source: Pulsar's `maxUnackedMessagesPerSubscription`: dispatch stops when the sum reaches the limit and
+continues once it is below half of it. `maxUnackedMessagesPerBroker`, over all subscriptions: above it those
+stop that hold more than `maxUnackedMessagesPerSubscriptionOnBrokerBlocked` of it, each until it holds less
+than half of its part, all until the sum is below half of the limit. Pulsar checks every 30 seconds; here each
+change is checked.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class UnackedOfBroker:
     __slots__ = ("_large", "blocked", "maximum", "part", "total")
 
     def __init__(self, maximum: int, part: int) -> None:
-        """`maximum`: messages; `part`: those that one may hold while there are more. Both from 1."""
+        """`maximum`: messages over all subscriptions; `part`: those that one may hold above that. Both from
+        1."""
         self.maximum = maximum
         self.part = part
         self.total = 0
@@ -32,7 +34,7 @@ class UnackedOfBroker:
         """Subscriptions that hold more than their part, or did when they were stopped."""
 
     def changed(self, limit: UnackedLimit, messages: int) -> None:
-        """A subscription holds so many more messages, or less."""
+        """A subscription holds this many more messages, or fewer."""
         self.total += messages
         if limit.total > self.part:
             self._large[limit] = None
@@ -79,12 +81,12 @@ class UnackedLimit:
 
     @property
     def of_broker(self) -> UnackedOfBroker | None:
-        """What counts over all subscriptions; None: nothing does."""
+        """The bound over all subscriptions; None: there is none."""
         return self._broker
 
     def join(self, broker: UnackedOfBroker | None, wake: Callable[[], None]) -> None:
-        """Counts for the broker too, if it has a limit; before anything is sent. `wake` is called when it was
-        held and may send again."""
+        """Joins the broker's bound, if there is one; before any message is sent. `wake` is called when
+        dispatch was stopped and may continue."""
         self._broker, self._wake = broker, wake
 
     def hold(self) -> None:
@@ -100,7 +102,7 @@ class UnackedLimit:
                 self._wake()
 
     def sent(self, messages: int) -> None:
-        """So many more messages are unacknowledged."""
+        """This many more messages are unacknowledged."""
         self.total += messages
         if 0 < self.maximum <= self.total:
             self._latched = self.blocked = True
@@ -108,7 +110,7 @@ class UnackedLimit:
             self._broker.changed(self, messages)
 
     def released(self, messages: int) -> None:
-        """So many messages were acknowledged or given back."""
+        """This many messages were acknowledged or returned."""
         self.total -= messages
         if self._latched and self.total < self.maximum / 2:
             self._latched = False

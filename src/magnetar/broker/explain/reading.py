@@ -34,7 +34,7 @@ def consumer_views(
 
 
 def dispatcher_view(dispatcher: Dispatcher | None, base: View, unacked_of: Callable[[Consumer], int]) -> View:
-    """`base` with what the dispatcher knows; `unacked_of` as of `consumer_views`."""
+    """`base` with the dispatcher's state; `unacked_of` as of `consumer_views`."""
     if dispatcher is None:
         return base
     found: dict[str, Any] = {"consumers": consumer_views(dispatcher.consumers, unacked_of)}

@@ -1,7 +1,7 @@
 """One word and one sentence about a subscription's dispatch (pure).
 
-Asked in the order in which the pump meets them: what stops everything first, then what is there to send,
-then who could take it.
+Checked in the order of the pump: what stops all dispatch first, then whether there are entries, then which
+consumer could take them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class State(StrEnum):
     DISPATCHING = "dispatching"
     CAUGHT_UP = "caught-up"
     ALL_SENT = "all-sent"
-    """Everything was sent and waits to be acknowledged."""
+    """All entries were sent and wait to be acknowledged."""
     TERMINATED = "terminated"
     FENCED = "fenced"
     NO_CONSUMERS = "no-consumers"
@@ -36,7 +36,7 @@ class State(StrEnum):
     OWNER_NOT_READY = "owner-not-ready"
     NO_OWNER = "no-owner"
     INACTIVE = "inactive"
-    """Of a consumer only: another one is the active one."""
+    """Only for a consumer: another one is the active one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def diagnose(view: View) -> Diagnosis:
 
 
 def _passing(view: View) -> Diagnosis:
-    """Of a topic that keeps nothing."""
+    """For a topic that stores nothing."""
     if not view.consumers:
         return Diagnosis(State.NO_CONSUMERS, "no consumer is connected; messages are dropped")
     fault = _fault(view)
@@ -65,7 +65,7 @@ def _passing(view: View) -> Diagnosis:
 
 
 def of_consumer(consumer: ConsumerView, view: View) -> Diagnosis:
-    """Why this consumer does or does not get messages, as far as it lies with the consumer."""
+    """Why this consumer gets messages or not, as far as the reason is the consumer's own."""
     if view.single and consumer.name != view.active:
         return Diagnosis(State.INACTIVE, f"{view.active} is the active consumer, this one waits for its turn")
     if consumer.permits <= 0:
@@ -142,7 +142,7 @@ def _nobody_to_take(view: View) -> Diagnosis | None:
 
 
 def _fault(view: View) -> Diagnosis | None:
-    """Why no consumer takes anything; None when one does."""
+    """Why no consumer can take an entry; None when one can."""
     found = [of_consumer(each, view) for each in view.consumers]
     takers = [each for each in found if each.state is not State.INACTIVE]
     if any(each.state is State.DISPATCHING for each in takers):

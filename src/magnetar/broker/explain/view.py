@@ -1,4 +1,4 @@
-"""What is known of a subscription at one moment: the input of `reasons.diagnose`."""
+"""The state of a subscription at one moment: the input of `reasons.diagnose`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ConsumerView:
     blocked: bool = False
     """Whether the limit holds it, from the limit on until half of it is free."""
     writable: bool = True
-    """Whether its connection takes more bytes."""
+    """Whether its connection accepts more bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,11 @@ class View:
     unread: int = 0
     """Stored entries that were not read for the consumers yet."""
     again: int = 0
-    """Entries that were given back or have become due and are to be sent."""
+    """Returned or due entries that are to be sent."""
     waiting: int = 0
-    """Entries that were read and stand in line for their keys (Key_Shared)."""
+    """Entries that were read and wait in lines for their keys (Key_Shared)."""
     line_full: bool = False
-    """Whether the line is so long that nothing more is read."""
+    """Whether the lines are so long that reading stops."""
     can_serve_line: bool = False
     """Whether the first entry of some line could be sent now."""
     sticky: bool = False
@@ -56,7 +56,7 @@ class View:
     draining: tuple[HashLine, ...] = ()
     """Some of the hashes that wait, at most a handful."""
     delayed: int = 0
-    """Entries whose delivery time has not come."""
+    """Delayed entries that are not due."""
     delayed_until_ms: int | None = None
     """The next delivery time, Unix ms."""
     unacked: int = 0
@@ -78,5 +78,5 @@ class View:
 
     @property
     def due(self) -> bool:
-        """Whether the time of a delayed entry has come."""
+        """Whether a delayed entry is due."""
         return self.delayed > 0 and self.delayed_until_ms is not None and self.delayed_until_ms <= self.now_ms

@@ -1,4 +1,4 @@
-"""What an entry filter is, and the values that go in and out.
+"""The interface of entry filters, and its values.
 
 A filter gets vectors and answers with vectors: a call for each entry would cost as much as its delivery.
 """
@@ -22,7 +22,7 @@ PLAIN_BYTES_MAX: Final = 1 << 20
 
 
 class Verdict(Enum):
-    """What becomes of an entry, for one subscription. Source: Pulsar's EntryFilter.FilterResult."""
+    """The decision about an entry, for one subscription. Source: Pulsar's EntryFilter.FilterResult."""
 
     ACCEPT = "accept"
     """It is sent."""
@@ -38,7 +38,7 @@ class Candidate:
 
     metadata: pb.MessageMetadata
     """Of the message or of the batch; not to be changed. A batch has the properties and the key that its
-    producer gave to it as a whole: none, or those of its first message. See `singles`."""
+    producer set for the batch: none, or those of its first message. See `singles`."""
     payload: memoryview
     """As it is stored: compressed, encrypted, a batch with its messages in it."""
     messages: int
@@ -52,7 +52,7 @@ class Candidate:
 
     @property
     def opened_bytes(self) -> int:
-        """What opening it costs: the bytes of its batch, once it is decompressed; 0 when it is not opened."""
+        """The bytes that opening it costs: the decompressed size of its batch; 0 when it is not opened."""
         if not self.is_batch or self.messages > SINGLES_MAX or self.metadata.encryption_keys:
             return 0
         if self.metadata.compression == pb.NONE:
@@ -73,7 +73,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """For whom a filter judges."""
+    """The subscription for which a filter decides."""
 
     topic: str
     """Full name, with the partition."""
@@ -83,15 +83,15 @@ class Context:
 
 
 class EntryFilter(Protocol):
-    """Judges for one subscription. Called in the loop that serves all clients: it must not wait for anything,
-    and has a few milliseconds for a vector."""
+    """Decides for one subscription. Runs on the event loop that serves all clients: it must not wait, and has
+    a few milliseconds for a vector."""
 
     def judge(self, candidates: Sequence[Candidate]) -> Sequence[Verdict]:
         """A verdict for each. What it raises holds the subscription up until the vector is judged."""
 
 
 class FilterFactory(Protocol):
-    """Makes the filter of a subscription. An installed filter's class is one, if it takes a Context."""
+    """Creates the filter of a subscription. An installed filter's class is one, if it takes a Context."""
 
     def __call__(self, context: Context) -> EntryFilter:
         """Raises FilterError when the subscription's properties make no sense."""

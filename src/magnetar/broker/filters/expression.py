@@ -40,10 +40,10 @@ _CHARS_MAX: Final = 2_000
 _PARTS_MAX: Final = 200
 """Names, values, functions and operators of an expression: the steps that it takes."""
 _METADATA_BYTES_MAX: Final = 64 << 10
-"""Of a message that is looked at: how long a step may take."""
+"""Bytes of metadata of a message that is examined: bounds the time of a step."""
 _STEP_BYTES_MAX: Final = 16 << 20
-"""Parts of the expression times bytes of what a batch says of its messages: some milliseconds, also when
-every part searches texts that are made to be searched slowly."""
+"""Parts of the expression times bytes of a batch's metadata: some milliseconds, even when every part searches
+texts that are made to be slow."""
 
 _NOTATION: Final = Notation(
     frozenset(
@@ -123,7 +123,7 @@ class ExpressionFilter:
         return [Verdict.ACCEPT if self._wanted(each) else Verdict.REJECT for each in candidates]
 
     def _wanted(self, candidate: Candidate) -> bool:
-        """Whether any message of the entry may be wanted: what cannot be looked at may be."""
+        """Whether any message of the entry may match: an entry that cannot be examined may."""
         holds = self._holds
         assert holds is not None
         if candidate.metadata.ByteSize() > _METADATA_BYTES_MAX:

@@ -22,7 +22,7 @@ def known_filters(allowed: Sequence[str]) -> Mapping[str, FilterFactory]:
     """Ours, and the installed ones with these names. Raises StartupError when one cannot be had."""
     if not allowed:
         return BUILT_IN
-    # Its import takes longer than all else here, and most brokers need none of it.
+    # Its import takes longer than all others here, and most brokers do not need it.
     from importlib.metadata import entry_points
 
     installed = entry_points(group=GROUP)
@@ -43,7 +43,7 @@ def known_filters(allowed: Sequence[str]) -> Mapping[str, FilterFactory]:
 def _loaded(point: EntryPoint) -> FilterFactory:
     try:
         factory = point.load()
-    except Exception as error:  # whatever a foreign module raises
+    except Exception as error:  # a third-party module may raise any error
         raise StartupError(
             f"the entry filter {point.name!r} cannot be loaded: {error}; correct it"
         ) from error

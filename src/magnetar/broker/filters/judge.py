@@ -24,7 +24,7 @@ milliseconds."""
 
 @dataclass(slots=True)
 class FilterCounts:
-    """What the filters of a subscription decided, in messages."""
+    """Decisions of a subscription's filters, in messages."""
 
     accepted: int = 0
     rejected: int = 0
@@ -66,7 +66,7 @@ class Judge:
         properties: Callable[[], Mapping[str, str]],
         clock: Clock,
     ) -> None:
-        """`properties`: those of the subscription at the moment."""
+        """`properties`: the present ones of the subscription."""
         self.rules = rules
         self._properties = properties
         self._context = Context(topic, subscription, dict(properties()))
@@ -74,10 +74,10 @@ class Judge:
         self._filters: list[tuple[str, EntryFilter]] | None = None
         self._quiet_until_ms = 0.0
         self.slow_vectors = 0
-        """Vectors for which a filter took longer than its budget."""
+        """Vectors for which a filter exceeded its budget."""
 
     def renewed(self) -> bool:
-        """Takes over the subscription's properties; whether they have changed."""
+        """Takes over the subscription's properties; returns whether they changed."""
         properties = self._properties()
         if properties == self._context.properties:
             return False
@@ -132,7 +132,7 @@ class Judge:
                 made.append((name, factory(self._context)))
             except FilterError:
                 raise
-            except Exception as error:  # whatever a foreign class raises
+            except Exception as error:  # a third-party class may raise any error
                 raise FilterError(f"entry filter {name!r} cannot begin: {error!r}") from error
         return made
 
@@ -140,7 +140,7 @@ class Judge:
         began_ms = self._clock.monotonic_ms()
         try:
             answers = judging.judge(candidates)
-        except Exception as error:  # whatever a foreign class raises
+        except Exception as error:  # a third-party class may raise any error
             raise FilterError(f"entry filter {name!r} failed: {error!r}") from error
         took_ms = self._clock.monotonic_ms() - began_ms
         if took_ms > self.rules.budget_ms:

@@ -31,16 +31,16 @@ class FilterRules:
     """The filters of a topic. Also: the broker's defaults."""
 
     names: tuple[str, ...] = ()
-    """In the order in which they are asked; none: everything is sent."""
+    """In the order of their calls; empty: every entry is sent."""
     known: Mapping[str, FilterFactory] = field(default_factory=lambda: BUILT_IN)
     """What there is to choose from."""
     override: bool = True
     """Whether policies may choose; if not, the broker's names hold everywhere."""
     budget_ms: int = 5
-    """Time that a filter may take for a vector; one that takes longer is named in the log."""
+    """Milliseconds that a filter may take for a vector; a slower one is named in the log."""
 
     def under(self, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> FilterRules:
-        """What is in force under the documents of a topic and of its namespace."""
+        """The rules in force under the policies of a topic and of its namespace."""
         chosen = own.get(FILTERS_POLICY) or namespace.get(FILTERS_POLICY)
         if not chosen or not self.override:
             return self

@@ -1,8 +1,8 @@
-"""What a subscription with entry filters reads: as without, and what is rejected is acknowledged meanwhile.
+"""Reads of a subscription with entry filters: like those without, and rejected entries are acknowledged
+meanwhile.
 
-Dispatchers pass over acknowledged entries, so they know nothing of filters. What was judged once is not
-judged again while it waits for permits: from where judging began up to where it came, entries are accepted,
-acknowledged or put off.
+Dispatchers skip acknowledged entries, so they need not know of filters. A decision is kept while its entry
+waits for permits: between the first and the last decided entry all are accepted, acknowledged or put off.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ FAILED_AGAIN_MS: Final = 5_000
 _ENTRIES_MAX: Final = 500
 """Judged in one go: one to three milliseconds with an expression."""
 _TOGETHER: Final = 50
-"""Entries that filters are asked about before a look at the clock: 3 ms of an expression made to be slow."""
+"""Entries that filters decide on between two readings of the clock: 3 ms of an expression made to be slow."""
 _GO_MS: Final = 2.0
-"""After so long the rest waits for the next go."""
+"""Milliseconds after which the rest waits for the next go."""
 _MESSAGES_MAX: Final = 1_000
 """Of them, as batches are opened; one entry may have more."""
 
 
 class EntrySource(Protocol):
-    """Where entries are read: the log, or its compacted view."""
+    """The source of entries: the log, or its compacted view."""
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None: ...
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]: ...
 
 
 class AckedEntries(Protocol):
-    """What is acknowledged of them."""
+    """The acknowledgements of the entries."""
 
     @property
     def backlog_entries(self) -> int: ...
@@ -52,13 +52,13 @@ class AckedEntries(Protocol):
 
 
 class Postponing(Protocol):
-    """Where entries are put off."""
+    """Holds entries that were put off."""
 
     def postpone(self, positions: Sequence[Position], due_ms: int) -> None: ...
 
 
 class Place(NamedTuple):
-    """What the subscription reads from and sends to at the moment."""
+    """The subscription's present source and acknowledgements."""
 
     source: EntrySource
     acks: AckedEntries
@@ -80,7 +80,7 @@ class Screened(Protocol):
 
 
 class FilteredSource:
-    """Of one subscription; made anew when its topic gets other filters."""
+    """The filtered source of one subscription; created again when its topic gets other filters."""
 
     def __init__(
         self,
@@ -106,16 +106,16 @@ class FilteredSource:
         self._from: Position | None = None
         """Where judging began; None: nothing was judged."""
         self._upto = Position(LedgerId(0), 0)
-        """What comes after the last that was judged."""
+        """The position after the last decided entry."""
         self._put_off: set[Position] = set()
-        """Those between the two that are to be judged again."""
+        """Entries between the two that are to be decided again."""
         self._held: tuple[Position, float] | None = None
         """Entry that the next ones wait for, as they are sent in order, and until when (Unix ms)."""
         self._failure: tuple[FilterError, float] | None = None
         """Why filters cannot judge, and when they are asked again (Unix ms)."""
 
     def forget(self) -> None:
-        """What was acknowledged may not be any more: everything is judged anew."""
+        """Acknowledgements may have been taken back: all entries are decided again."""
         self._from = self._held = self._failure = None
         self._put_off.clear()
 
@@ -135,7 +135,7 @@ class FilteredSource:
         return self._judged(position, _within(runs), self._place()) if runs else runs
 
     def _waits(self, position: Position) -> bool:
-        """Whether this entry was put off, and those behind it with it. Raises FilterError."""
+        """Whether this entry was put off, and all after it with it. Raises FilterError."""
         if self.judge.renewed():
             self.forget()
         if self._failure is None and self._held is None:
@@ -193,7 +193,8 @@ class FilteredSource:
         return rows
 
     def _verdicts(self, entries: list[bytes], counts: list[int]) -> list[Verdict]:
-        """Of as many entries from the front as there is time for, one at least. Raises FilterError."""
+        """The decisions on as many entries from the front as there is time for, at least one. Raises
+        FilterError."""
         until_ms = self._clock.monotonic_ms() + _GO_MS
         verdicts: list[Verdict] = []
         for start in range(0, len(entries), _TOGETHER):
@@ -204,8 +205,8 @@ class FilteredSource:
         return verdicts
 
     def _sentence(self, rows: list[tuple[EntryRun, int, Position]], place: Place) -> Position | None:
-        """Has these entries judged, and does what the verdicts say. The entry before which reading ends: one
-        that is put off where order counts, or the first that is left for the next go."""
+        """Has these entries decided, and carries out the decisions. Returns the entry before which reading
+        ends: one that is put off where order counts, or the first that is left for the next go."""
         counts = [run.count_of(offset) for run, offset, _ in rows]
         try:
             verdicts = self._verdicts([run.entries[offset] for run, offset, _ in rows], counts)
@@ -257,7 +258,7 @@ def _within(runs: list[EntryRun]) -> list[EntryRun]:
 
 
 def _before(runs: list[EntryRun], position: Position) -> list[EntryRun]:
-    """What lies before this entry, which is one of theirs."""
+    """The part of the runs before this entry, which is in one of them."""
     found = []
     for run in runs:
         if (run.ledger_id, run.first_entry) >= position:
@@ -279,8 +280,8 @@ def screened(
     clock: Clock,
     caught_up: Callable[[], None],
 ) -> FilteredSource | None:
-    """What the subscription reads under these rules: what it did `before`, if they are the same; None: its
-    own source. See `FilteredSource`."""
+    """The subscription's source under these rules: `before`, if they did not change; None: its own source.
+    See `FilteredSource`."""
     if before is not None and before.judge.rules == rules:
         return before
     if not rules.names:

@@ -1,1 +1,1 @@
-"""What each command does; one module per subject, each with its table `HANDLERS`."""
+"""The effect of each command; one module per subject, each with its table `HANDLERS`."""

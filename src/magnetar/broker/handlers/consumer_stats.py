@@ -1,4 +1,4 @@
-"""CONSUMER_STATS: what the broker knows of a consumer, for its own client."""
+"""CONSUMER_STATS: statistics of a consumer, for its own client."""
 
 from __future__ import annotations
 

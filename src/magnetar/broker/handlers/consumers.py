@@ -1,4 +1,4 @@
-"""Consumers come and go, seek and ask again."""
+"""SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER, SEEK and redelivery requests."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _consumer(
 
 
 def _reader_start(request: pb.CommandSubscribe, now_ms: int) -> ReaderStart:
-    """Where the reader of this request begins."""
+    """The start of this request's reader."""
     earliest = request.initialPosition == pb.CommandSubscribe.InitialPosition.Earliest
     position = EARLIEST if earliest else LATEST
     if request.HasField("start_message_id"):
@@ -195,7 +195,7 @@ async def _unsubscribe(session: SessionPort, request: pb.CommandUnsubscribe) -> 
     topic = await session.broker.any_topic(subscription.topic, create=False)
     if topic.subscriptions.get(subscription.name) is not subscription:
         raise SubscriptionNotFoundError(f"{topic.name} has no subscription {subscription.name}")
-    # In the turn in which it goes: others may have come while the topic was looked up.
+    # In the turn of the attachment: others may have been attached while the topic was looked up.
     try:
         subscription.check_deletable(consumer, force=request.force)
     except PreconditionFailedError as error:

@@ -1,4 +1,4 @@
-"""CONNECT: who is it, and what both sides can do."""
+"""CONNECT: authentication, and the features of both sides."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def _authenticate(session: SessionPort, guard: Guard, request: pb.CommandC
 def arrive(session: SessionPort) -> None:
     """A socket was opened: counts it, and closes it with a reason when it is one too many.
 
-    Who has not said CONNECT yet gives his place to the newest.
+    The oldest client without a CONNECT gives its place to the newest.
     """
     broker = session.broker
     if broker.connections.full and (oldest := broker.greetings.drop_oldest()) is not None:

@@ -37,16 +37,16 @@ async def allow_for(session: SessionPort, action: Action, topic: TopicName, orig
         return
     trusted = identity.via and not guard.authentication.verify_original
     speaker = identity.via if trusted else identity.role
-    # Who is no proxy is refused here: the role asked for is not its own.
+    # A client that is no proxy is refused here: the role it names is not its own.
     guard.check_original(Identity(speaker), original, session.peer)
     await guard.require_topic(Identity(original, via=speaker), session.peer, action, topic)
 
 
 async def allow_count(session: SessionPort, topic: TopicName, original: str) -> None:
-    """The same for how many partitions a topic has.
+    """The same for the number of a topic's partitions.
 
-    Whoever may not ask still hears that there is no such tenant, as from Pulsar: clients' users find a
-    mistyped name by that. Raises AuthorizationError, NamespaceNotFoundError.
+    A client without the right is still told when there is no such tenant, as by Pulsar: users find a mistyped
+    name that way. Raises AuthorizationError, NamespaceNotFoundError.
     """
     try:
         await allow_for(session, Action.LOOKUP, topic, original)
@@ -65,7 +65,7 @@ async def allow_namespace(session: SessionPort, action: Action, namespace: Names
 
 
 async def recheck(broker: BrokerPort) -> None:
-    """Sends producers and consumers away that may not be there any more, after policies changed.
+    """Detaches producers and consumers that lost their right, after policies changed.
 
     As Pulsar does. Their clients come back at once and are told why they are refused.
     """
@@ -77,10 +77,10 @@ async def recheck(broker: BrokerPort) -> None:
 
 
 async def opening(session: SessionPort, work: Coroutine[Any, Any, None]) -> None:
-    """Awaits `work`, which asks for a right and then attaches a producer or consumer.
+    """Awaits `work`, which checks a right and then attaches a producer or consumer.
 
-    A right may be taken away in between: asked for, taken away, everybody rechecked, attached. Whoever
-    attached after a change is therefore looked at once more.
+    A right may be revoked in between: checked, revoked, all rechecked, attached. So a client that was
+    attached after a change is checked once more.
     """
     guard = session.broker.guard
     before = 0 if guard is None else guard.policy_changes

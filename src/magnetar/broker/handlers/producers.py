@@ -1,4 +1,4 @@
-"""Producers come and go."""
+"""PRODUCER and CLOSE_PRODUCER."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def producer(session: SessionPort, command: Command) -> None:
     request = command.producer
     attached = session.producers.get(request.producer_id)
     if attached is not None and str(attached[0].name) == request.topic:
-        # Asked again, because the answer was late: a second producer behind one id would never leave.
+        # Requested again because the answer was late: a second producer with one id would never be closed.
         attached[1].request_id = request.request_id
         answer(session, attached[1])
         return
@@ -83,7 +83,7 @@ async def _open_producer(session: SessionPort, request: pb.CommandProducer) -> N
 
 
 async def _begin_subscription(session: SessionPort, topic: AnyTopic, name: str) -> None:
-    """Makes the subscription that is to miss nothing of this producer, as for a dead letter topic: its
+    """Creates the subscription that must miss no message of this producer, as for a dead letter topic: its
     consumers may come much later. Source: PIP 106."""
     if name and topic.name.persistent and name not in topic.subscriptions:
         await permission.allow(session, Action.CONSUME, topic.name, name)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Command = pb.BaseCommand
 
 _CHALLENGE: Final = b"PulsarAuthRefresh"
-"""What tells clients that they are to show their credential anew. Source: Pulsar's AuthData."""
+"""The challenge that asks clients for a new credential. Source: Pulsar's AuthData."""
 
 _TAKEN_BACK: Final = "the client's credentials count no more"
 
 
 def begin(admitted: Admitted, request: pb.CommandConnect) -> Renewal | None:
-    """What watches over the credentials of a connection; None for those that never end."""
+    """The renewal of a connection's credentials; None for those that never end."""
     if admitted.identity.expires_ms is None and admitted.others_end_ms is None:
         return None
     return Renewal(
@@ -43,8 +43,8 @@ def begin(admitted: Admitted, request: pb.CommandConnect) -> Renewal | None:
 
 
 async def check_all(broker: BrokerPort) -> None:
-    """Challenges clients whose credentials have ended, and sends those away who did not answer, or whose
-    credentials were taken back."""
+    """Challenges clients whose credentials have ended; disconnects those that did not answer, or whose
+    credentials were revoked."""
     assert broker.guard is not None
     now_ms = broker.guard.now_ms()
     authentication = broker.guard.authentication
@@ -76,7 +76,7 @@ def _check(session: SessionPort, renewal: Renewal, now_ms: int) -> None:
 
 
 def answered(session: SessionPort, command: Command) -> None:
-    """Takes an AUTH_RESPONSE."""
+    """Handles an AUTH_RESPONSE."""
     guard, renewal = session.broker.guard, session.renewal
     response = command.authResponse.response
     try:

@@ -1,7 +1,6 @@
-"""How long what clients say may be: refused before anything of it is kept or logged.
+"""Bounds on the texts of commands: a longer one is refused before any part is stored or logged.
 
-Messages are not meant, only commands: names, properties, schemas. A command that is small as a whole is not
-looked at.
+For commands, not messages: names, properties, schemas. A command that is small as a whole is not checked.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.broker.session")
 
 NAME_CHARS_MAX: Final = 1_024
-"""Of a subscription, a producer, a consumer, a schema and whatever else is one text."""
+"""Characters of a subscription's, producer's, consumer's or schema's name, and of any other single text."""
 PROPERTIES_MAX: Final = 256
 """Properties of a producer, a consumer, a subscription or a schema."""
 PROPERTIES_CHARS_MAX: Final = 16 << 10
-"""Their keys and values together; those of a schema may have four times as much."""
+"""Characters of their keys and values together; those of a schema may have four times as many."""
 SCHEMA_BYTES_MAX: Final = 1 << 20
 _SMALL_BYTES: Final = 1_024
-"""A command of so many bytes has nothing in it that is too long."""
+"""A command of fewer bytes cannot have a text that is too long."""
 
 _CHARS_MAX: Final = {"topic": TOPIC_CHARS_MAX, "topics_pattern": 16 << 10}
 _BYTES_MAX: Final = {"schema_data": SCHEMA_BYTES_MAX}
@@ -64,12 +63,12 @@ def refused(session: SessionPort, event: CommandEvent) -> bool:
 
 
 def _fault_of(message: Any) -> _Fault | None:
-    """What is too long in a command's body."""
+    """The text of a command's body that is too long; None when there is none."""
     for field, value in message.ListFields():
         name = field.name
         if field.message_type is not None:
             if field.message_type.name == "KeyValue":
-                # One more than there may be says enough: a command has room for thousands.
+                # One more than the bound suffices: a command may hold thousands.
                 text = properties_fault(
                     name, [(pair.key, pair.value) for pair in value[: PROPERTIES_MAX + 1]]
                 )
@@ -98,7 +97,7 @@ def _length_fault(name: str, length: int, most: int, unit: str) -> _Fault | None
 
 
 def properties_fault(name: str, pairs: Collection[tuple[str, str]]) -> str | None:
-    """What is too much of properties that a client names."""
+    """Why a client's properties are too large; None when they are not."""
     most = PROPERTIES_CHARS_MAX * (4 if name == "properties" else 1)
     if len(pairs) > PROPERTIES_MAX:
         return f"{name} has more than {PROPERTIES_MAX} properties"

@@ -105,12 +105,12 @@ async def recheck(broker: BrokerPort) -> None:
 
 
 def has_room(session: SessionPort) -> None:
-    """The connection takes bytes again: watches go on."""
+    """The connection accepts bytes again: watches continue."""
     session.broker.watchers.resume(_Listener(session))
 
 
 def forget(session: SessionPort) -> None:
-    """The connection is gone: nobody is told any more."""
+    """The connection is closed: no client is told any more."""
     session.broker.watchers.leave(_Listener(session))
 
 

@@ -1,4 +1,4 @@
-"""Look-up, partitions, lists of topics."""
+"""LOOKUP, PARTITIONED_METADATA, GET_TOPICS_OF_NAMESPACE."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def look_up(session: SessionPort, command: Command) -> None:
         listeners = session.broker.listeners
         named = request.advertised_listener_name
         at = listeners.addresses(session.host, session.port, listener=named)
-        # Where nobody advertised an address, clients stay with the one that brought them here, so that
-        # forwarded ports and tunnels need no configuration.
+        # Without an advertised address, clients keep the one that brought them here, so that forwarded ports
+        # and tunnels need no configuration.
         stay = not (session.broker.config.advertised_host or listeners.named)
         session.reply(
             commands.lookup_response(
@@ -71,12 +71,12 @@ def look_up(session: SessionPort, command: Command) -> None:
 
 
 def has_room(session: SessionPort) -> None:
-    """The connection takes bytes again."""
+    """The connection accepts bytes again."""
     topic_lists.has_room(session)
 
 
 def left(session: SessionPort) -> None:
-    """The connection is gone."""
+    """The connection is closed."""
     topic_lists.forget(session)
 
 

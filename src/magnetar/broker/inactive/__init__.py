@@ -1,1 +1,1 @@
-"""Topics that nobody uses are deleted."""
+"""Deletes topics that are not used."""

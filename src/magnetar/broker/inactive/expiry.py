@@ -1,4 +1,4 @@
-"""Subscriptions that nobody uses are deleted, where a namespace or the broker says after how long."""
+"""Deletes subscriptions that are not used, after the time that a namespace or the broker sets."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ EXPIRATION_POLICY: Final = "subscription_expiration_time_minutes"
 """Key of a namespace's document; 0: never."""
 
 _TOPICS_PER_TURN: Final = 500
-"""Topics that are looked at before the event loop serves others: about a millisecond."""
+"""Topics examined before other tasks run: about a millisecond."""
 _NOTES_PER_EXPIRATION: Final = 4
-"""How often the use of a subscription is written down in the time after which it would be deleted: so much
-of it is lost at most when the broker is killed."""
+"""How often the use of a subscription is stored during the time after which it would be deleted: at most that
+part of it is lost when the broker is killed."""
 
 
 def expiration_ms(namespace: Policies, default_minutes: int) -> int:
-    """After how long without consumers a subscription goes; 0: never."""
+    """Milliseconds without consumers after which a subscription is deleted; 0: never."""
     minutes = namespace.get(EXPIRATION_POLICY)
     return max(0, default_minutes if minutes is None else int(minutes)) * 60_000
 
@@ -41,7 +41,7 @@ class InactiveSubscriptions:
         self._broker = broker
 
     async def round(self) -> None:
-        """Looks at every loaded topic once. Errors of one are logged and tried again later."""
+        """Examines every loaded topic once. Errors of one are logged and tried again later."""
         async for topic in in_slices(list(self._broker.topics.values()), _TOPICS_PER_TURN):
             if topic.closed or not topic.subscriptions or is_system(topic.name):
                 continue
@@ -70,9 +70,9 @@ class InactiveSubscriptions:
 
 
 async def _note_use(subscription: Subscription, now_ms: int, limit_ms: int) -> bool:
-    """Writes down that a subscription is or was in use, if that is not known well enough; whether it stays.
+    """Stores that a subscription is or was in use, if the stored time is too old; returns whether it stays.
 
-    Nothing is awaited between the look at its consumers and the answer False.
+    Nothing is awaited between the check of its consumers and the answer False.
     """
     cursor, in_use = subscription.cursor, bool(subscription.consumers)
     if in_use:

@@ -9,7 +9,7 @@ from magnetar.broker.topic.any_topic import AnyTopic
 
 
 def has_clients(topic: AnyTopic) -> bool:
-    """Whether anybody publishes, waits to publish, or consumes."""
+    """Whether a producer, a waiting producer or a consumer is attached."""
     if topic.producers or topic.access.waiting_count:
         return True
     return any(subscription.consumers for subscription in topic.subscriptions.values())

@@ -1,4 +1,4 @@
-"""Looks at all loaded topics from time to time and deletes those that nobody uses."""
+"""Examines all loaded topics periodically and deletes those that are not used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topic.any_topic import AnyTopic
 
 TOPICS_PER_TURN: Final = 100
-"""Topics that are looked at before the event loop serves others: about a millisecond."""
+"""Topics examined before other tasks run: about a millisecond."""
 
 _log = logging.getLogger("magnetar.broker.inactive")
 
@@ -31,12 +31,12 @@ class InactiveTopics:
     def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker
         self._partitioned = broker.config.inactive_partitioned
-        """Whether a partitioned topic goes with the last of its partitions."""
+        """Whether a partitioned topic is deleted with the last of its partitions."""
         self._idle, self._unloadable = IdleTimes(), IdleTimes()
         self._subscriptions = InactiveSubscriptions(broker)
 
     async def round(self) -> None:
-        """Looks at every loaded topic once. Errors of one topic are logged and tried again later."""
+        """Examines every loaded topic once. Errors of one topic are logged and tried again later."""
         broker = self._broker
         await self._subscriptions.round()
         topics: list[AnyTopic] = [*broker.topics.values(), *broker.nonpersistent.topics.values()]
@@ -55,7 +55,7 @@ class InactiveTopics:
             await self._unload(topic)
 
     async def deletes_unused(self, name: TopicName) -> bool:
-        """Whether a topic that nobody ever uses is deleted. Raises NamespaceNotFoundError."""
+        """Whether a topic that is never used is deleted. Raises NamespaceNotFoundError."""
         return (await self._policy(name)).delete and not is_system(name)
 
     async def _policy(self, name: TopicName) -> InactivePolicy:
@@ -73,7 +73,7 @@ class InactiveTopics:
         retention_ms = topic.retention_ms
         if idle_ms < policy.idle_s * 1000 or retention_ms is None or idle_ms < retention_ms:
             return
-        # Loaded, so the deletion sends its clients away before it waits for anything.
+        # Loaded, so the deletion detaches its clients before it waits.
         await broker.delete_topic(name, force=True)
         _log.info("%s was unused for %d s and is deleted", name, idle_ms // 1000)
         if name.partition >= 0 and self._partitioned:
@@ -93,9 +93,9 @@ class InactiveTopics:
         idle_ms = self._unloadable.idle_ms(topic, broker.clock.monotonic_ms())
         if idle_ms < unload_s * 1000 or broker.topics.get(str(name)) is not topic:
             return
-        # Else its time, or that of a subscription, to be deleted would stand still.
+        # Otherwise the time until its deletion, or that of a subscription, would stand still.
         goes = not topic.subscriptions and (await self._policy(name)).delete
         if not goes and not (topic.subscriptions and await self._subscriptions.expire(name)):
             _log.debug("%s was unused for %d s and is unloaded", name, idle_ms // 1000)
-            # Somebody may have come while the policies were read.
+            # A client may have come while the policies were read.
             await broker.registry.unload(name, only_if=lambda current: current is topic and may_go(current))

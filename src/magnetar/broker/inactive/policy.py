@@ -12,7 +12,7 @@ INACTIVE_POLICY: Final = "inactive_topic_policies"
 
 
 class DeleteMode(Enum):
-    """What keeps a topic that has no producers and no consumers."""
+    """The conditions that keep a topic without producers and consumers."""
 
     NO_SUBSCRIPTIONS = "delete_when_no_subscriptions"
     """Any subscription does."""
@@ -27,7 +27,7 @@ class InactivePolicy:
     delete: bool = True
     mode: DeleteMode = DeleteMode.NO_SUBSCRIPTIONS
     idle_s: int = 60
-    """For how long nobody must have used it, at least 1."""
+    """Seconds without use before the deletion, at least 1."""
 
     def under(self, own: Policies, namespace: Policies) -> InactivePolicy:
         """The policy of a topic with these policies of its own in this namespace."""

@@ -1,8 +1,8 @@
-"""Which topics need no memory, because nobody uses them and nothing happens in them by itself (pure).
+"""Which topics need no memory, because they are not used and have no work of their own (pure).
 
-An unloaded topic is loaded again by whoever uses it. One stays loaded that has something to do or to tell:
-a backlog, which monitoring must see; sealed ledgers, which are trimmed and offloaded while it is loaded; an
-unused subscription or topic whose time to be deleted runs.
+The next use loads an unloaded topic again. A topic stays loaded while it has something to do or to show: a
+backlog, which monitoring must see; sealed ledgers, which are trimmed and offloaded while it is loaded; an
+unused subscription or topic that is to be deleted at a certain time.
 """
 
 from __future__ import annotations

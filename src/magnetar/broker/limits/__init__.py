@@ -1,1 +1,1 @@
-"""What a topic may take and give: limits of namespaces, topics and the broker."""
+"""Limits of namespaces, topics and the broker on what a topic takes and delivers."""

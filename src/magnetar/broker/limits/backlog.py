@@ -1,7 +1,7 @@
-"""Backlog quotas: how far behind the slowest subscription may be, and what follows (pure).
+"""Backlog quotas: how far behind the slowest subscription may be, and what happens beyond that (pure).
 
-Source: Pulsar's backlog quotas. A quota of kind `destination_storage` is about bytes, one of kind
-`message_age` about seconds. Evicting brings the backlog to nine tenths of the bytes allowed.
+Source: Pulsar's backlog quotas. A quota of kind `destination_storage` is in bytes, one of kind `message_age`
+in seconds. Eviction reduces the backlog to nine tenths of the allowed bytes.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class BacklogQuota:
 
     @property
     def limits(self) -> bool:
-        """Whether there is a limit: as in Pulsar, bytes below 0 and seconds below 1 are none."""
+        """Whether there is a limit: as in Pulsar, bytes below 0 and seconds below 1 mean none."""
         return self.limit >= (0 if self.kind is QuotaKind.SIZE else 1)
 
     def exceeded(self, *, size_bytes: int, age_s: int) -> bool:
-        """Whether a backlog of so many bytes, its oldest entry so old, is too large."""
+        """Whether a backlog of this many bytes, with an oldest entry of this age, exceeds the quota."""
         if not self.limits:
             return False
         return (size_bytes >= self.limit) if self.kind is QuotaKind.SIZE else (age_s > self.limit)
 
 
 def fits_retention(quota: Mapping[str, Any], retention: Mapping[str, Any] | None) -> bool:
-    """Whether a quota's document is below a retention's, as Pulsar demands of whoever sets either: what is
-    kept after its acknowledgement must hold what is not acknowledged. Without limit is below."""
+    """Whether a quota's document is below a retention's, as Pulsar demands when either is set: messages kept
+    after their acknowledgement must include unacknowledged ones. No limit counts as below."""
     kept = retention or {}
     mib, minutes = int(kept.get("retentionSizeInMB") or 0), int(kept.get("retentionTimeInMinutes") or 0)
     size_bytes = int(quota.get("limitSize", quota.get("limit", -1)))

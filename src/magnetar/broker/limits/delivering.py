@@ -1,4 +1,4 @@
-"""How fast a subscription may deliver: its own rate and that of its topic."""
+"""Dispatch rates: that of a subscription and that of its topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from magnetar.base.clock import Clock
 from magnetar.broker.limits.token_bucket import Rate, RateLimiter
 
 Counters = Callable[[], tuple[int, int]]
-"""Messages and bytes that a topic has taken so far."""
+"""Messages and bytes that a topic has accepted so far."""
 
 
 class FollowingLimiter(RateLimiter):
@@ -44,7 +44,7 @@ class FollowingLimiter(RateLimiter):
 
 
 def limiter(rate: Rate, published: Counters, now_ms: int) -> RateLimiter:
-    """What keeps a dispatch rate."""
+    """The limiter of a dispatch rate."""
     return FollowingLimiter(rate, published, now_ms) if rate.above_published else RateLimiter(rate, now_ms)
 
 
@@ -58,7 +58,7 @@ class DispatchThrottle:
         self._limiters = limiters
 
     def room(self, entries_max: int, bytes_max: int) -> tuple[int, int]:
-        """Of these entries and bytes, how many may be sent now; (0, 0): see `due_ms`."""
+        """How many of these entries and bytes may be sent now; (0, 0): see `due_ms`."""
         now_ms = self._clock.now_ms()
         for each in self._limiters:
             entries_max, bytes_max = each.room(entries_max, bytes_max, now_ms)

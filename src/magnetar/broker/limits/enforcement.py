@@ -1,6 +1,6 @@
-"""What limits do by themselves, from time to time: messages expire, backlogs over their quota shrink.
+"""Periodic enforcement of limits: messages expire, backlogs over their quota shrink.
 
-Nothing here is about one message: it runs at an interval, on topics that have a TTL or a quota.
+Not per message: it runs at an interval, on topics that have a TTL or a quota.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from magnetar.runtime.tasks import in_slices
 _log = logging.getLogger("magnetar.broker.limits")
 
 _TOPICS_PER_TURN: Final = 1_000
-"""Topics, most of them without anything to do, that are looked at before the event loop serves others."""
+"""Topics, most of them without work, that are examined before other tasks run."""
 _EVICTION_ROUNDS_MAX: Final = 100
-"""Subscriptions that one round may shorten; the next round goes on."""
+"""Subscriptions that one round may shorten; the next round continues."""
 
 
 class Bounded(Protocol):
-    """What is asked of a subscription."""
+    """The part of a subscription that is used here."""
 
     @property
     def name(self) -> str: ...
@@ -46,7 +46,7 @@ class Bounded(Protocol):
 
 
 class BoundedTopic(Protocol):
-    """What is asked of a topic."""
+    """The part of a topic that is used here."""
 
     @property
     def log(self) -> ManagedLog: ...
@@ -106,7 +106,7 @@ async def exceeded_quota(topic: BoundedTopic, limits: Limits, now_ms: int) -> Ba
 
 
 async def check_quotas(topic: BoundedTopic, limits: Limits, now_ms: int) -> None:
-    """Raises what a new producer hears of a topic whose backlog is over a quota."""
+    """Raises the error of a new producer on a topic whose backlog exceeds a quota."""
     quota = await exceeded_quota(topic, limits, now_ms)
     if quota is not None and quota.policy is not QuotaPolicy.EVICT:
         raise _refusal(quota)
@@ -129,7 +129,7 @@ async def enforce(topic: BoundedTopic, limits: Limits, now_ms: int) -> None:
         if quota is None:
             return
         if quota.policy is not QuotaPolicy.EVICT:
-            # They come back, and hear why they may not: that is what their clients understand.
+            # Their clients come back and are told why they are refused: that is what they understand.
             _log.warning("%s; its producers are disconnected", _refusal(quota))
             for producer in list(topic.producers.values()):
                 topic.send_producer_away(producer)
@@ -158,7 +158,7 @@ async def _expire(topic: BoundedTopic, kept_from_ms: int) -> None:
 
 
 async def _evict(topic: BoundedTopic, quota: BacklogQuota, now_ms: int) -> bool:
-    """Takes from the slowest subscription what is too much; whether anything went."""
+    """Removes the excess from the slowest subscription; returns whether anything was removed."""
     behind = slowest(topic)
     if behind is None:
         return False

@@ -1,8 +1,7 @@
 """The limits in force on a topic, from its policies, its namespace's and the broker's (pure).
 
-Each limit has a name in the document of a topic, one in that of a namespace, and a default; the first
-that says something wins. Names and shapes are Pulsar's. 0 is "without limit" everywhere but where a
-field's text says otherwise.
+Each limit has a name in the document of a topic, one in that of a namespace, and a default; the first that is
+set wins. Names and shapes are Pulsar's. 0 means "no limit" unless a field's text says otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ALL_TYPES: Final = frozenset({"Exclusive", "Shared", "Failover", "Key_Shared"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a topic may take and give. Also: the broker's defaults."""
+    """The limits of a topic. Also: the broker's defaults."""
 
     encryption_required: bool = False
     subscription_types: frozenset[str] = ALL_TYPES
@@ -57,7 +56,7 @@ class Limits:
     subscription_rates: tuple[tuple[str, Rate], ...] = ()
     """Of single subscriptions of the topic, by name, instead of `subscription_dispatch_rate`."""
     group: ResourceGroup | None = None
-    """Whose rates the topic shares with others."""
+    """The group whose rates the topic shares."""
     entry_filters: FilterRules = field(default_factory=FilterRules)
     """Which decide what subscriptions get."""
     subscribe_rate: Rate = field(default_factory=Rate)
@@ -67,7 +66,7 @@ class Limits:
 Document = Mapping[str, Any]
 
 _NAMESPACES_KNOWN: Final = 256
-"""Documents whose limits are remembered, replaced ones among them."""
+"""Documents whose limits are cached, including replaced ones."""
 
 _NUMBERS: Final = {
     "producers_max": ("maxProducerPerTopic", "max_producers_per_topic"),
@@ -86,7 +85,7 @@ _NUMBERS: Final = {
 """Field → its key in a topic's document and in a namespace's."""
 
 DELAYED_DELIVERY_POLICY: Final = "delayed_delivery_policies"
-"""Key of a topic's document and of a namespace's. `active` counts; `tickTime` is kept for those who ask,
+"""Key of a topic's document and of a namespace's. `active` counts; `tickTime` is stored and returned, but
 delivery is always as exact as with the smallest."""
 
 DELAY_MAX: Final = "maxDeliveryDelayInMillis"
@@ -110,11 +109,11 @@ _RATES: Final = {
     "subscription_dispatch_rate": ("subscriptionDispatchRate", "subscriptionDispatchRate", _DISPATCH),
     "subscribe_rate": ("subscribeRate", "clusterSubscribeRate", _SUBSCRIBE),
 }
-"""Field → its keys, and the names of its two numbers; a namespace's rates stand by cluster."""
+"""Field → its keys, and the names of its two numbers; a namespace stores its rates by cluster."""
 
 
 def effective(own: Document, namespace: Document, defaults: Limits, cluster: str) -> Limits:
-    """What is in force. `own` and `namespace` are documents as Pulsar stores them."""
+    """The limits in force. `own` and `namespace` are documents as Pulsar stores them."""
     found: dict[str, Any] = {}
     for name, (own_key, namespace_key) in _NUMBERS.items():
         value = _first(own, own_key, namespace, namespace_key)
@@ -139,7 +138,7 @@ def effective(own: Document, namespace: Document, defaults: Limits, cluster: str
 class LimitsInForce:
     """`effective` for the topics of one broker.
 
-    Nearly every topic has no policies of its own: what holds for those is remembered by the namespace's
+    Nearly every topic has no policies of its own: the limits for those are cached by the namespace's
     document, which is never edited but replaced.
     """
 
@@ -152,7 +151,7 @@ class LimitsInForce:
         """See `effective`."""
         if own:
             return effective(own, namespace, self._defaults, self._cluster)
-        # The document is kept beside its id, which so names no other one.
+        # The document is kept beside its id, so that no other document can get the id.
         known = self._known.get(id(namespace))
         if known is None:
             if len(self._known) >= _NAMESPACES_KNOWN:

@@ -1,4 +1,4 @@
-"""Who may publish what, and how fast: asked once per vector, only where a limit is set."""
+"""Publish limits of producers: checked once per vector, only where a limit is set."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PublishGate:
                 if not _encrypted(entry):
                     found[row] = EncryptionRequiredError("messages of this topic must be encrypted")
         largest = self._limits.message_bytes_max
-        # Pieces of a chunked message are as large as the client was told; their sum is nobody's business.
+        # A chunk is at most as large as the client was told; the sum of a message's chunks has no limit.
         if largest and not run.chunked:
             for row, entry in enumerate(run.entries):
                 if len(entry) > largest:
@@ -103,7 +103,7 @@ class PublishGate:
             self.close()
 
     def close(self) -> None:
-        """Lets everybody go on: another gate takes over, or none."""
+        """Releases all waiting producers: another gate takes over, or none."""
         self._alarms.discard(self)
         throttled, self._throttled = self._throttled, set()
         for connection in throttled:

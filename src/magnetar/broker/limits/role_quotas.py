@@ -1,10 +1,10 @@
-"""What one role may use over seconds: commands, and the time that they take of the event loop (pure).
+"""Quotas of one role over seconds: commands, and their time on the event loop (pure).
 
-An owner is a role, or an address whose clients do not say who they are. Time is what its reads and requests
-had the loop for: reads with all that they brought, messages too; requests and calls of the admin API from
-step to step, not while they wait. What the broker does later for many together (syncs, dispatch to others,
-background rounds) is nobody's. Who has used too much rests until it is paid back, 10 seconds at most, so
-that one dear request does not lock its role out.
+An owner is a role, or an address whose clients do not authenticate. Time is the time that its reads and
+requests occupied the loop: reads with everything they brought, messages too; requests and calls of the admin
+API from step to step, not while they wait. Later work for many clients together (syncs, dispatch to others,
+background rounds) is not counted. An owner beyond its quota rests until the excess is paid back, at most 10
+seconds, so that one expensive request does not lock its role out.
 
 Source: Kafka's quota `request_percentage`.
 """
@@ -25,16 +25,16 @@ _US_PER_PERCENT: Final = 10_000
 """Microseconds of a second."""
 _REST_S_MAX: Final = 10
 _OWNERS_KEPT: Final = 10_000
-"""Who is remembered; beyond it, those are forgotten who have used nothing for a second."""
+"""Owners that are remembered; beyond this, owners that have used nothing for a second are forgotten."""
 
 
 class RoleQuotas:
-    """Of one broker."""
+    """The quotas of one broker."""
 
     __slots__ = ("_of_commands", "_of_time", "now_ms", "timed")
 
     def __init__(self, limits: TenantLimits, now_ms: Callable[[], float]) -> None:
-        """`now_ms` is of a clock that only goes forward."""
+        """`now_ms` is of a monotonic clock."""
         self.now_ms = now_ms
         self._of_commands = _Quota(limits.commands_per_second_per_role)
         self._of_time = _Quota(limits.loop_percent_per_role * _US_PER_PERCENT)
@@ -52,7 +52,7 @@ class RoleQuotas:
         return rest_ms
 
     def timing(self, owner: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """The same work, whose time counts while it has the loop."""
+        """Wraps work so that its time on the loop counts."""
         return self._timed(owner, work) if self.timed else work
 
     @types.coroutine
@@ -76,7 +76,7 @@ class RoleQuotas:
 
 
 class _Quota:
-    """So much a second for each owner."""
+    """An amount per second for each owner."""
 
     __slots__ = ("_buckets", "_per_second")
 

@@ -1,9 +1,8 @@
-"""How many bytes a tenant stores, over all its topics, and what follows when it is too much.
+"""The bytes that a tenant stores over all its topics, and what happens beyond its limit.
 
-A round looks at every topic of the tenants that have a limit: a loaded one says its size, one that is not is
-looked at in metadata once, as it does not grow. So the sum is right after a restart, and when topics were
-deleted. Between two rounds a tenant may store more than its limit: what it publishes in STORED_S.
-
+A round examines every topic of the tenants that have a limit: a loaded one tells its size; one that is not
+loaded is looked up in metadata once, as it does not grow. So the sum is right after a restart, and when
+topics were deleted. Between two rounds a tenant may store more than its limit: what it publishes in STORED_S.
     taking ──stored ≥ limit──▶ refusing ──stored < AGAIN_PERCENT of it──▶ taking
 """
 
@@ -27,7 +26,7 @@ STORED_BYTES_MAX: Final = "storedBytesMax"
 _SYSTEM: Final = "pulsar"
 """Tenant of the broker itself."""
 AGAIN_PERCENT: Final = 95
-"""Of the limit: below it producers may come again."""
+"""Percent of the limit below which producers may come again."""
 _TOPICS_PER_TURN: Final = 200
 """Topics that are asked for their size before others have the loop."""
 
@@ -37,13 +36,13 @@ async def limit_of(broker: BrokerPort, tenant: str) -> int:
     own: Any = (await broker.policies.tenant(tenant) or {}).get(STORED_BYTES_MAX)
     if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
         return own
-    # The broker's own topics, by which its health is seen, are no tenant's that somebody must be kept from.
+    # The broker's own topics, which show its health, belong to no tenant.
     return 0 if tenant == _SYSTEM else broker.config.tenants.stored_bytes_max
 
 
 async def look(broker: BrokerPort) -> None:
     """One round over all tenants."""
-    # What appears while the list is read is in use by topics, though the list does not have it.
+    # A size that appears while the list is read belongs to a topic in use, though the list lacks it.
     known = set(broker.stored.marks)
     tenants = await broker.policies.tenants()
     broker.stored.forget(known.difference(tenants))
@@ -52,9 +51,9 @@ async def look(broker: BrokerPort) -> None:
 
 
 async def look_at(broker: BrokerPort, tenant: str, *, older_than_ms: float = 0) -> None:
-    """Counts what one tenant stores, and refuses or takes its messages from now on.
+    """Counts the bytes of one tenant, and refuses or accepts its messages from now on.
 
-    `older_than_ms`: a count that is younger will do.
+    `older_than_ms`: a younger count is reused.
     """
     mark, now_ms = broker.stored.of(tenant), broker.clock.monotonic_ms()
     if now_ms - mark.counted_ms < older_than_ms:

@@ -1,4 +1,4 @@
-"""How often one consumer may subscribe: a bucket for each, forgotten when full."""
+"""Rate limit on a consumer's SUBSCRIBEs: a bucket for each, forgotten when full."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.limits.token_bucket import Rate, TokenBucket
 
 _KEPT_MAX: Final = 10_000
-"""Consumers that are remembered; beyond them those that came longest ago are forgotten."""
+"""Consumers that are remembered; beyond this, the oldest are forgotten."""
 
 _FORGOTTEN_MAX: Final = 100
-"""At a time, of those that have rested."""
+"""Buckets of rested consumers that are forgotten at a time."""
 
 
 class SubscribeLimiter:
-    """Of one topic."""
+    """The limiter of one topic."""
 
     __slots__ = ("_buckets", "_rate")
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._buckets: dict[tuple[str, str, int], TokenBucket] = {}
-        """Whoever came last is last."""
+        """In order of the last subscription."""
 
     def admit(self, address: str, name: str, consumer_id: ConsumerId, now_ms: int) -> None:
         """One subscribe of this consumer. Raises NotAllowedError beyond the rate."""
@@ -43,8 +43,8 @@ class SubscribeLimiter:
         bucket.take(1, now_ms)
 
     def _forget(self, now_ms: int) -> None:
-        """Removes one at least. Each bucket that is looked at goes, except one: a whole table of
-        consumers that have not rested costs nothing."""
+        """Forgets at least one. Each examined bucket is removed, except one: a full table of consumers that
+        have not rested costs nothing."""
         del self._buckets[next(iter(self._buckets))]
         for key, bucket in list(islice(self._buckets.items(), _FORGOTTEN_MAX)):
             if bucket.available(now_ms) < self._rate.messages:

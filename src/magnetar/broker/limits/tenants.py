@@ -1,8 +1,9 @@
-"""What keeps one tenant, role or machine from taking everything: connections, and how fast topics are made.
+"""Limits that keep one tenant, role or machine from using everything: connections, and the rate of new
+topics.
 
-Connections are counted when they are opened, those of a role when they have said who they are, and refused
-with a reason. Making topics is never refused for its speed: who makes them too fast waits, like a producer
-beyond its rate.
+Connections are counted when they are opened, those of a role once they have authenticated, and refused with a
+reason. New topics are never refused for their rate: a client that creates them too fast waits, like a
+producer beyond its rate.
 
 Source: Pulsar's settings `brokerMaxConnections`, `brokerMaxConnectionsPerIp`.
 """
@@ -26,25 +27,26 @@ _CREATIONS_PERIOD_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantLimits:
-    """What a broker is told; 0 is without limit everywhere."""
+    """The limits in a broker's configuration; 0 means no limit everywhere."""
 
     connections_max: int = 0
     connections_max_per_address: int = 0
     connections_max_per_role: int = 0
-    """Of clients that proved who they are."""
+    """For authenticated clients."""
     commands_per_second_per_role: int = 0
-    """Of a role, or of an address whose clients do not say who they are; messages are none."""
+    """Commands of a role, or of an address whose clients do not authenticate; messages do not count."""
     loop_percent_per_role: int = 0
     """Percent of the event loop's time, of a role, or of an address as above."""
     topics_made_per_minute: int = 0
-    """Of each tenant, partitioned topics counted once. So many may be made at once, then as time passes."""
+    """Topics per minute of each tenant, a partitioned topic counted once: a token bucket of this size;
+    further creations wait."""
     unacked_max: int = 0
     """Messages that all Shared and Key_Shared subscriptions together may hold unacknowledged."""
     unacked_blocked_percent: int = 16
-    """Beyond that, those stop that hold more than this part of it."""
+    """Percent of the limit: beyond the limit, subscriptions that hold more than this part stop."""
 
     stored_bytes_max: int = 0
-    """Bytes that a tenant may store over all its topics, where its own document says nothing."""
+    """Bytes that a tenant may store over all its topics, unless its own document sets a limit."""
 
     def unacked(self) -> UnackedOfBroker | None:
         """Counts them; None where there is no limit."""
@@ -57,7 +59,7 @@ class TenantLimits:
 
 @dataclass(slots=True)
 class StoredMark:
-    """What a tenant stores, by the last round of `stored_bytes`, and whether that is too much."""
+    """The bytes of a tenant, by the last round of `stored_bytes`, and whether they exceed its limit."""
 
     stored: int = 0
     limit: int = 0
@@ -82,7 +84,7 @@ class StoredMark:
 
 
 class StoredMarks:
-    """Of every tenant of a broker."""
+    """The marks of all tenants of a broker."""
 
     def __init__(self) -> None:
         self.marks: dict[str, StoredMark] = {}
@@ -92,13 +94,13 @@ class StoredMarks:
         return self.marks.setdefault(tenant, StoredMark())
 
     def forget(self, tenants: Collection[str]) -> None:
-        """They are gone."""
+        """The tenants were deleted."""
         for gone in tenants:
             self.marks.pop(gone, None)
 
 
 class Connections:
-    """Who is connected."""
+    """Counts the connections."""
 
     __slots__ = ("_by_address", "_by_role", "_limits", "_owners")
 
@@ -137,13 +139,14 @@ class Connections:
             self._by_role[role] += 1
 
     def leave(self, connection: object) -> None:
-        """The connection is gone, if it was let in at all."""
+        """The connection is closed, if it was counted at all."""
         owner = self._owners.pop(connection, None)
         if owner is not None:
             for counts, key in zip((self._by_address, self._by_role), owner, strict=True):
                 counts[key] -= 1
                 if counts[key] <= 0:
-                    # Addresses come and go for years. "" as a role is not counted.
+                    # Addresses that are never seen again must not stay in the table. "" as a role is not
+                    # counted.
                     del counts[key]
 
 
@@ -155,7 +158,7 @@ def _check(found: int, most: int, whose: str) -> None:
 
 
 class TopicsMade:
-    """How fast each tenant makes topics."""
+    """The rates at which tenants create topics."""
 
     __slots__ = ("_clock", "_rate", "_tenants")
 

@@ -1,7 +1,7 @@
-"""Token buckets: so much per period, with the clock handed in.
+"""Token buckets: an amount per period, with the clock handed in.
 
-A bucket may go into debt: what was read cannot be unread, so a vector is always let through and whoever
-follows waits until the debt is paid. Levels are kept as `tokens × period_ms`: integers, no drift.
+A bucket may go into debt: bytes that were read cannot be unread, so a vector always passes and the next one
+waits until the debt is paid. Levels are kept as `tokens × period_ms`: integers, no drift.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How much a period; 0 or less: without limit."""
+    """An amount per period; 0 or less: no limit."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -21,7 +21,7 @@ class Rate:
 
     @property
     def limits(self) -> bool:
-        """Whether it limits anything."""
+        """Whether it is a limit."""
         return self.messages > 0 or self.size_bytes > 0
 
 
@@ -44,12 +44,12 @@ class TokenBucket:
         return self._level // self._period_ms
 
     def take(self, tokens: int, now_ms: int) -> None:
-        """Takes tokens, into debt if need be."""
+        """Takes tokens, into debt if necessary."""
         self._fill(now_ms)
         self._level -= tokens * self._period_ms
 
     def resize(self, tokens: int, now_ms: int) -> None:
-        """From now on so many tokens a period; what is in store stays, up to the new size."""
+        """Changes the tokens per period; the present level stays, up to the new size."""
         assert tokens > 0
         self._fill(now_ms)
         self._tokens = tokens
@@ -61,7 +61,7 @@ class TokenBucket:
         return max(0, -((self._level - self._period_ms) // self._tokens))
 
     def _fill(self, now_ms: int) -> None:
-        # A clock that was set back must not take what is there: time goes on from where it stands.
+        # A clock that was set back must not take tokens away: time continues from there.
         passed_ms = max(0, now_ms - self._at_ms)
         self._at_ms = now_ms
         self._level = min(self._tokens * self._period_ms, self._level + passed_ms * self._tokens)
@@ -78,25 +78,25 @@ class RateLimiter:
         self._bytes = TokenBucket(rate.size_bytes, rate.period_ms, now_ms) if rate.size_bytes > 0 else None
 
     def raise_by(self, messages: int, size_bytes: int, now_ms: int) -> None:
-        """From now on the rate and so much more a period."""
+        """Raises the rate by this much per period."""
         if self._messages is not None:
             self._messages.resize(self.rate.messages + messages, now_ms)
         if self._bytes is not None:
             self._bytes.resize(self.rate.size_bytes + size_bytes, now_ms)
 
     def take(self, messages: int, size_bytes: int, now_ms: int) -> None:
-        """Counts what went through."""
+        """Counts tokens that passed."""
         if self._messages is not None:
             self._messages.take(messages, now_ms)
         if self._bytes is not None:
             self._bytes.take(size_bytes, now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """Milliseconds until anything may go through; 0: now."""
+        """Milliseconds until anything may pass; 0: now."""
         return max((each.wait_ms(now_ms) for each in (self._messages, self._bytes) if each), default=0)
 
     def room(self, messages_max: int, bytes_max: int, now_ms: int) -> tuple[int, int]:
-        """Of these, how many may go now."""
+        """How many of these may pass now."""
         if self._messages is not None:
             messages_max = min(messages_max, max(0, self._messages.available(now_ms)))
         if self._bytes is not None:

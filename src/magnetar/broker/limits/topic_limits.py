@@ -1,4 +1,4 @@
-"""The limits of one loaded topic: what is in force, and the questions that the data path asks.
+"""The limits of one loaded topic, and the checks on the data path.
 
 A limit that is not set costs nothing: `gate` and a subscription's `throttle` are None then.
 """
@@ -40,7 +40,7 @@ _TYPE_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionLimits:
-    """What one subscription must keep."""
+    """The limits of one subscription."""
 
     unacked_max_per_consumer: int = UNACKED_MESSAGES_MAX
     unacked_max: int = UNACKED_MESSAGES_MAX_SHARED
@@ -69,7 +69,7 @@ class LimitedTopic(Protocol):
 
 
 class TopicLimits:
-    """Of one topic; `apply` whenever a policy changed."""
+    """The limits of one topic; call `apply` whenever a policy changed."""
 
     __slots__ = (
         "_clock",
@@ -84,11 +84,11 @@ class TopicLimits:
     )
 
     def __init__(self, clock: Clock, published: Counters) -> None:
-        """`published` tells what the topic has taken so far."""
+        """`published` returns the amounts that the topic has accepted so far."""
         self._published = published
         self.limits = Limits()
         self.gate: PublishGate | None = None
-        """Asked about each vector that is published, if anything limits it."""
+        """Called for each published vector; None without a publish limit."""
         self.unacked_of_broker: UnackedOfBroker | None = None
         """Set before subscriptions are opened, where all of them together have a limit."""
         self.stored: StoredMark | None = None
@@ -105,7 +105,7 @@ class TopicLimits:
         return bool(self.limits.ttl_s or self.limits.quotas)
 
     def apply(self, limits: Limits, topic: LimitedTopic, alarms: Alarms) -> None:
-        """Puts these limits in force, on who is connected too."""
+        """Puts these limits in force, for connected clients too."""
         if limits == self.limits:
             return
         before, self.limits = self.limits, limits
@@ -127,7 +127,7 @@ class TopicLimits:
             subscription.keep(self.of_subscription(name))
 
     def of_subscription(self, name: str) -> SubscriptionLimits:
-        """What a subscription of this topic must keep, with a bucket of its own."""
+        """The limits of a subscription of this topic, with a bucket of its own."""
         limits, limiters = self.limits, []
         if self._topic_rate is not None:
             limiters.append(self._topic_rate)
@@ -146,8 +146,8 @@ class TopicLimits:
         )
 
     def admit_producer(self, producers: Mapping[str, Producer], name: str, *, encrypted: bool) -> None:
-        """Raises EncryptionRequiredError, ProducerBusyError, StoredQuotaError. One that comes back takes no
-        new place."""
+        """Raises EncryptionRequiredError, ProducerBusyError, StoredQuotaError. A producer that comes back
+        takes no new place."""
         limits = self.limits
         if self.stored is not None:
             self.stored.check()
@@ -185,7 +185,7 @@ class TopicLimits:
     def admit_subscription(self, subscriptions: Mapping[str, Holder], name: str) -> None:
         """Raises NotAllowedError when one more subscription would be too many."""
         most = self.limits.subscriptions_max
-        # Those that are being made have their places: many that come at once would all find one else.
+        # Subscriptions under creation count: many at once would all find one free place.
         if name not in subscriptions and 0 < most <= len((self._making - {name}).union(subscriptions)):
             raise NotAllowedError(
                 "Exceed the maximum number of subscriptions of the topic", remedy=f"it may have {most}"
@@ -193,9 +193,9 @@ class TopicLimits:
 
     @contextmanager
     def making_subscription(self, subscriptions: Mapping[str, Holder], name: str) -> Iterator[None]:
-        """A subscription is made in the block, and there in the turn in which it ends.
+        """Reserves a place while the block creates a subscription.
 
-        Raises NotAllowedError when it is one too many, whoever makes it: consumer, producer, administrator.
+        Raises NotAllowedError when there are too many, for consumers, producers and administrators alike.
         """
         self.admit_subscription(subscriptions, name)
         self._making.add(name)
@@ -217,6 +217,6 @@ class TopicLimits:
             raise ConsumerBusyError("Topic reached max consumers limit", remedy=f"it may have {most}")
 
     def close(self) -> None:
-        """The topic goes: nobody is kept waiting."""
+        """The topic closes: releases all waiting producers."""
         if self.gate is not None:
             self.gate.close()

@@ -1,1 +1,1 @@
-"""Topics that store nothing: who is there gets a message, who is not misses it."""
+"""Topics that store nothing: connected consumers get a message, others miss it."""

@@ -1,7 +1,7 @@
-"""Who gets which entry of a vector that is not stored. What nobody can take now is dropped.
+"""Chooses the consumers of the entries of a vector that is not stored. Entries without a ready consumer are
+dropped.
 
-An entry costs permits as everywhere: one for each of its messages, and the balance may go below zero by
-one batch.
+An entry costs permits as usual: one for each of its messages, and the balance may go below zero by one batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
 
 
 class ConsumerShare(NamedTuple):
-    """What one consumer gets of a vector."""
+    """The entries of a vector for one consumer."""
 
     consumer: Consumer
     entries: list[bytes]
@@ -35,7 +35,7 @@ class Chooser(Protocol):
         """Detaches a consumer."""
 
     def divide(self, entries: list[bytes], counts: list[int] | None) -> list[ConsumerShare]:
-        """Takes permits and says who gets what; `counts` are messages per entry, None: one each.
+        """Takes permits and divides the entries; `counts` are messages per entry, None: one each.
 
         Entries that are in no share are dropped.
         """
@@ -58,7 +58,7 @@ class _Division:
 
 
 class ActiveChooser(ActiveConsumers):
-    """Exclusive and Failover: everything to the active consumer."""
+    """Exclusive and Failover: all entries to the active consumer."""
 
     def divide(self, entries: list[bytes], counts: list[int] | None) -> list[ConsumerShare]:
         active = self.active

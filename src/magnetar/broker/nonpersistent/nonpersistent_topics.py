@@ -52,7 +52,7 @@ class NonPersistentTopics:
             topic.limits.apply(await self._limits_of(topic.name), topic, self._alarms)
 
     def remove(self, topic: NonPersistentTopic) -> None:
-        """Takes a topic away and sends its clients away."""
+        """Removes a topic and detaches its clients."""
         if self.topics.get(str(topic.name)) is topic:
             del self.topics[str(topic.name)]
         topic.disconnect_clients()

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 async def opened(broker: BrokerPort, name: TopicName, *, create: bool) -> NonPersistentTopic:
-    """The topic, which is not loaded: made when `create` says so and it may be made.
+    """Loads the topic, which is not loaded: created when `create` is set and policies allow it.
 
     Raises TopicNotFoundError, PreconditionFailedError beyond limits.
     """
     broker.registry.check_serving()
-    # Those who come at once are one for the limits.
+    # Concurrent requests count once for the limits.
     return await broker.nonpersistent.flights.run((str(name), create), lambda: _opened(broker, name, create))
 
 
 async def _opened(broker: BrokerPort, name: TopicName, create: bool) -> NonPersistentTopic:
     await broker.check_name(name)
-    # A partition is there, and counted, from the day its topic has so many.
+    # A partition exists, and is counted, from the day its topic has that many.
     if await broker.exists(name):
         return await _held(broker, name, create)
     if not (create and await broker.may_create(name)):

@@ -43,7 +43,7 @@ class NonPersistentSubscription(AnySubscription):
         properties: Mapping[str, str] | None = None,
         clock: Clock,
     ) -> None:
-        """A subscription that is not `durable`, a reader's, goes with its last consumer."""
+        """A subscription that is not `durable`, a reader's, is deleted with its last consumer."""
         super().__init__(topic, name, clock.now_ms())
         self._durable = durable
         self._properties = dict(properties or {})
@@ -126,7 +126,7 @@ class NonPersistentSubscription(AnySubscription):
             consumer.connection.consumer_detached(consumer)
 
     def keep(self, limits: SubscriptionLimits) -> None:
-        """Of all limits only filters: nothing here waits to be acknowledged or sent later."""
+        """Applies only the filters of the limits: nothing here waits to be acknowledged or sent later."""
         rules = limits.filters
         if not rules.names:
             self._judge = None
@@ -137,7 +137,7 @@ class NonPersistentSubscription(AnySubscription):
     # -- messages ----------------------------------------------------------------------------------
 
     def deliver(self, entries: list[bytes], counts: list[int] | None) -> None:
-        """Sends a vector to whom it concerns; `counts` are messages per entry, None: one each."""
+        """Sends a vector to its consumers; `counts` are messages per entry, None: one each."""
         if self._judge is not None:
             entries, counts = self._accepted(self._judge, entries, counts)
         messages = len(entries) if counts is None else sum(counts)
@@ -157,8 +157,8 @@ class NonPersistentSubscription(AnySubscription):
     def _accepted(
         self, judge: Judge, entries: list[bytes], counts: list[int] | None
     ) -> tuple[list[bytes], list[int] | None]:
-        """What the filters let pass. What they put off, cannot judge, or have no time for, is dropped as all
-        that cannot be taken: nothing is kept here."""
+        """The entries that the filters accept. Entries that they put off, cannot decide, or have no time for,
+        are dropped like all undeliverable ones: nothing is stored here."""
         known = [1] * len(entries) if counts is None else counts
         filtered = self.filtered
         assert filtered is not None
@@ -202,10 +202,10 @@ class NonPersistentSubscription(AnySubscription):
     def redeliver(
         self, consumer: AttachedConsumer, positions: list[Position] | None, epoch: int | None
     ) -> None:
-        """What was sent is gone."""
+        """Sent messages cannot be redelivered."""
 
     async def seek_message(self, position: Position) -> None:
-        """Only what comes next can be delivered, wherever the client wants to be."""
+        """Only future messages can be delivered, whatever position the client names."""
 
     async def seek_time(self, publish_ms: int) -> None:
         """As `seek_message`."""

@@ -18,7 +18,7 @@ from magnetar.wire.events import SendRun
 
 
 class PassingEpoch:
-    """Holds the topic epoch as long as the topic is there, in place of a log's properties."""
+    """Holds the topic epoch as long as the topic is loaded, in place of a log's properties."""
 
     terminated: Position | None = None
 
@@ -28,7 +28,7 @@ class PassingEpoch:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What is known, by name."""
+        """The known properties, by name."""
         return self._properties
 
     async def update_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
@@ -67,11 +67,11 @@ class NonPersistentTopic(AnyTopic):
     async def subscription(
         self, name: str, *, initial_earliest: bool, start: Position | None, properties: dict[str, str] | None
     ) -> NonPersistentSubscription:
-        """The subscription, created when missing; it begins with what comes next, whatever is asked."""
+        """The subscription, created when missing; it begins with the next message, whatever is requested."""
         return self._subscription(name, durable=True, properties=properties)
 
     async def reader(self, name: str, start: ReaderStart) -> NonPersistentSubscription:
-        """Begins with what comes next, wherever it wants to start."""
+        """Begins with the next message, whatever start is requested."""
         return self._subscription(name, durable=False, properties=None)
 
     def _subscription(

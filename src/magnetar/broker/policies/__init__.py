@@ -1,1 +1,1 @@
-"""What operators decided about clusters, tenants, namespaces and topics. See README.md."""
+"""The operators' policies of clusters, tenants, namespaces and topics. See README.md."""

@@ -1,7 +1,7 @@
-"""Bundles: the ranges of hashes that a namespace's topics fall into (pure).
+"""Bundles: the ranges of hashes that divide a namespace's topics (pure).
 
-Source: Pulsar places a topic by the CRC-32 of its full name. When nobody names other ranges it divides 2^32,
-rounds down, and lets the last range end at 0xffffffff, which it includes.
+Source: Pulsar places a topic by the CRC-32 of its full name. Without explicit ranges it divides 2^32, rounds
+down, and lets the last range end at 0xffffffff, which it includes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_BUNDLES: Final = 4
 
 
 def equal_parts(number: int) -> dict[str, Any]:
-    """So many bundles of the same size, as a namespace's document has them."""
+    """This many bundles of equal size, in the form of a namespace's document."""
     size = (LAST + 1) // number
     bounds = [*(size * i for i in range(number)), LAST]
     return {"boundaries": [f"0x{bound:08x}" for bound in bounds], "numBundles": number}
@@ -31,7 +31,7 @@ WHOLE: Final[dict[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "num
 
 
 def hash_of(topic: TopicName) -> int:
-    """Where a topic falls."""
+    """The hash of a topic."""
     return zlib.crc32(str(topic).encode())
 
 

@@ -1,8 +1,7 @@
-"""What clients may bring into being: topics and subscriptions that do not exist (pure).
+"""What clients may create: topics and subscriptions that do not exist (pure).
 
 The broker's setting, then the namespace's override (`autoTopicCreationOverride`,
-`autoSubscriptionCreationOverride`), then, for subscriptions, the topic's own: the narrowest that says
-something wins.
+`autoSubscriptionCreationOverride`), then, for subscriptions, the topic's own: the narrowest that is set wins.
 
 Source: Pulsar's policies documents.
 """

@@ -1,7 +1,7 @@
-"""Gives loaded topics the policies that are in force: when they are loaded, and whenever a document changed.
+"""Puts the policies in force on loaded topics: when they are loaded, and whenever a document changed.
 
-What limits do by themselves (expiry, quotas, trimming, compaction) happens once at that moment too: an
-operator who lowers a TTL sees it at once, and not at the next round.
+The periodic effects of limits (expiry, quotas, trimming, compaction) happen once at that moment too: an
+operator who lowers a TTL sees the effect at once, not at the next round.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ COPIES: Final = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQu
 _TOPICS_PER_TURN: Final = 50
 """Topics that are given their policies before the event loop serves others: about a millisecond."""
 _NAMES_PER_TURN: Final = 10_000
-"""Topics whose names are compared before the event loop serves others: about two milliseconds."""
+"""Topics whose names are compared before other tasks run: about two milliseconds."""
 
 
 def copies_in_force(told: Copies, own: Policies, namespace: Policies) -> Copies | None:
-    """On how many bookies a topic's ledgers lie, when its own policy or its namespace's says something else
-    than the broker was told. A 0 says nothing."""
+    """How many bookies hold a topic's ledgers, when its own policy or its namespace's differs from the
+    configuration. A 0 means unset."""
     said = own.get("persistence", namespace.get("persistence")) or {}
     found = (said.get(name) or default for name, default in zip(COPIES, told, strict=True))
     ensemble, written, acknowledged = map(int, found)
@@ -61,7 +61,7 @@ class PoliciesInForce:
         self._rounds = Rounds(self.apply, broker.tasks.spawn)
 
     async def configure(self) -> None:
-        """Takes the settings that were changed while brokers run."""
+        """Applies the settings that can change while brokers run."""
         config: BrokerConfig = overridden(self._told, await self._broker.policies.configuration())
         self._broker.config = config
         self._broker.logs.holes.skip_all = config.skip_lost
@@ -74,10 +74,10 @@ class PoliciesInForce:
         self._rounds.ask()
 
     async def apply(self) -> None:
-        """Puts in force whatever changed before this call."""
+        """Puts in force all changes before this call."""
         broker = self._broker
-        # A path leaves when it is done, not before: who calls meanwhile does it too, and so returns with it
-        # done.
+        # A path is removed when it is done, not before: a concurrent caller applies it too, and so returns
+        # with it done.
         changed = dict(self._changed)
         scope = scope_of(changed)
         if scope.everything:
@@ -101,7 +101,7 @@ class PoliciesInForce:
                 del self._changed[path]
 
     def of_namespace(self, namespace: Policies) -> Limits:
-        """The limits of a topic without policies of its own, but for its resource group."""
+        """The limits of a topic without policies of its own, except for its resource group."""
         return self._limits.of({}, namespace)
 
     async def limits_of(self, name: TopicName) -> Limits:
@@ -126,7 +126,7 @@ class PoliciesInForce:
         await topic.compaction.start_if_due()
 
     async def copies(self, name: TopicName) -> Copies | None:
-        """On how many bookies ledgers of a topic lie that is loaded now. Raises NamespaceNotFoundError."""
+        """How many bookies hold the ledgers of a topic that is loaded now. Raises NamespaceNotFoundError."""
         broker = self._broker
         told = broker.config.copies
         if told is None:

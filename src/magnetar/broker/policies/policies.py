@@ -26,7 +26,8 @@ from magnetar.metadata.store import (
 _log = logging.getLogger("magnetar.broker")
 
 _DOCUMENTS_KEPT: Final = 100_000
-"""Also that there is none is kept, of every name that clients ask for: they must not fill the memory."""
+"""Documents in the cache. Missing documents are cached too, for every name that clients ask for: they must
+not fill the memory."""
 
 Policies = dict[str, Any]
 """A policies document as Pulsar's admin API shows it."""
@@ -41,7 +42,7 @@ _EXISTS: Final = {
 
 
 class PolicyStore:
-    """Reads through a cache, out of which goes what the store says has changed."""
+    """Reads through a cache, from which a document is dropped when the store reports its change."""
 
     def __init__(self, store: MetadataStore, cluster: str) -> None:
         self._store = store
@@ -61,7 +62,7 @@ class PolicyStore:
 
     def _changed(self, notification: Notification) -> None:
         if notification.change is Change.CHILDREN_CHANGED:
-            # What was added or taken away below is told by its own path.
+            # A child that was added or removed is reported by its own path.
             return
         self._changes += 1
         self._cache.forget(notification.path)
@@ -79,7 +80,7 @@ class PolicyStore:
         if document is not None and of:
             document = _usable(path, document, of_topic=of == "topic")
         if self._changes == before:
-            # Else it may have been read before the change, which nobody would tell of again.
+            # Otherwise it may have been read before the change, which would not be reported again.
             self._cache.put(path, document)
         return document
 
@@ -119,11 +120,11 @@ class PolicyStore:
         return await self._read(keys.resource_group(name))
 
     async def document(self, path: str) -> Policies | None:
-        """Any document below `/admin`, by its key; None when there is none."""
+        """A document below `/admin` by its key; None when there is none."""
         return await self._read(path)
 
     async def fresh_document(self, path: str) -> Policies | None:
-        """Any document, read from the store: of changes outside of `/admin` the cache does not hear."""
+        """A document read from the store: changes outside of `/admin` are not reported to the cache."""
         value = await self._store.get(path)
         return None if value is None else json.loads(value.data)
 
@@ -193,7 +194,7 @@ class PolicyStore:
             "bundles": equal_parts(DEFAULT_BUNDLES),
             **document,
         }
-        # Pulsar's own tool sends an empty list where it was told nothing.
+        # Pulsar's own tool sends an empty list when it was given nothing.
         complete["replication_clusters"] = complete["replication_clusters"] or [self.cluster]
         await self._create(keys.namespace_policies(name), complete, f"namespace {name}")
 
@@ -212,7 +213,7 @@ class PolicyStore:
             change(document)
             try:
                 await self._store.put(path, _encode(document), expected_version=value.stat.version)
-            except BadVersionError:  # somebody else wrote: the change is made to what they wrote
+            except BadVersionError:  # another writer was faster: the change is applied to its result
                 continue
             return
 
@@ -225,7 +226,7 @@ class PolicyStore:
     async def topic_policies(self, topic: TopicName) -> Policies:
         """Policies set on the topic itself; {} when there are none. Partitions share their topic's.
 
-        What is set for this cluster wins over what is set for all.
+        Policies for this cluster override those for all.
         """
         everywhere = await self._read(keys.topic_policies(topic.base), of="topic")
         here = await self._read(keys.local_topic_policies(topic.base), of="topic")
@@ -234,7 +235,7 @@ class PolicyStore:
         return {**everywhere, **here} if here else everywhere
 
     async def own_topic_policies(self, topic: TopicName, *, everywhere: bool = False) -> Policies:
-        """Those set for this cluster alone, or `everywhere` those set for all."""
+        """Those set for this cluster alone, or with `everywhere` those set for all."""
         return await self._read(_topic_key(topic, everywhere=everywhere), of="topic") or {}
 
     async def update_topic(
@@ -244,7 +245,7 @@ class PolicyStore:
         await self._create_or_update(_topic_key(topic, everywhere=everywhere), change)
 
     async def forget_topic(self, topic: TopicName) -> None:
-        """Removes everything that is set on the topic itself."""
+        """Removes all policies set on the topic itself."""
         for everywhere in (False, True):
             await self._store.delete_recursive(_topic_key(topic, everywhere=everywhere))
 
@@ -256,7 +257,7 @@ class PolicyStore:
             expected = MUST_NOT_EXIST if value is None else value.stat.version
             try:
                 await self._store.put(path, _encode(document), expected_version=expected)
-            except BadVersionError:  # somebody else wrote: the change is made to what they wrote
+            except BadVersionError:  # another writer was faster: the change is applied to its result
                 continue
             return
 
@@ -312,7 +313,7 @@ class PolicyStore:
 
 
 def _usable(path: str, document: Any, *, of_topic: bool) -> Policies:
-    """The document without what would break those who read it."""
+    """The document without parts that would break its readers."""
     if not isinstance(document, dict):
         _log.warning("%s is ignored, because it is no document of policies", path)
         return {}

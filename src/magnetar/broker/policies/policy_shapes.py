@@ -1,7 +1,7 @@
-"""What parts of a stored document of policies must look like at least (pure).
+"""The required shapes of the parts of a stored policies document (pure).
 
-What another program, or an older version, has stored may be anything: a part that is of another kind than
-those who read it take for granted is passed over, as if it was not set, and the rest counts.
+Documents of other programs, or of older versions, may hold anything: a part with another shape than its
+readers expect is ignored, as if it was not set, and the rest counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _of(shape: Shape) -> Shape:
-    """An object whose values are all so."""
+    """An object whose values all have this shape."""
     return lambda value: isinstance(value, dict) and all(map(shape, value.values()))
 
 

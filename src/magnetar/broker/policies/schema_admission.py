@@ -1,4 +1,4 @@
-"""Checks of clients that come with a schema or without one, by the rules of their topic."""
+"""Admits clients with or without a schema, by the rules of their topic."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ async def admit_producer(broker: BrokerPort, topic: TopicName, schema: pb.Schema
 
 
 def _names_bytes(schema: pb.Schema, latest: StoredSchema | None) -> bool:
-    """Whether "bytes" is what the topic's schema is or is to be. Most clients send no schema for bytes;
-    those that do mark their messages with its version and ask for it when they read."""
+    """Whether "bytes" is the topic's schema or is to be. Most clients send no schema for bytes; those that do
+    mark their messages with its version and ask for it when they read."""
     return schema.type == TYPES["NONE"] and (latest is None or latest.schema.type == schema.type)
 
 
 async def admit_consumer(broker: BrokerPort, topic: TopicName, schema: pb.Schema | None) -> None:
-    """Checks that a consumer's schema can read the topic; a topic without one gets it.
+    """Admits a consumer whose schema can read the topic; a topic without one gets it.
 
     Raises IncompatibleSchemaError, InvalidSchemaError.
     """

@@ -1,4 +1,4 @@
-"""What a topic's policies say about schemas (pure)."""
+"""The policies about schemas (pure)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class SchemaRules:
 
     @classmethod
     def of(cls, topic: Policies, namespace: Policies, default: SchemaRules | None = None) -> SchemaRules:
-        """From the policies of a topic and its namespace, the topic's own win; where they say nothing,
-        `default`. What the default enforces no policy takes back."""
+        """The rules from the policies of a topic and its namespace; the topic's own win, unset ones are
+        `default`. A policy cannot relax what the default enforces."""
         default = default or cls()
         both = {**namespace, **topic}
         try:

@@ -1,13 +1,13 @@
-"""Who makes names and who ends them: tenants, namespaces, topics, partitioned topics.
+"""Serialises creations and deletions of names: tenants, namespaces, topics, partitioned topics.
 
-A name is made in several steps: is there one, may there be one, write it. Somebody else who does the same in
-between, for another kind of thing of that name or for what it lies in, would leave a topic below a deleted
-namespace, a partition of a deleted topic, or a topic and a partitioned topic of one name. So who makes a name
-holds it (`making`), and who ends one keeps all below it from being made (`ending`).
+A creation has several steps: does the name exist, may it, write it. A concurrent creation or deletion of the
+same name, or of its parent, could leave a topic below a deleted namespace, a partition of a deleted topic, or
+a topic and a partitioned topic of one name. So a creation holds its name (`making`), and a deletion keeps
+everything below its name from being created (`ending`).
 
-Paths are `tenant/namespace/domain/topic`, and what they begin with.
+Paths are `tenant/namespace/domain/topic`, and their prefixes.
 
-Rule: who holds a name waits for storage, never for another name or for a flight of `registry.py`.
+Rule: a holder of a name waits for storage, never for another name or for a flight of `registry.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from magnetar.runtime.turns import Turns
 
 
 def topic_path(name: TopicName) -> str:
-    """Of a topic with all of its partitions."""
+    """The path of a topic with all of its partitions."""
     return f"{name.tenant}/{name.namespace}/{name.domain}/{name.base.local}"
 
 
 def _and_parents(path: str) -> Iterator[str]:
-    """A path, and all that it lies in. A topic's own name may have slashes: its part is one."""
+    """A path and all its parents. A topic's own name may have slashes: it is one part."""
     parts = path.split("/", 3)
     for count in range(1, len(parts) + 1):
         yield "/".join(parts[:count])
@@ -42,9 +42,9 @@ class Names:
 
     @asynccontextmanager
     async def making(self, path: str) -> AsyncIterator[None]:
-        """Nobody else makes or ends the name meanwhile.
+        """Keeps all others from creating or deleting the name during the block.
 
-        Raises ServiceNotReadyError while it, or what it lies in, is being deleted.
+        Raises ServiceNotReadyError while it, or a parent, is being deleted.
         """
         self._making[path] = self._making.get(path, 0) + 1
         try:
@@ -65,7 +65,7 @@ class Names:
         try:
             below = [known for known in self._making if known == path or known.startswith(f"{path}/")]
             for known in below:
-                # Behind those who began before; who comes later sees that it ends.
+                # After those that began before; later ones see that the name is being deleted.
                 async with self._turns.hold((known,)):
                     pass
             yield
@@ -91,12 +91,12 @@ class TopicQuota:
 
     @asynccontextmanager
     async def take(self, namespace: NamespaceName, more: int = 1) -> AsyncIterator[None]:
-        """So many topics are made in the block. Raises PreconditionFailedError when they would be too many.
+        """Reserves places for topics that the block creates. Raises PreconditionFailedError beyond the limit.
 
-        Taken before a name is held, never by who holds one.
+        To be taken before a name is held, never while holding one.
         """
         async with self._turns.hold((namespace,) if await self._most_of(namespace) else ()):
-            # As it is now: whoever waited may meet another limit.
+            # The limit may have changed during the wait.
             most = await self._most_of(namespace)
             if most and await self._count_of(namespace) + more > most:
                 raise PreconditionFailedError(

@@ -1,7 +1,7 @@
 """Partitioned topics: how many partitions, from creation to deletion.
 
-A partition has a log from its first use on. What a deletion must not meet is a client that uses a partition
-in between: so while the topic goes, none of its partitions is made.
+A partition has a log from its first use on. A deletion must not meet a client that uses a partition in
+between: so while the topic is being deleted, none of its partitions is created.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class PartitionedTopics:
     async def delete(self, name: TopicName, *, force: bool) -> None:
         """Deletes all partitions with their data, then the topic.
 
-        Raises TopicNotFoundError, and PreconditionFailedError while it is in use, unless `force`. Who deletes
-        it at the same time gets the same answer.
+        Raises TopicNotFoundError, and PreconditionFailedError while it is in use, unless `force`. Concurrent
+        calls share one deletion and its result.
         """
-        # Whoever gives up leaves the deletion going on.
+        # A cancelled caller leaves the deletion running.
         await self._deletions.run((str(name), force), lambda: self._delete(name, force=force))
 
     async def _delete(self, name: TopicName, *, force: bool) -> None:

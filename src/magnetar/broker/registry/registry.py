@@ -1,13 +1,13 @@
-"""The loaded persistent topics of a broker: one object per name, whoever asks, and whatever fails.
+"""The loaded persistent topics of a broker: one object per name, whatever happens concurrently.
 
 A name is in one state of `states.py` at any time. Loading, unloading and deleting are *flights*: pieces of
-work that belong to the registry, not to who asked for them first. Whoever wants something else of the name
-waits for the flight to land and looks again; whoever wants the same joins it. A caller who is cancelled
-leaves the flight in the air, for others.
+work that belong to the registry, not to their first caller. A caller that wants something else of the name
+waits for the flight to land and looks again; one that wants the same joins it. A cancelled caller leaves the
+flight in the air, for others.
 
-The race that this prevents: a consumer's look-up (which may create the topic) and a statistics call (which
-may not) both found a topic unloaded and both loaded it. The log has one listener, the second object:
-producers of the first waited for receipts for ever, its consumers for messages.
+The race that this prevents: a consumer's lookup (which may create the topic) and a statistics call (which may
+not) both found a topic unloaded and both loaded it. The log has one listener, the second object: producers of
+the first waited for receipts for ever, its consumers for messages.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from magnetar.runtime.tasks import gathered
 _log = logging.getLogger("magnetar.broker")
 
 WAIT_S: Final = 25.0
-"""How long somebody waits for work on a name before he is told to come again: shorter than the 30 s after
-which clients give up by themselves and know no reason."""
+"""Seconds that a caller waits for work on a name before it is told to retry: shorter than the 30 s after
+which clients give up without a reason."""
 
 
 _CLOSED_TOGETHER: Final = 100
@@ -37,7 +37,7 @@ _CLOSED_TOGETHER: Final = 100
 
 
 class TopicStorage(Protocol):
-    """What is below the registry."""
+    """The storage below the registry."""
 
     async def load(self, name: TopicName, *, create: bool) -> Topic:
         """A new object over the topic's log. Raises MagnetarError; then nothing of it is left open."""
@@ -55,7 +55,7 @@ class _Work:
         self.state = state
         self.began_ms = began_ms
         self.create = create
-        """Of a load: whether it may create the topic."""
+        """For a load: whether it may create the topic."""
 
     flight: Flight[None]
 
@@ -70,7 +70,7 @@ class TopicRegistry:
         self.draining = False
         """Whether nothing is loaded any more."""
         self.ended = 0
-        """Topics that were here and are gone."""
+        """Topics that were unloaded or deleted."""
         self._storage = storage
         self._clock = clock
         self._wait_ms = wait_s * 1000
@@ -79,7 +79,7 @@ class TopicRegistry:
     # -- questions ---------------------------------------------------------------------------------
 
     def state(self, name: str) -> TopicState:
-        """What the name stands for now."""
+        """The state of the name."""
         work = self._under_way(name)
         if work is not None:
             return work.state
@@ -118,7 +118,8 @@ class TopicRegistry:
                 if topic is not None and not topic.closed:
                     return topic
                 self.check_serving()
-                # Nothing is awaited since the look: between it and the flight anybody else could begin one.
+                # Nothing is awaited since the check: otherwise another caller could begin a flight in
+                # between.
                 if topic is not None:
                     work = self._begin(key, TopicState.UNLOADING, self._unload(key, topic))
                 else:
@@ -129,15 +130,15 @@ class TopicRegistry:
             try:
                 await self._landing(key, work, until_ms)
             except MagnetarError:
-                # What refused a caller who may create nothing need not refuse one who may, and the other way
-                # round. And why a deletion failed concerns only who asked for it.
+                # The refusal of a caller that may not create anything does not apply to one that may, and the
+                # other way round. And the failure of a deletion concerns only its caller.
                 if work.state is TopicState.LOADING and (mine or work.create == create):
                     raise
 
     async def unload(self, name: TopicName, *, only_if: Callable[[Topic], bool] | None = None) -> bool:
-        """Closes the topic's object, if there is one; whether there was.
+        """Closes the topic's object, if there is one; returns whether there was.
 
-        `only_if` is asked in the turn in which the unloading begins, when somebody may have come since.
+        `only_if` is called in the turn in which the unloading begins, when a client may have come since.
         """
         key = str(name)
         until_ms = self._clock.monotonic_ms() + self._wait_ms
@@ -148,7 +149,7 @@ class TopicRegistry:
                 topic = self.topics.get(key)
                 if topic is None or (only_if is not None and not only_if(topic)):
                     return False
-                # Here and not when the flight begins to run: nobody attaches in between.
+                # Here and not when the flight begins to run: no client attaches in between.
                 topic.closed = True
                 work = self._begin(key, TopicState.UNLOADING, self._unload(key, topic))
             await self._landing_of_any(key, work, until_ms)
@@ -175,7 +176,7 @@ class TopicRegistry:
                     await self.get(name, create=False)
                     continue
                 admit(topic)
-            # Nothing is awaited since the look and the check.
+            # Nothing is awaited since the check.
             if topic is not None:
                 topic.disconnect_clients()
             work = self._begin(key, TopicState.DELETING, self._delete(key, name, topic))
@@ -184,7 +185,7 @@ class TopicRegistry:
             return
 
     async def unload_all(self) -> None:
-        """Closes every topic, also those that are still being loaded; what does not end in time is logged."""
+        """Closes every topic, including those that are being loaded; logs those that do not end in time."""
         while names := list(dict.fromkeys([*self.topics, *self._work])):
             for start in range(0, len(names), _CLOSED_TOGETHER):
                 # Together, so that they share the commits.
@@ -234,7 +235,7 @@ class TopicRegistry:
             ) from error
 
     async def _landing_of_any(self, key: str, work: _Work, until_ms: float) -> None:
-        """The same for who did not ask for the work: its failure is not his."""
+        """The same for a caller that did not request the work: its failure is ignored."""
         try:
             await self._landing(key, work, until_ms)
         except MagnetarError:
@@ -255,7 +256,7 @@ class TopicRegistry:
         try:
             await topic.close()
         except MagnetarError as error:
-            # Closed all the same; what was acknowledged is durable, and loading recovers it.
+            # Closed all the same; acknowledged messages are durable, and loading recovers them.
             _log.warning("%s was not closed cleanly: %s", key, error)
         finally:
             self._gone(key)

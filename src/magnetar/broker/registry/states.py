@@ -1,4 +1,4 @@
-"""What a topic's name can stand for, and the ways between (pure)."""
+"""The states of a topic's name, and the transitions between them (pure)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final
 
 
 class TopicState(Enum):
-    """Of one name, in this process."""
+    """The state of one name, in this process."""
 
     ABSENT = "absent"
     """There is no object of it; the topic may exist in storage."""
     LOADING = "loading"
-    """Its log is being opened. Nobody but the flight has the object."""
+    """Its log is being opened. Only the flight has the object."""
     LOADED = "loaded"
     """It serves clients."""
     FAILED = "failed"
-    """It sent its clients away, as its log keeps nothing; whoever asks for it closes it and loads it anew."""
+    """It detached its clients, as its log failed; the next use closes it and loads it again."""
     UNLOADING = "unloading"
-    """It is made durable and closed; nobody attaches to it any more."""
+    """It is made durable and closed; no client attaches any more."""
     DELETING = "deleting"
-    """It goes with its data."""
+    """It is deleted with its data."""
 
 
 TRANSITIONS: Final[dict[TopicState, frozenset[TopicState]]] = {

@@ -1,4 +1,4 @@
-"""What flights of the registry do: they open the logs of topics and delete them."""
+"""The work of the registry's flights: opening and deleting the logs of topics."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StoredTopics:
             await self._broker.transactions.recover(topic)
             await self._in_force.give(topic)
         except BaseException:
-            # Else the log stays open, and tells an object that nobody has.
+            # Otherwise the log would stay open, and report to an object that is not in use.
             await guarded(topic.close(), f"{name}: closing what could not be loaded")
             raise
         return topic
@@ -72,7 +72,8 @@ class StoredTopics:
     async def _make_held(self, name: TopicName, *, create: bool) -> ManagedLog:
         broker = self._broker
         async with broker.names.making(topic_path(name)):
-            # Asked again: its namespace may be gone, and a partitioned topic of that name may have come.
+            # Checked again: its namespace may have been deleted, and a partitioned topic of that name
+            # created.
             await broker.check_name(name)
             is_new = not await self._is_partition(name)
             if is_new and not (create and await broker.may_create(name)):
@@ -83,7 +84,7 @@ class StoredTopics:
             return topic
 
     async def _is_partition(self, name: TopicName) -> bool:
-        """Whether it exists by being one: a partition is there from the day its topic has so many."""
+        """Whether it exists as a partition: from the day its topic has that many."""
         return 0 <= name.partition < await self._broker.policies.partitions(name)
 
     async def delete(self, name: TopicName, topic: Topic | None) -> None:

@@ -10,8 +10,8 @@ import weakref
 from typing import Final, Protocol
 
 WAITING_MAX: Final = 2_000
-"""Receipts that one connection waits for beyond which nothing is read: some 100 bytes each, and at 5 ms to
-durability more acknowledgements than a connection can send. Those of one socket read come on top."""
+"""Ack receipts that one connection may wait for before reading stops: about 100 bytes each, and at 5 ms to
+durability more acknowledgements than a connection can send. Those of one socket read are added to it."""
 
 _REASON: Final = "receipts of acknowledgements"
 
@@ -27,7 +27,7 @@ class ReceiptConnection(Protocol):
 
 
 class AckReceipts:
-    """Of one connection."""
+    """The ack receipts of one connection."""
 
     __slots__ = ("_connection", "_held", "waiting")
 

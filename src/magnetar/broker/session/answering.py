@@ -23,7 +23,7 @@ _CROWDED: Final = "requests in line"
 
 
 def owner_of(session: SessionPort) -> str:
-    """Whose commands take turns with those of others: its role's, or its address's."""
+    """The owner in whose turns the commands run: the connection's role, or its address."""
     return session.peer.rpartition(":")[0] if session.identity is None else session.identity.role
 
 
@@ -58,7 +58,7 @@ class Requests:
     def run_simple(
         self, request: NumberedCommand, work: Coroutine[Any, Any, None], *, large: bool = False
     ) -> None:
-        """The same for a command whose failure is told by an ERROR."""
+        """The same for a command whose failure is answered by an ERROR."""
         number = request.request_id
         self.run(request, work, lambda code, text: commands.error(number, code, text), large=large)
 
@@ -103,7 +103,7 @@ class Requests:
                 session.unthrottle(_CROWDED)
 
     def clear(self) -> None:
-        """The connection is gone: what has not begun never will."""
+        """The connection is closed: requests that have not begun never will."""
         if (session := self._of()) is not None:
             session.broker.turns.forget(owner_of(session), self)
         self._line.clear()

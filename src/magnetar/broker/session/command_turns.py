@@ -1,13 +1,13 @@
-"""Commands of clients, in small parts of a turn of the event loop (pure).
+"""Runs clients' commands in small parts of a turn of the event loop (pure).
 
-One read brings twenty thousand PINGs, and the loop reads from a socket dozens of times before it looks at the
-next one. Whoever floods would have the loop for seconds. So a read handles some commands and leaves the rest
-for the next turn; once many came in a turn, each further read handles one; and of what is left, and of
-requests that wait to begin, a turn does a few pieces, for a millisecond or two, role after role. When
-nobody else has anything to do, the next turn comes at once: nothing is slower for that. What a role may use
-over seconds is another matter (`limits/role_quotas.py`).
+One read may bring twenty thousand PINGs, and the loop reads from a socket dozens of times before it turns to
+the next one: a client that floods would occupy the loop for seconds. So a read handles some commands and
+leaves the rest for the next turn; once many came in a turn, each further read handles one; and of the rest,
+and of requests that wait to begin, a turn does a few pieces, for a millisecond or two, role after role.
+Without other work the next turn comes at once, so nothing is slower. `limits/role_quotas.py` bounds a role
+over seconds.
 
-Messages are no commands: what of them is read has its own budgets (`intake.py`).
+Messages do not count as commands: their reads have budgets of their own (`intake.py`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _REQUESTS_PER_TURN: Final = 16
 """Requests that begin in a turn."""
 _PIECES_PER_TURN: Final = 16
 _TURN_MS: Final = 1.0
-"""What is left over is worked on for so long in a turn."""
+"""Milliseconds per turn for commands that were left over."""
 
 
 class Worker(Protocol):
-    """Somebody with more to do than a turn allows."""
+    """A connection with more commands than a turn allows."""
 
     def go_on(self) -> None:
         """Does a piece; asks for another turn if that was not all."""
 
 
 class CommandTurns:
-    """Of one broker."""
+    """The turns of one broker."""
 
     __slots__ = (
         "_begun",
@@ -47,7 +47,7 @@ class CommandTurns:
     )
 
     def __init__(self, later: Callable[[Callable[[], None]], None], now_ms: Callable[[], float]) -> None:
-        """`later` calls in the next turn of the loop; `now_ms` is of a clock that only goes forward."""
+        """`later` calls in the next turn of the loop; `now_ms` is of a monotonic clock."""
         self.per_read = PER_READ
         """Commands that the next read may handle."""
         self._later = later
@@ -56,15 +56,15 @@ class CommandTurns:
         self._handled = 0
         self._begun = 0
         self._waiting: dict[str, dict[Worker, None]] = {}
-        """Who has more to do, by owner; whose turn was longest ago comes first."""
+        """Connections with more commands, by owner; the owner with the oldest turn first."""
 
     @property
     def waiting(self) -> int:
-        """Who has more to do."""
+        """How many connections have more commands."""
         return sum(map(len, self._waiting.values()))
 
     def handled(self, commands: int) -> None:
-        """A read brought so many commands, which were handled."""
+        """A read brought this many commands, which were handled."""
         self._handled += commands
         if self._handled >= _PER_TURN:
             self.per_read = 1
@@ -72,7 +72,7 @@ class CommandTurns:
 
     @property
     def spent(self) -> bool:
-        """Whether a turn's commands were handled: nobody who brings some is read again in it."""
+        """Whether a turn's commands are used up: no connection that brings some is read again in it."""
         return self.per_read == 1
 
     def begins(self) -> bool:

@@ -27,7 +27,7 @@ from magnetar.wire.server import ServerParser
 _log = logging.getLogger("magnetar.broker.connection")
 
 _SHARED_BYTES: Final = 256 << 10
-"""Size of the buffer that connections share: a read takes at most so much."""
+"""Bytes of the buffer that connections share, and so of a read."""
 _JOIN_BELOW_BYTES: Final = 4_096
 """Chunks smaller than this on average are joined before writing; larger ones are written as a vector."""
 _TURN: Final = "its part of a turn"
@@ -77,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tail = self._left = b""
         self._slices: Iterator[list[object]] = iter(())
         self._more: list[object] = []
-        """What was read, and is handled in a later turn; `_slices` gives what is behind."""
+        """Events that were read and are handled in a later turn; `_slices` yields the later ones."""
         self._large: bytearray | None = None
         self._filled = 0
         self._flush_scheduled = False
@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
             events, consumed = parser.parse(buffer, size, self._turns.per_read)
         except FrameError as error:
             self._tail = b""
-            # The first turn of it: what is dropped of a list of ids comes again.
+            # Its first turn: ids that are dropped from a list are sent again by the client.
             self._guarded_handle(next(sliced(error.events), ()))
             self.close(f"illegal frame: {error}")
             return
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         needed = self._parser.needed
         session = self._session
         if not session.connected:
-            # Who has not said who it is does not get memory by announcing a size, or by being many.
+            # A client that has not authenticated gets no memory by announcing a size, or by being many.
             if needed > CONNECT_BYTES_MAX:
                 self.close(f"a frame of {needed} bytes before CONNECT was answered")
                 return
@@ -304,5 +304,5 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _host(address: str) -> str:
-    """An address as it stands in a URL."""
+    """An address in the form of a URL."""
     return f"[{address}]" if ":" in address else address

@@ -1,9 +1,9 @@
-"""Connections that are gone leave in turns of the event loop.
+"""Closes lost connections in turns of the event loop.
 
-A client with twenty thousand readers that dies takes them all off in one read of the loop: half a second in
-which nobody else is served. So the consumers of such a client are taken off a bounded number a turn, and its
-session counts as lost when it has none. Until then it is as if its end had been noticed a little later: what
-is sent to it is dropped, and given out anew when its consumer leaves.
+A client with twenty thousand readers that dies would detach them all in one step: half a second in which no
+other client is served. So the consumers of such a client are detached a bounded number per turn, and its
+session counts as lost when it has none. Until then it is as if its end had been noticed a little later:
+messages to it are dropped, and redelivered when its consumer is detached.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAVING_MAX: Final = 200
 
 
 class Farewells:
-    """Of one broker."""
+    """The lost connections of one broker."""
 
     def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
         """`soon` calls in the next turn of the loop."""
@@ -31,7 +31,7 @@ class Farewells:
         """They still have consumers."""
 
     def lost(self, session: SessionPort) -> None:
-        """The session's connection is gone."""
+        """The session's connection is lost."""
         if len(session.consumers) <= FEW:
             session.lost()
             return
@@ -41,7 +41,7 @@ class Farewells:
             self._soon(self._take_off)
 
     def finish(self) -> None:
-        """Everybody leaves now: the broker stops."""
+        """Detaches all at once: the broker stops."""
         while self._lost:
             self._lost.popleft().lost()
 

@@ -1,8 +1,8 @@
-"""Connections whose client has not said who it is (pure): for how long, how many, how much of them is kept.
+"""Connections that have not authenticated yet (pure): for how long, how many, and how much of them is kept.
 
-They cost whoever opens them nothing, so they cost the broker little: CONNECT must come soon, what is read
-before it is small, and when there are too many the oldest goes for the newest. A client that says CONNECT at
-once is not in anybody's way.
+They cost a client nothing, so they must cost the broker little: CONNECT must come soon, the bytes before it
+are few, and with too many such connections the oldest gives way to the newest. A client that sends CONNECT at
+once is not affected.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ CONNECT_BYTES_MAX: Final = 64 << 10
 _WAITING_MAX: Final = 4_096
 """Connections that may wait for their CONNECT."""
 _KEPT_BYTES_MAX: Final = 16 << 20
-"""Bytes of CONNECTs that have not come to their end, of all connections together."""
+"""Bytes of incomplete CONNECTs, over all connections."""
 LOOK_S: Final = 1.0
-"""Between two calls of `look`."""
+"""Seconds between two calls of `look`."""
 
 
 class Guest(Protocol):
@@ -36,12 +36,12 @@ class Greetings:
 
     def __init__(self, deadline_s: float) -> None:
         self._guests: dict[Guest, tuple[int, int]] = {}
-        """The look before which each came, and the bytes that are kept of it."""
+        """The number of the check before which each came, and the bytes that are kept of it."""
         self._looks = 0
         self._looks_max = max(1, round(deadline_s / LOOK_S))
         self._kept_bytes = 0
         self.dropped = 0
-        """Connections that were dropped before they said who they are."""
+        """Connections that were dropped before they authenticated."""
 
     def __len__(self) -> int:
         return len(self._guests)
@@ -53,12 +53,12 @@ class Greetings:
         self._guests[guest] = self._looks, 0
 
     def ended(self, guest: Guest) -> None:
-        """Its CONNECT is there, or it has gone."""
+        """Its CONNECT has arrived, or it was closed."""
         _, kept = self._guests.pop(guest, (0, 0))
         self._kept_bytes -= kept
 
     def keeps(self, guest: Guest, size_bytes: int) -> bool:
-        """Whether so much of its CONNECT may be kept until the rest is there."""
+        """Whether this many bytes of its CONNECT may be kept until the rest arrives."""
         came, before = self._guests.get(guest, (self._looks, 0))
         if guest in self._guests:
             self._guests[guest] = came, size_bytes
@@ -66,14 +66,14 @@ class Greetings:
         return self._kept_bytes <= _KEPT_BYTES_MAX
 
     def drop_oldest(self) -> Guest | None:
-        """Gives the place of the oldest to others; who that was, None: nobody waits."""
+        """Drops the oldest to free its place; returns it, None: there is none."""
         oldest = next(iter(self._guests), None)
         if oldest is not None:
             self._drop(oldest, "no CONNECT yet, and others wait for its place")
         return oldest
 
     def look(self) -> None:
-        """Drops who has waited too long."""
+        """Drops connections that have waited too long."""
         self._looks += 1
         while self._guests:
             oldest, (came, _) = next(iter(self._guests.items()))

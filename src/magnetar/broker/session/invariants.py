@@ -1,4 +1,4 @@
-"""What always holds of a session (pure): asserted after every step of tests, never in production."""
+"""The invariants of a session (pure): asserted after every step of tests, never in production."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a client is still there (pure).
+"""Whether a client is still alive (pure).
 
-One look each keep-alive interval: who was heard since the last one is there; who is silent is pinged, and
-given up when silent for another interval.
+One check per keep-alive interval: a client that sent anything since the last check is alive; a silent one is
+pinged, and given up after another silent interval.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Liveness(Enum):
-    """What a look says."""
+    """The result of a check."""
 
     THERE = "there"
     PING = "ping"
@@ -19,12 +19,12 @@ class Liveness(Enum):
 
 
 class KeepAlive:
-    """Of one client."""
+    """The keep-alive of one client."""
 
     __slots__ = ("_pinged", "heard")
 
     heard: bool
-    """Whether anything was heard since the last look; set with each read."""
+    """Whether anything arrived since the last check; set with each read."""
 
     def __init__(self) -> None:
         self.heard = True
@@ -35,8 +35,8 @@ class KeepAlive:
         self._pinged = False
 
     def look(self, *, connected: bool, unread: bool) -> Liveness:
-        """Once in the interval. `unread`: nothing is read because of our own budgets; silence is no sign of
-        death then."""
+        """To be called once per interval. `unread`: reading is paused by our own budgets; then silence is no
+        sign of death."""
         if self.heard or unread:
             self.heard = self._pinged = False
             return Liveness.THERE

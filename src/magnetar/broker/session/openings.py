@@ -1,8 +1,8 @@
 """Producer and consumer ids of one connection that are being opened.
 
-A client whose PRODUCER or SUBSCRIBE timed out closes the id, and may open it anew while the first
-attempt still waits for storage. Only the newest attempt may attach: another one would stay behind,
-holding messages or the topic, with nobody who closes it.
+A client whose PRODUCER or SUBSCRIBE timed out closes the id, and may open it again while the first attempt
+still waits for storage. Only the newest attempt may attach: another one would stay attached, holding messages
+or the topic, and never be closed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Openings:
         self._leaving[id_] = self._leaving.get(id_, 0) + 1
 
     def is_leaving(self, id_: int) -> bool:
-        """Whether an UNSUBSCRIBE of the id is in line or in work: what opens the id anew comes after it."""
+        """Whether an UNSUBSCRIBE of the id waits or runs: a new opening of the id must follow it."""
         return id_ in self._leaving
 
     @asynccontextmanager
@@ -53,7 +53,7 @@ class Openings:
                 del self._leaving[id_]
 
     async def free(self, id_: int) -> None:
-        """Returns when what was read before, and takes the id off, is done."""
+        """Returns when earlier commands that detach the id are done."""
         async with self._turns.hold((id_,)):
             return
 
@@ -62,6 +62,6 @@ class Openings:
         self._attempts.pop(id_, None)
 
     def ended(self, id_: int, request_id: RequestId) -> None:
-        """An attempt has ended, in whatever way."""
+        """An attempt has ended, with or without success."""
         if self._attempts.get(id_) == request_id:
             del self._attempts[id_]

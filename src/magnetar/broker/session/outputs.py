@@ -1,17 +1,13 @@
-"""Bytes that wait to be sent, of all connections together, and those that are being read for them.
+"""The bytes that wait to be sent, over all connections, and those that are being read for them.
 
-A connection may have a share of what is still free waiting: the less is left, the less anybody gets, and
-something stays free for those who keep up (the dynamic threshold of switches with shared memory: Choudhury
-and Hahne, 1998). A hundred clients that never read leave a twentieth. Who has nothing waiting is always
-served, in small steps when nothing is left. So the bytes stay below
-
+A connection may have a share of the free budget waiting: the less is free, the smaller each share, and some
+always stays free for clients that keep up (the dynamic threshold of switches with shared memory: Choudhury
+and Hahne, 1998). A hundred clients that never read leave a twentieth. A connection without waiting bytes is
+always served, in small steps when the budget is used up. So the bytes stay below
     output_bytes_max + connections x (READ_BYTES_MIN or one larger message)
-
-Nothing is lost: what is not sent stays in the log, requests stay in line, and a client that does not take
-its answers is not read.
-
-What the sockets took meanwhile is not told by anybody. It is counted when a connection writes again, and for
-all of them while somebody waits for room. Until then the budget looks fuller than it is.
+Nothing is lost: unsent messages stay in the log, requests wait, and a client that does not take its answers
+is not read. Sockets do not report the bytes that they took. They are counted when a connection writes again,
+and for all connections while one waits for budget. Until then the budget looks fuller than it is.
 """
 
 from __future__ import annotations
@@ -22,23 +18,23 @@ from typing import Any, Final, Protocol
 READ_BYTES_MAX: Final = 1 << 20
 """Bytes read for consumers at a time."""
 READ_BYTES_MIN: Final = 16 << 10
-"""The same when nothing is free; a single larger message is read all the same."""
+"""The same when the budget is used up; a single larger message is read all the same."""
 SHARES: Final = 32
 """A connection may have this part of what is free waiting: 4 MiB, its own limit, when all is free."""
 _READ_SHARES: Final = 64
 """A read brings this part of what is free: the usual size down to half of the default budget."""
 _COUNT_MS: Final = 20
-"""Between two counts of all connections while somebody waits, for each thousand of them."""
+"""Milliseconds between two counts of all connections while one waits, per thousand connections."""
 
 
 class Outlet(Protocol):
     """A connection, as the budget sees it."""
 
     def count_output(self) -> int:
-        """Bytes that wait for its client, looked up anew."""
+        """Bytes that wait for its client, counted now."""
 
     def has_room(self) -> None:
-        """It may have more waiting than it has: whatever stopped for want of room goes on."""
+        """It may have more bytes waiting than it has: whatever waited for budget continues."""
 
 
 class OutputBudget:
@@ -49,10 +45,10 @@ class OutputBudget:
     def __init__(
         self, bytes_max: int, outlets: Collection[Outlet], later: Callable[[int, Callable[[], None]], None]
     ) -> None:
-        """`outlets`: all connections, as they come and go; `later` calls after so many milliseconds."""
+        """`outlets`: the current connections; `later` calls after this many milliseconds."""
         self.bytes_max = bytes_max
         self.free = bytes_max
-        """What is left; below 0 by what those who have nothing waiting were given all the same."""
+        """The free budget; below 0 by the bytes of connections that were served without budget."""
         self.crowded = False
         """Whether several tenants publish: then each subscription's part of a turn is a small one."""
         self._outlets = outlets
@@ -61,12 +57,12 @@ class OutputBudget:
         self._waiting: dict[Outlet, None] = {}
 
     def allows(self, waiting_bytes: int) -> bool:
-        """Whether a connection that has so many bytes waiting may have more."""
+        """Whether a connection with this many waiting bytes may have more."""
         return waiting_bytes * SHARES < self.free or not waiting_bytes
 
     @property
     def read_bytes(self) -> int:
-        """What to read for consumers at a time."""
+        """Bytes to read for consumers at a time."""
         return max(READ_BYTES_MIN, min(READ_BYTES_MAX, self.free // _READ_SHARES))
 
     @property
@@ -75,7 +71,7 @@ class OutputBudget:
         return len(self._waiting)
 
     def reading(self, work: Coroutine[Any, Any, None], size_bytes: int) -> Coroutine[Any, Any, None]:
-        """`work`, which brings up to so many bytes; they are taken from the budget until it ends."""
+        """Runs `work`, which reads up to this many bytes; they count until it ends."""
         self._reserved += size_bytes
         self.free -= size_bytes
         return self._reading(work, size_bytes)
@@ -94,12 +90,12 @@ class OutputBudget:
         self._waiting[outlet] = None
 
     def forget(self, outlet: Outlet, waiting_bytes: int) -> None:
-        """The connection is gone, with so many bytes that were counted."""
+        """The connection is closed, with this many counted bytes."""
         self.free += waiting_bytes
         self._waiting.pop(outlet, None)
 
     def count(self) -> int:
-        """Bytes that wait, looked up anew at all connections."""
+        """The waiting bytes of all connections, counted now."""
         used = self._reserved + sum([outlet.count_output() for outlet in self._outlets])
         self.free = self.bytes_max - used
         return used
@@ -111,7 +107,8 @@ class OutputBudget:
         self.count()
         waiting, self._waiting = self._waiting, {}
         for outlet in waiting:
-            # Half of what it may have: else who never reads would go on with each byte that others leave.
+            # Half of its share: otherwise a client that never reads would continue with each byte that others
+            # free.
             if self.allows(2 * outlet.count_output()):
                 outlet.has_room()
             else:

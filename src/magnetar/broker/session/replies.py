@@ -1,4 +1,4 @@
-"""What topics and subscriptions tell a client, as frames (pure)."""
+"""The notices of topics and subscriptions to a client, as frames (pure)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts, en
 
 
 class Replies(ABC):
-    """Of a session, which says where frames go."""
+    """Replies of a session, which decides where frames are written."""
 
     @abstractmethod
     def reply(self, frame: bytes) -> None:
-        """Sends a frame, unless the client is gone."""
+        """Sends a frame, unless the connection is closed."""
 
     def receipts(
         self,

@@ -1,10 +1,9 @@
-"""Requests of one connection: some in work, the others in line, in the order in which they came (pure).
+"""Requests of one connection: some running, the others waiting, in order of arrival (pure).
 
-A client may send requests for hours and never read an answer. What it can make the broker hold is
-bounded on both sides: few requests are in work at once, so few answers can come after the connection's
-output is full; the session begins no other before the output is below its bound; and a long line stops the
-reading. Requests whose answers may be as large as people have made them, like lists of topics, are
-in work one at a time.
+A client may send requests for hours and never read an answer. The memory that it can occupy is bounded on
+both sides: few requests run at once, so few answers can follow after the connection's output is full; the
+session begins no other before the output is below its bound; and a long line stops the reading. Requests
+whose answers may be very large, like lists of topics, run one at a time.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ RUNNING_MAX: Final = 32
 RUNNING_BYTES_MAX: Final = 1 << 20
 """Bytes of requests in work; a larger one is in work alone."""
 WAITING_MAX: Final = 1_000
-"""Requests in line beyond which nothing is read; those of one read come on top."""
+"""Waiting requests at which reading stops; those of one read are added to it."""
 WAITING_BYTES_MAX: Final = 1 << 20
-"""Their bytes; one frame of the largest size comes on top."""
+"""Their bytes; one frame of the largest size is added to it."""
 
 Refusal = Callable[[pb.ServerError, str], bytes]
 """Makes the frame that answers a failed request of a code and a text."""
@@ -74,7 +73,7 @@ class RequestLine:
 
     @property
     def crowded(self) -> bool:
-        """Whether nothing more should be read: from a full line on, until half of it is gone."""
+        """Whether reading must stop: from a full line on, until half of it is done."""
         return self._crowded
 
     def _measure(self) -> None:
@@ -91,7 +90,7 @@ class RequestLine:
 
     @property
     def is_next(self) -> bool:
-        """Whether there is a first in line and it need not wait for those in work."""
+        """Whether there is a waiting request that need not wait for the running ones."""
         if not self._waiting or self._running >= RUNNING_MAX:
             return False
         first = self._waiting[0]
@@ -119,7 +118,7 @@ class RequestLine:
             self._large_running = False
 
     def clear(self) -> None:
-        """Nobody waits for answers any more."""
+        """The client is gone: no answer is needed any more."""
         for request in self._waiting:
             request.work.close()
         self._waiting.clear()

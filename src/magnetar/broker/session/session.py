@@ -65,19 +65,19 @@ class Session(Replies):
         port: int,
         certificate_role: str | None = None,
     ) -> None:
-        """`peer` names the client in logs; `local_host:port` is where it reached us; `certificate_role`
-        stands in its verified certificate."""
+        """`peer` names the client in logs; `local_host:port` is the address that it reached;
+        `certificate_role` comes from its verified certificate."""
         self.out: list[bytes] = []
         self._output_bytes_max = broker.config.connection_output_bytes_max
         self._in_flight_bytes_max = broker.config.in_flight_bytes_max // 2
         self.out_bytes = 0
         self._outputs = broker.outputs
         self._unsent_bytes = 0
-        """What the driver had taken from `out` and not sent when that was last looked at."""
+        """Bytes that the driver had taken from `out` and not sent at the last check."""
         self.peer = peer
         self.transport_writable = True
         self.starved = False
-        """Whether dispatch stopped because `out` was full: it goes on after the flush."""
+        """Whether dispatch stopped because `out` was full: it continues after the flush."""
         self.client_version = ""
         self.broker = broker
         self._transport = transport
@@ -85,7 +85,7 @@ class Session(Replies):
         self.port = port
         self.certificate_role = certificate_role
         self.identity: Identity | None = None
-        """Who it is; None without authentication."""
+        """The authenticated identity; None without authentication."""
         self.renewal: Renewal | None = None
         """Watches over credentials that end."""
         self._life = Machine(f"session of {peer}", TRANSITIONS, SessionState.SILENT)
@@ -115,7 +115,7 @@ class Session(Replies):
         return self._life.now is SessionState.CONNECTED
 
     def welcomed(self) -> None:
-        """Who it is is known and admitted: it is served from now on."""
+        """The client is authenticated and admitted: it is served from now on."""
         self._life.go(SessionState.CONNECTED, "admitted")
 
     def closing(self, reason: str) -> None:
@@ -127,7 +127,7 @@ class Session(Replies):
     # -- driver side -------------------------------------------------------------------------------
 
     def handle(self, events: Sequence[object]) -> None:
-        """Takes everything that one socket read brought."""
+        """Handles everything that one socket read brought."""
         self._keep_alive.heard = True
         for event in events:
             if self.closed:
@@ -153,7 +153,7 @@ class Session(Replies):
             self._transport.abort(verdict.value)
 
     def lost(self) -> None:
-        """The connection is gone: its producers and consumers leave."""
+        """The connection is lost: its producers and consumers are detached."""
         self.closing("the connection is gone")
         self._life.go(SessionState.GONE, "its producers and consumers leave")
         self.broker.left(self)
@@ -180,7 +180,7 @@ class Session(Replies):
         self._transport.close(reason)
 
     def pump(self) -> None:
-        """The peer takes bytes again: requests, watches and dispatch go on."""
+        """The peer accepts bytes again: requests, watches and dispatch continue."""
         self.starved = False
         self._keep_alive.heard = True
         self.requests.begin()
@@ -218,7 +218,7 @@ class Session(Replies):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """One of the budgets allows to read; if the others do too, it goes on."""
+        """One of the budgets allows reading; if the others do too, reading continues."""
         if not self.closed and self._may_read:
             self._transport.resume_reading()
 
@@ -257,7 +257,7 @@ class Session(Replies):
             self.out_bytes += len(frame)
 
     def published(self, size_bytes: int) -> None:
-        # Also after the connection is gone: what it sent still fills memory until it is durable.
+        # Also after the connection is closed: its messages still fill memory until they are durable.
         self._in_flight_bytes -= size_bytes
         assert self._in_flight_bytes >= 0, "more is durable than was sent"
         assert self._share is not None
@@ -372,13 +372,13 @@ class Session(Replies):
             topic.leave_reader(subscription)
 
     def send_away(self, consumer: AttachedConsumer) -> None:
-        """Takes a consumer off and tells the client."""
+        """Detaches a consumer and tells the client."""
         del self.consumers[consumer.consumer_id]
         self.leave(consumer)
         self.reply(commands.close_consumer(consumer.consumer_id))
 
     def settle_reader(self, consumer_id: ConsumerId) -> None:
-        """A reader that a seek took off was opened again, or will not be."""
+        """A reader that a seek detached was opened again, or will not be."""
         consumer = self._between.pop(consumer_id, None)
         if consumer is not None:
             self.leave(consumer)

@@ -39,7 +39,7 @@ def sliced(events: Sequence[object]) -> Iterator[list[object]]:
 def _slices(event: object) -> Iterator[object] | None:
     """None: it is short."""
     if isinstance(event, AckEvent):
-        # A cumulative one names one position; those of a transaction succeed or fail together.
+        # A cumulative ack names one position; the acks of a transaction succeed or fail together.
         if event.cumulative or event.txn is not None:
             return None
         batches = event.batch_acks or []

@@ -1,4 +1,4 @@
-"""What a session has come to, and the ways between (pure)."""
+"""The states of a session, and the transitions between them (pure)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from magnetar.base.machine import Transitions
 
 
 class SessionState(Enum):
-    """Of one connection."""
+    """The state of one connection."""
 
     SILENT = "silent"
-    """Nothing was heard of it."""
+    """Nothing has arrived."""
     GREETING = "greeting"
-    """It sent CONNECT, and who it is is being found out."""
+    """It sent CONNECT, and is being authenticated."""
     CONNECTED = "connected"
     """It is served."""
     CLOSING = "closing"
     """Nothing more is taken from it or given to it; its producers and consumers have not left yet."""
     GONE = "gone"
-    """It has nothing here any more."""
+    """It has no state here any more."""
 
 
 TRANSITIONS: Final[Transitions[SessionState]] = {

@@ -1,4 +1,4 @@
-"""What a session needs of the driver of its connection."""
+"""The part of a connection's driver that a session uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 
 class Transport(Protocol):
-    """What a session may ask of its driver."""
+    """The calls of a session to its driver."""
 
     def flush_soon(self) -> None:
         """Writes `out` at the end of this tick."""
@@ -26,7 +26,7 @@ class Transport(Protocol):
 
 
 class Gone:
-    """In place of the driver of a connection that is lost: session and driver do not hold each other."""
+    """Replaces the driver of a lost connection: session and driver do not refer to each other."""
 
     def flush_soon(self) -> None: ...
 

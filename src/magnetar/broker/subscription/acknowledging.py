@@ -13,7 +13,7 @@ from magnetar.wire.events import AckEvent
 
 
 class Acks(Protocol):
-    """Where acknowledgements are kept: a cursor, or what stands in for it."""
+    """Where acknowledgements are recorded: a cursor, or its replacement."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -60,10 +60,10 @@ def acknowledge_upto(
 
 
 def sent_and_unacked(consumer: Consumer, cursor: Cursor, unread: int) -> int:
-    """Messages that the only consumer served was sent and has not acknowledged.
+    """Messages that were sent to the only consumer served and are not acknowledged.
 
-    Nobody notes which those are: they lie between mark-delete and what was read last. `unread`: entries of
-    the log behind that. Exact where all entries hold as many messages, else by their average.
+    They are not recorded singly: they lie between mark-delete and the last read. `unread`: entries of the log
+    after that. Exact where all entries hold equally many messages, else by their average.
     """
     entries = min(max(0, cursor.backlog_entries - unread), consumer.entries_out)
     parts = min(entries, cursor.partial_count)

@@ -1,6 +1,6 @@
-"""What every subscription is, whether its topic stores messages or not: consumers, a type, counters.
+"""The base of all subscriptions, whether their topics store messages or not: consumers, a type, counters.
 
-Subscription and attached consumer know each other, so both stand here.
+Subscription and attached consumer refer to each other, so both are here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ READ_AGAIN_MS: Final = 5_000
 
 
 class ConsumerConnection(Protocol):
-    """What a subscription needs of a consumer's connection."""
+    """The part of a consumer's connection that a subscription uses."""
 
     out: list[bytes]
     """Bytes to be written, in order; `queued` must follow an append."""
@@ -60,13 +60,13 @@ class ConsumerConnection(Protocol):
         """Bytes were appended to `out`: they leave at the end of this tick."""
 
     def consumer_detached(self, consumer: AttachedConsumer) -> None:
-        """The broker takes the consumer off (seek, unload, deletion): the client subscribes again."""
+        """The broker detaches the consumer (seek, unload, deletion): the client subscribes again."""
 
     def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
         """Failover: tells the client whether its consumer is the active one."""
 
     def end_of_topic(self, consumer: AttachedConsumer) -> None:
-        """The topic is terminated and the subscription has acknowledged everything."""
+        """The topic is terminated and the subscription has acknowledged all entries."""
 
     def ack_response(
         self, consumer: AttachedConsumer, request_id: RequestId, error: BaseException | None
@@ -74,9 +74,9 @@ class ConsumerConnection(Protocol):
 
 
 class EntryEncoder(Protocol):
-    """Makes of entries what a consumer is sent: `wire.messages.MessageEncoder`, or what stands in for it.
+    """Encodes entries for a consumer: `wire.messages.MessageEncoder`, or a replacement.
 
-    A stand-in holds one and does not inherit from it: compiled classes have no interpreted subclasses.
+    A replacement holds one and does not inherit from it: compiled classes have no interpreted subclasses.
     """
 
     def encode(
@@ -138,7 +138,7 @@ class AnySubscription(ABC):
     @property
     @abstractmethod
     def properties(self) -> Mapping[str, str]:
-        """What the subscription was given by the client that created it."""
+        """The properties from the client that created the subscription."""
 
     @property
     @abstractmethod
@@ -158,11 +158,11 @@ class AnySubscription(ABC):
     @property
     @abstractmethod
     def mark_delete(self) -> Position | None:
-        """Up to where everything is acknowledged; None where nothing is stored."""
+        """The mark-delete; None where nothing is stored."""
 
     @abstractmethod
     def view(self) -> View:
-        """What decides whether it dispatches, at this moment."""
+        """The state that decides on its dispatch, at this moment."""
 
     def unacked_of(self, consumer: Consumer) -> int:
         """Messages that one of its consumers was sent and has not acknowledged."""
@@ -180,7 +180,7 @@ class AnySubscription(ABC):
 
     @abstractmethod
     def detach_all(self) -> None:
-        """Takes every consumer off and tells its client to subscribe again."""
+        """Detaches every consumer and tells its client to subscribe again."""
 
     def check_deletable(self, asking: AttachedConsumer | None, *, force: bool) -> None:
         """Raises PreconditionFailedError while other consumers are connected."""
@@ -206,13 +206,13 @@ class AnySubscription(ABC):
 
     @abstractmethod
     def ack(self, consumer: AttachedConsumer, event: AckEvent) -> None:
-        """Applies acknowledgements; the client hears of it once they are durable, if it asked."""
+        """Applies acknowledgements; the client is told once they are durable, if it asked."""
 
     @abstractmethod
     def redeliver(
         self, consumer: AttachedConsumer, positions: list[Position] | None, epoch: int | None
     ) -> None:
-        """Sends these entries (None: everything unacknowledged) again."""
+        """Sends these entries (None: all unacknowledged ones) again."""
 
     @abstractmethod
     async def seek_message(self, position: Position) -> None:

@@ -1,4 +1,4 @@
-"""What a subscription asks of its dispatcher, whose answer depends on the kind of both."""
+"""A subscription's requests to its dispatcher whose answers depend on the types of both."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from magnetar.broker.subscription.any_subscription import AttachedConsumer, KeyS
 
 
 def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPolicy) -> bool:
-    """Whether a dispatcher without consumers suits the next one: it knows which entries wait for their time,
-    and how often each was sent."""
+    """Whether a dispatcher without consumers suits the next one: it knows the delayed entries, and the
+    redelivery counts."""
     if type_ is SubscriptionType.SHARED:
         return type(dispatcher) is SharedDispatcher
     return (
@@ -27,7 +27,7 @@ def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPo
 
 
 def check_type(current: SubscriptionType, wanted: SubscriptionType) -> None:
-    """Raises ConsumerBusyError when a consumer wants another type than those that are there."""
+    """Raises ConsumerBusyError when a consumer has another type than the present ones."""
     if wanted is not current:
         raise ConsumerBusyError(
             f"Subscription is of different type. Active subscription type of '{current.name.title()}'"
@@ -36,7 +36,7 @@ def check_type(current: SubscriptionType, wanted: SubscriptionType) -> None:
 
 
 def check_policy(dispatcher: Dispatcher, policy: KeySharedPolicy) -> None:
-    """Raises ConsumerBusyError when a Key_Shared consumer wants another mode than those that are there."""
+    """Raises ConsumerBusyError when a Key_Shared consumer has another mode than the present ones."""
     if isinstance(dispatcher, KeySharedDispatcher):
         dispatcher.check_policy(sticky=policy.sticky, allow_out_of_order=policy.allow_out_of_order)
 
@@ -70,7 +70,7 @@ def sharing(
 
 
 def tell_end(consumers: Iterable[AttachedConsumer]) -> None:
-    """The topic was terminated and everything is acknowledged: who was not told yet is told."""
+    """The topic was terminated and all entries are acknowledged: tells consumers that were not told yet."""
     for consumer in consumers:
         if not consumer.told_end:
             consumer.told_end = True
@@ -85,14 +85,14 @@ def amount(counts: list[int] | None, start: int, stop: int, rows: list[int] | No
 
 
 class Log(Protocol):
-    """Where entries come from."""
+    """The source of entries."""
 
     @property
     def last_position(self) -> Position: ...
 
 
 def nothing_to_send(dispatcher: Dispatcher, log: Log) -> bool:
-    """A cheap answer before all of many consumers are asked; False says nothing."""
+    """A cheap answer before all of many consumers are asked; False is not certain."""
     return (
         isinstance(dispatcher, SharedDispatcher)
         and not dispatcher.has_returned

@@ -1,4 +1,4 @@
-"""What always holds of a subscription (pure): asserted after every step of tests, never in production."""
+"""The invariants of a subscription (pure): asserted after every step of tests, never in production."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_sources(
     *,
     pumping: bool,
 ) -> None:
-    """What is read and what is acknowledged go together."""
+    """Reads and acknowledgements use the same source."""
     assert not pumping, "the pump runs within a turn only"
     if isinstance(source, CompactedSource):
         assert acks is source, "read from what is compacted, acknowledged in the log"

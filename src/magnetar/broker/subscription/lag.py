@@ -1,9 +1,9 @@
-"""How far subscriptions are behind, in messages, bytes and seconds: read when somebody asks.
+"""How far subscriptions are behind, in messages, bytes and seconds: read on request.
 
-Messages are counted by their index (PIP-70): the next one to come less that of the oldest entry which is not
-acknowledged. Seconds are those since the broker got that entry. What the broker must look up for this stays
-known while the subscription does not move; where it lies on a device that must be waited for, it is read in
-the background and what was known before is shown, at most REFRESH_MS old.
+Messages are counted by their index (PIP-70): the next one minus that of the oldest unacknowledged entry.
+Seconds are those since the broker received that entry. The result of a lookup is kept while the subscription
+does not move. When the entry is on a device, it is read in the background and the former value is shown, at
+most REFRESH_MS old.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ REFRESH_MS: Final = 30_000
 
 
 class Lag(NamedTuple):
-    """What a subscription has before it."""
+    """The backlog of a subscription."""
 
     messages: int
     bytes: int
     """By the average size of the log's entries."""
     seconds: float
-    """Since the broker got the oldest entry that is not acknowledged; 0 without a backlog."""
+    """Since the broker received the oldest unacknowledged entry; 0 without a backlog."""
 
 
 NONE: Final = Lag(0, 0, 0.0)
@@ -40,7 +40,7 @@ NONE: Final = Lag(0, 0, 0.0)
 
 @dataclass(slots=True)
 class _Oldest:
-    """What is known of the oldest entry, and of which one."""
+    """The values for the oldest entry, and its position."""
 
     position: Position
     index: int
@@ -83,7 +83,8 @@ class Lags:
         try:
             runs = log.read_now(first, 1, 1)
         except MagnetarError:
-            # The log is closed or broken, which others tell; what was known is as good as anything.
+            # The log is closed or has failed, which is reported elsewhere; the former value is as good as
+            # any.
             return known
         if runs:
             found = self._known[subscription] = _oldest(log, runs[0], first)
@@ -100,7 +101,7 @@ class Lags:
     ) -> None:
         try:
             runs = await log.read(first, 1, 1)
-        except MagnetarError:  # the last known lag stays; the next look asks again
+        except MagnetarError:  # the last known lag stays; the next request looks up again
             return
         if runs:
             found = self._known[subscription] = _oldest(log, runs[0], first)

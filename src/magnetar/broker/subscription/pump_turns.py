@@ -1,8 +1,8 @@
-"""When a subscription's pump runs again, and who leaves before that: a turn of the event loop for each.
+"""When a subscription's pump runs again, and when its consumers leave: a turn of the event loop for each.
 
-What one subscription does in a turn is bounded, so that others are served in between: however many permits
-came with one read, a pump that has sent its part goes on in the next turn; of consumers that leave with very
-many unacknowledged messages, one a turn gives them back.
+The work of one subscription in a turn is bounded, so that others are served in between: however many permits
+came with one read, a pump that has sent its part continues in the next turn; of consumers that leave with
+very many unacknowledged messages, one per turn returns them.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.runtime.tasks import soon
 
 CROWDED_MS_MAX: Final = 1.0
-"""Time of one go while several tenants publish: what is sent anew costs several times what a run does. And
-with filters, whose work is what clients make of it."""
+"""Milliseconds of one go while several tenants publish: redelivered messages cost several times what a run
+costs. Also with filters, whose work is set by clients."""
 PUMP_BYTES_MAX: Final = 2 << 20
-"""Bytes sent in one go before other work of the loop gets its turn."""
+"""Bytes sent in one go before other tasks run."""
 PUMP_ENTRIES_MAX: Final = 2_000
-"""Entries looked at in one go: some milliseconds of work, 20 where each has something to say."""
+"""Entries examined in one go: some milliseconds of work, 20 where each needs a decision."""
 PUMP_HELD_MAX: Final = 4_096
 """Delayed entries noted in one go: some milliseconds of work."""
 CROWDED_ENTRIES_MAX: Final = 100
-"""Entries between two looks at the clock then."""
+"""Entries between two readings of the clock then."""
 GIVEN_BACK_AT_ONCE: Final = 2_000
 """Entries that a leaving consumer may hold to be taken off at once: about a millisecond of work."""
 
 
 class PumpTurns:
-    """Of one subscription."""
+    """The turns of one subscription."""
 
     __slots__ = ("_leaving", "_pump", "_remove", "due")
 
@@ -39,7 +39,7 @@ class PumpTurns:
         self._pump = pump
         self._leaving: deque[AttachedConsumer] | None = None
         self.due = False
-        """Whether the pump runs in the next turn: until then nobody is asked."""
+        """Whether the pump runs in the next turn: until then no consumer is checked."""
 
     def again(self) -> None:
         """The pump runs when the loop has served others."""
@@ -48,14 +48,14 @@ class PumpTurns:
             soon(self._run)
 
     def leave(self, consumer: AttachedConsumer) -> None:
-        """Takes a consumer off; now, unless it holds very much. It gets nothing more."""
+        """Detaches a consumer; at once, unless it holds very many messages. It gets no more."""
         if len(consumer.pending) <= GIVEN_BACK_AT_ONCE:
             self._remove(consumer)
         else:
             consumer.permits = 0
             self._leaving = self._leaving or deque()
             self._leaving.append(consumer)
-        # Not at once: when thousands leave together, those who stay are asked once.
+        # Not at once: when thousands leave together, the remaining ones are checked once.
         self.again()
 
     def _run(self) -> None:

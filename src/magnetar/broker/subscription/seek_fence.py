@@ -1,8 +1,9 @@
 """Keeps consumers from coming back to a subscription before a seek of it is answered.
 
-A seek sends the consumers away, and their clients come back at once; storing the new place may take longer.
-A client whose seek is answered forgets what it received before. Messages that it got while it waited, sent
-with its permits, would never reach its application. Pulsar fences the subscription for that time.
+A seek detaches the consumers, and their clients come back at once; storing the new place may take longer. A
+client whose seek is answered discards the messages that it received before. Messages that it got while it
+waited, sent with its permits, would never reach its application. Pulsar fences the subscription for that
+time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 
 
 class SeekFence:
-    """Of one subscription."""
+    """The fence of one subscription."""
 
     __slots__ = ("_last",)
 
@@ -39,7 +40,7 @@ class SeekFence:
         """Returns when no seek is under way."""
         while self._last is not None:
             last = self._last
-            # Who waits may give up; the others wait on.
+            # A waiting client may give up; the others wait on.
             await asyncio.shield(last)
             if self._last is last:
                 self._last = None

@@ -88,8 +88,8 @@ class Subscription(AnySubscription):
         """What is read instead of the source while entry filters are in force."""
 
     def view_compacted(self, view: CompactedView | None, start: Position) -> None:
-        """What the next consumers get, None: the log; a view stays, as it knows of seeks since. `start`: the
-        first entry wanted by a subscription that is new."""
+        """The view for the next consumers, None: the log; a view is kept, as it knows of seeks since.
+        `start`: the first wanted entry of a new subscription."""
         if self.consumers:
             return
         if view is None:
@@ -104,7 +104,7 @@ class Subscription(AnySubscription):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What the subscription was given by the client that created it, kept with its cursor."""
+        """The properties from the client that created the subscription, stored with its cursor."""
         return self.cursor.cursor_properties
 
     @property
@@ -207,7 +207,7 @@ class Subscription(AnySubscription):
         self.pump()
 
     def place(self) -> Place:
-        """Where entries and acknowledgements go at the moment."""
+        """The present source of entries and place of acknowledgements."""
         return Place(self._source, self.acks, self._dispatcher)
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
@@ -236,7 +236,7 @@ class Subscription(AnySubscription):
             self._dispatcher.remove(consumer)
 
     def detach_all(self) -> None:
-        """Takes every consumer off and tells its client to subscribe again."""
+        """Detaches every consumer and tells its client to subscribe again."""
         for consumer in self.consumers:
             self._remove(consumer)
             consumer.connection.consumer_detached(consumer)
@@ -253,7 +253,7 @@ class Subscription(AnySubscription):
         self.pump()
 
     def ack(self, consumer: AttachedConsumer, event: AckEvent) -> None:
-        """Applies acknowledgements; the client hears of it once they are durable, if it asked."""
+        """Applies acknowledgements; the client is told once they are durable, if it asked."""
         dispatcher = self._dispatcher
         assert dispatcher is not None, "a consumer is attached to a dispatcher"
         if event.cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
@@ -275,7 +275,7 @@ class Subscription(AnySubscription):
     def redeliver(
         self, consumer: AttachedConsumer, positions: list[Position] | None, epoch: int | None
     ) -> None:
-        """Sends these entries (None: everything unacknowledged) again."""
+        """Sends these entries (None: all unacknowledged ones) again."""
         if self._dispatcher is None:
             return
         if epoch is not None:
@@ -313,7 +313,7 @@ class Subscription(AnySubscription):
         await self.skip_to(self._log.last_position)
 
     async def skip_to(self, position: Position) -> None:
-        """Acknowledges everything up to and including `position`; consumers stay and get what follows."""
+        """Acknowledges all entries up to and including `position`; consumers stay and get the later ones."""
         self._skip(position)
         await self.cursor.flush()
 
@@ -327,14 +327,14 @@ class Subscription(AnySubscription):
 
     def _skip(self, position: Position) -> None:
         before = self.cursor.mark_delete
-        # What no consumer can get yet stays: it may be committed.
+        # Entries that no consumer can get yet stay: they may be committed.
         self.acks.ack_cumulative(min(position, last_visible(self._log)))
         if self.cursor.mark_delete != before:
             self.tally.advanced_ms = self._clock.now_ms()
         self._delays.forget_upto(self.cursor.mark_delete)
         if self._dispatcher is not None:
             following = self._log.next_position(self.cursor.mark_delete)
-            # Behind the skipped part nothing is forgotten: what was sent there would be sent twice.
+            # Nothing after the skipped part is forgotten: entries sent from there would be sent twice.
             if following >= self._dispatcher.read_position:
                 self._dispatcher.rewind(following)
             self.pump()
@@ -427,7 +427,7 @@ class Subscription(AnySubscription):
         return sent
 
     async def _read(self, want: Want, dispatcher: Dispatcher, bytes_max: int) -> None:
-        """Reads what is not in memory, then goes on. One read at a time."""
+        """Reads entries that are not in memory, then continues. One read at a time."""
         screen = self._screen
         try:
             runs = await (screen or self._source).read(want.position, bytes_max, want.entries_max)
@@ -438,7 +438,7 @@ class Subscription(AnySubscription):
             self._reading = False
         if (skipped := self._log.reading.skipped) is not None:
             runs = skipped.lead(self.cursor, want.position, runs, replay=want.replay)
-        # What was read for other filters is read again.
+        # Entries read for other filters are read again.
         if dispatcher is self._dispatcher and screen is self._screen and (runs or want.replay):
             self._deliver(dispatcher, want, runs)
         self.pump()

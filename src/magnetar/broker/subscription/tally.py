@@ -1,6 +1,6 @@
-"""What a subscription did, for its statistics: counters that only grow, and when something happened last.
+"""Counters of a subscription for its statistics: they only grow, and record when something happened last.
 
-Counted for each command and each vector, never for each message. Kept in memory: a topic that is loaded anew
+Counted for each command and each vector, never for each message. Kept in memory: a topic that is loaded again
 begins with zeros, as in Pulsar.
 """
 
@@ -27,20 +27,20 @@ class Tally:
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
-        """When all of this began with zeros."""
+        """When the counters began with zeros."""
         self.acked = 0
         """Messages that consumers acknowledged."""
         self.redelivered = 0
         """Messages that consumers gave back to get them again."""
         self.expired = 0
-        """Entries that expiry took from the backlog."""
+        """Entries that expiry removed from the backlog."""
         self.expired_last = 0
-        """Entries that the last expiry took."""
+        """Entries that the last expiry removed."""
         self.acked_ms = self.sent_ms = self.flow_ms = 0
         self.advanced_ms = 0
-        """When mark-delete moved on last."""
+        """When mark-delete last advanced."""
         self.expired_ms = 0
-        """When expiry last looked at a backlog, whether or not it took something."""
+        """When expiry last examined the backlog, whether or not it removed something."""
 
     def flow(self, consumer: Consumer, now_ms: int) -> None:
         """A consumer asked for messages."""
@@ -69,7 +69,7 @@ class Tally:
         self.redelivered += messages
 
     def expiry(self, entries: int, now_ms: int) -> None:
-        """Expiry took so many entries."""
+        """Expiry removed this many entries."""
         self.expired += entries
         self.expired_last = entries
         self.expired_ms = now_ms

@@ -1,7 +1,7 @@
-"""What every topic is, whether it stores its messages or not: producers, subscriptions, a life.
+"""The base of all topics, whether they store messages or not: producers, subscriptions, a life cycle.
 
-Sessions and the admin service know topics as `AnyTopic`; what needs a log asks for a `Topic`, the
-persistent kind. The domain of a name decides which class serves it, at one place: `Broker.any_topic`.
+Sessions and the admin service use topics as `AnyTopic`; callers that need a log ask for a `Topic`, the
+persistent kind. The domain of a name decides on the class, at one place: `Broker.any_topic`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHECKSUM_MISMATCH: Final = "Checksum failed on the broker: the message was dama
 
 @dataclass(frozen=True, slots=True)
 class ReaderStart:
-    """Where a reader wants to begin."""
+    """The requested start of a reader."""
 
     position: Position
     """The entry of its start message id, or EARLIEST or LATEST."""
@@ -66,7 +66,7 @@ class AnyTopic(ABC):
         self.messages_in = 0
         self.bytes_in = 0
         self.screen: Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None = None
-        """Which entries outside of transactions are refused, by row; None: nothing is looked at."""
+        """Which entries outside of transactions are refused, by row; None: nothing is checked."""
         self.closed = False
 
     # -- producers ---------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class AnyTopic(ABC):
         return self.access.producers
 
     def attach_producer(self, producer: Producer) -> Admission:
-        """Adds a producer. Unless it JOINED, its connection hears later whether it may publish.
+        """Attaches a producer. Unless it JOINED, its connection is told later whether it may publish.
 
         Raises ProducerBusyError, ProducerFencedError when its name or the topic is taken.
         """
@@ -89,7 +89,7 @@ class AnyTopic(ABC):
         self.access.detach(producer)
 
     def send_producer_away(self, producer: Producer) -> None:
-        """Detaches a producer; its client comes back and hears whether and why it may not."""
+        """Detaches a producer; its client comes back and is told whether and why it is refused."""
         if producer.ready:
             self.detach_producer(producer)
             producer.connection.producer_detached(producer)
@@ -101,7 +101,7 @@ class AnyTopic(ABC):
     # -- publish path ------------------------------------------------------------------------------
 
     def publish(self, producer: Producer, run: SendRun) -> None:
-        """Takes a vector of entries of one producer; answers follow through its connection, in order."""
+        """Publishes a vector of entries of one producer; answers follow through its connection, in order."""
         if self.closed:
             # Not answered: the producer is sent away as soon as what came before is, and sends this again.
             producer.connection.published(run.size_bytes)
@@ -118,7 +118,7 @@ class AnyTopic(ABC):
             self._take_checked(producer, run)
 
     def _take_checked(self, producer: Producer, run: SendRun) -> None:
-        """Publishes the rows that arrived whole, are what they say and keep the topic's limits."""
+        """Publishes the rows that arrived intact, match their commands and keep the topic's limits."""
         gate = self.limits.gate
         refused = {} if run.plain else claims.refusals(run)
         if self.screen is not None and run.txn is None:
@@ -139,7 +139,7 @@ class AnyTopic(ABC):
                 self.refuse(producer, part, error)
 
     def _refuse_waiting(self, producer: Producer, run: SendRun) -> None:
-        """No client sends before it heard that its producer is ready."""
+        """No client sends before it was told that its producer is ready."""
         producer.connection.send_errors(
             producer,
             run.sequence_ids,
@@ -170,7 +170,7 @@ class AnyTopic(ABC):
     ) -> AnySubscription:
         """The durable subscription, created when missing.
 
-        `start` (exclusive) or `initial_earliest` say where a new one begins.
+        `start` (exclusive) or `initial_earliest` is the start of a new one.
         """
 
     @abstractmethod
@@ -194,7 +194,7 @@ class AnyTopic(ABC):
 
     @abstractmethod
     async def drop_subscription(self, subscription: AnySubscription) -> None:
-        """Removes a subscription whose consumers may still be attached; they are sent away."""
+        """Removes a subscription whose consumers may still be attached; they are detached."""
 
     @abstractmethod
     def leave_reader(self, subscription: AnySubscription) -> None:
@@ -209,8 +209,8 @@ class AnyTopic(ABC):
     def check_there(self, subscription: AnySubscription) -> None:
         """Raises ServiceNotReadyError when the subscription is not the topic's any more.
 
-        To be called in the turn in which a consumer is attached: while something was awaited since it was
-        found, it may have been deleted, or the topic unloaded. A consumer of it would get nothing for ever.
+        To be called in the turn in which a consumer is attached: during any await since it was found, it may
+        have been deleted, or the topic unloaded. A consumer of it would never get a message.
         """
         self._check_open()
         if self.subscriptions.get(subscription.name) is not subscription:
@@ -224,7 +224,7 @@ class AnyTopic(ABC):
         return 0
 
     def disconnect_clients(self) -> None:
-        """Sends every producer and consumer away: they look the topic up again."""
+        """Detaches every producer and consumer: they look the topic up again."""
         self.closed = True
         self.limits.close()
         self.access.clear(ServiceNotReadyError(f"{self.name} is being unloaded; look it up again"))

@@ -1,4 +1,4 @@
-"""Stored batches, opened within bounds: what a batch says of its size is its producer's word."""
+"""Opens stored batches within bounds: the size in a batch is its producer's claim."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a producer says of a batch or of a piece of a message, held against what it sent. Pure.
+"""Checks a producer's claims about a batch or a chunk against its bytes. Pure.
 
-The number of messages decides permits, acknowledgements and indexes, and everybody who reads believes it.
-So it is checked where it comes in; who reads what was stored before still must bear anything.
+The number of messages decides permits, acknowledgements and indexes, and all readers rely on it. So it is
+checked on arrival; readers of entries stored before must still tolerate anything.
 
-An entry of one message says nothing that is believed. A batch costs one search in its metadata for the number
-that the command names, and the metadata of a piece, which is a large entry, is parsed.
+An entry of one message makes no claim that is relied on. A batch costs one search in its metadata for the
+number that the command names, and the metadata of a chunk, which is a large entry, is decoded.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _HEAD: Final = struct.Struct(">H4xI").unpack_from
 
 
 def doubtful(run: SendRun) -> bool:
-    """Whether `refusals` may find anything in a run of batches or pieces; False is certain enough: what this
-    passes is large enough for as many messages as its command names, and its metadata seems to name as many,
-    too (`num_messages_in_batch` has the tag 0x58)."""
+    """Whether `refusals` may find a fault in a run of batches or chunks; False is certain enough: the entries
+    are large enough for as many messages as their commands name, and the metadata seems to name as many, too
+    (`num_messages_in_batch` has the tag 0x58)."""
     if run.chunked or run.out_of_range is not None or run.counts is None:
         return True
     seen, claim, bytes_min = 1, b"", 0
@@ -47,12 +47,12 @@ def doubtful(run: SendRun) -> bool:
             ):
                 return True
     except struct.error:
-        return True  # shorter than a head: to be looked at in peace
+        return True  # shorter than a head: left to the full decoder
     return False
 
 
 def refusals(run: SendRun) -> dict[int, RefusedError]:
-    """Rows that are not what they say, and why they are refused."""
+    """Rows with false claims, and the reasons of their refusal."""
     found: dict[int, RefusedError] = {}
     for row, entry in enumerate(run.entries):
         count = 1 if run.counts is None else run.counts[row]
@@ -70,7 +70,7 @@ def refusals(run: SendRun) -> dict[int, RefusedError]:
 
 
 def _contradiction(entry: bytes, count: int) -> str:
-    """What is wrong with a batch or a piece; empty when nothing is."""
+    """The fault of a batch or a chunk; empty when there is none."""
     try:
         metadata = metadata_of(entry)
         payload_bytes = len(entry) - entry_layout(entry)[2]

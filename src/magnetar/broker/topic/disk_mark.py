@@ -1,13 +1,11 @@
-"""When a disk is too full to take messages, and how a topic waits for space.
+"""When a disk is too full to accept messages, and how a topic waits for space.
 
-A topic whose log lost an append to a full disk: consumers stay, producers wait for room.
-
+A topic whose log lost an append to a full disk: consumers stay, producers wait for space.
     writable ──append failed, disk full──▶ waiting ──there is space──▶ reopened
                                             │   ▲
-                                            └───┘ looked at every RETRY_MS
-
-Only opening the log again makes it writable, which costs a ledger and sends the consumers away: it is
-done once, when the next segment could be set aside.
+                                            └───┘ checked every RETRY_MS
+Only opening the log again makes it writable, which costs a ledger and detaches the consumers: it is done
+once, when the next segment could be allocated.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.runtime.alarms import Alarms
 
 RETRY_MS: Final = 1_000
-"""Between two looks for room."""
+"""Milliseconds between two checks for space."""
 
 
 class RoomWait:
-    """Of one topic."""
+    """The wait of one topic."""
 
     __slots__ = ("_alarms", "_has_room", "_resume", "refusal")
 
@@ -34,7 +32,7 @@ class RoomWait:
         self._has_room = has_room
         self._resume = resume
         self.refusal: str | None = None
-        """What producers are told while the topic waits; None: it does not."""
+        """The error for producers while the topic waits; None: it does not."""
 
     def begin(self, topic: str, cause: DiskFullError) -> None:
         """The disk is full."""
@@ -61,26 +59,27 @@ class RoomWait:
 
 
 class DiskMark:
-    """A share of the disk from which on no messages are taken, and one below which they are again. Pure.
+    """A used share of the disk from which on messages are refused, and one below which they are accepted
+    again. Pure.
 
-    A disk that is full to the last block refuses whoever comes first, acknowledgements and metadata among
-    them. So producers are sent away a little earlier, and what deletes, acknowledges and reads goes on.
-
-        taking ──used ≥ full_percent──▶ refusing ──used < room_percent──▶ taking
+        A completely full disk refuses all writes, acknowledgements and metadata among them. So producers are
+        detached a little earlier, and deletions, acknowledgements and reads go on.
+            taking ──used ≥ full_percent──▶ refusing ──used < room_percent──▶ taking
     """
 
     def __init__(self, full_percent: int, room_percent: int) -> None:
-        """Of the disk's size, 1 to 100; `full_percent` 100 or more: only a full disk refuses."""
+        """In percent of the disk's size, 1 to 100; `full_percent` of 100 or more: only a full disk
+        refuses."""
         assert room_percent <= full_percent
         self._full_percent = full_percent
         self._room_percent = room_percent
         self.used_percent = 0.0
         """As last measured."""
         self.refusal: str | None = None
-        """What producers are told; None: messages are taken."""
+        """The error for producers; None: messages are accepted."""
 
     def measured(self, used_percent: float) -> bool:
-        """Takes a measurement; whether messages are refused, or taken again, from now on."""
+        """Records a measurement; returns whether messages are refused, or accepted again, from now on."""
         self.used_percent = used_percent
         if self.refusal is None and used_percent >= self._full_percent < 100:
             self.refusal = (
@@ -96,6 +95,6 @@ class DiskMark:
         return False
 
     def check(self) -> None:
-        """Raises ServiceNotReadyError while messages are refused: clients come back by themselves."""
+        """Raises ServiceNotReadyError while messages are refused: clients retry."""
         if self.refusal is not None:
             raise ServiceNotReadyError(self.refusal)

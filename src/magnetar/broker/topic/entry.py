@@ -1,4 +1,4 @@
-"""What the broker reads from a stored entry, where it must look inside at all."""
+"""The fields of a stored entry that the broker reads, where it must decode it at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from magnetar.wire.partition_keys import plain_partition_key
 from magnetar.wire.payload import EntryError, entry_layout, parse_metadata
 
 _NO_KEY: Final = b"NONE_KEY"
-"""Stands for the key of damaged entries, as in Pulsar."""
+"""Replaces the key of damaged entries, as in Pulsar."""
 
 
 def metadata_of(entry: bytes) -> pb.MessageMetadata:
@@ -20,8 +20,8 @@ def metadata_of(entry: bytes) -> pb.MessageMetadata:
 
 
 def entry_hash(entry: bytes) -> int:
-    """Sticky hash of an entry (Key_Shared). An entry that cannot be parsed goes where its like goes, to a
-    consumer that will tell that it is damaged."""
+    """Sticky hash of an entry (Key_Shared). All entries that cannot be decoded have one hash: their consumer
+    will report the damage."""
     key = plain_partition_key(entry)
     if key is None:
         try:

@@ -1,13 +1,12 @@
-"""Bytes that were read from producers and are not durable yet: of all connections, and of each tenant.
+"""Bytes that were read from producers and are not durable yet: over all connections, and of each tenant.
 
-Above the limit of all, who sends is not read any more; it goes on once half of it is free.
+Above the limit of all, producers are not read any more; reading continues once half of it is free.
 
-While one tenant publishes it may use all of it. As soon as a second one does, each may have a small part
-(`SHARED_BYTES` among them all): what is read from a tenant and not durable stands before everybody else's
-next message, in the group commit and in the event loop, so a few milliseconds of it must be enough. That is
-still a full group for each sync. A tenant counts as publishing for some seconds after its last message, so
-that one who sends now and then finds the line short.
-`docs/decisions/0011-tenants-share-the-intake.md` has the figures.
+While one tenant publishes it may use all of it. As soon as a second one does, each has a small part
+(`SHARED_BYTES` among them all): bytes of a tenant that are not durable delay the next message of all others,
+in the group commit and in the event loop, so a few milliseconds of it must be enough. That is still a full
+group for each sync. A tenant counts as publishing for some seconds after its last message, so that one that
+sends now and then finds the line short. `docs/decisions/0011-tenants-share-the-intake.md` has the figures.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 SHARED_BYTES: Final = 256 << 10
-"""Bytes of all tenants together while several publish: less than a millisecond of a disk that takes 400 MB a
-second, and so many messages of 1 KiB as a commit needs to cost little."""
+"""Bytes of all tenants together while several publish: less than a millisecond of a disk with 400 MB a
+second, and enough messages of 1 KiB for a cheap commit."""
 SHARE_BYTES_MIN: Final = 128 << 10
-"""A tenant may have so much however many there are."""
+"""Least bytes of a tenant, however many tenants there are."""
 TICK_S: Final = 0.25
 """Between two calls of `tick`."""
 ACTIVE_TICKS: Final = 20
-"""A tenant counts as publishing for so many ticks after its last message."""
+"""Ticks that a tenant counts as publishing after its last message."""
 BUSY_BYTES: Final = 16 << 10
-"""A connection that brings so much with one read is paused with its tenant, before its next read."""
+"""A connection that brings this many bytes with one read is paused with its tenant, before its next read."""
 
 
 class PausableConnection(Protocol):
@@ -37,7 +36,7 @@ class PausableConnection(Protocol):
 
 
 class TenantShare:
-    """What connections of one tenant have in flight. Compared by identity."""
+    """Bytes in flight of one tenant's connections. Compared by identity."""
 
     __slots__ = ("busy", "bytes_used", "held", "seen", "tenant")
 
@@ -84,14 +83,14 @@ class Intake:
 
     @property
     def share_bytes_max(self) -> int:
-        """What each tenant may have in flight now."""
+        """Bytes that each tenant may have in flight now."""
         return self._limit
 
     def tick(self) -> None:
-        """Once every `TICK_S`: who has not published for a while gives its part to others."""
+        """Once every `TICK_S`: a tenant that has not published for a while frees its part for others."""
         self._tick += 1
         for share in self._shares.values():
-            # Who was let go and brought nothing has taken nobody's place for longer than this.
+            # A tenant that was released and brought nothing has occupied a place for no longer than this.
             self._let_go(share, self.bytes_max)
             if not share.held:
                 share.busy.clear()
@@ -107,7 +106,7 @@ class Intake:
                 self._let_go(share, self._limit)
 
     def took(self, source: PausableConnection, share: TenantShare, size_bytes: int) -> None:
-        """A connection read so many bytes that are not durable yet."""
+        """A connection read this many bytes that are not durable yet."""
         self.bytes_used += size_bytes
         share.bytes_used += size_bytes
         if share.seen != self._tick:
@@ -134,7 +133,7 @@ class Intake:
             source.pause_reading()
 
     def gave_back(self, share: TenantShare, size_bytes: int) -> None:
-        """So many of these bytes are durable or were refused."""
+        """This many of these bytes are durable or were refused."""
         self.bytes_used -= size_bytes
         share.bytes_used -= size_bytes
         if share.held:
@@ -155,7 +154,7 @@ class Intake:
             source.resume_reading()
 
     def left(self, source: PausableConnection, share: TenantShare | None) -> None:
-        """The connection is gone; its bytes are given back as they become durable."""
+        """The connection is closed; its bytes are released as they become durable."""
         self._paused.discard(source)
         if share is not None:
             share.busy.pop(source, None)

@@ -37,8 +37,8 @@ async def last_message(log: ManagedLog) -> tuple[Position, int]:
 
 async def _last_intact(log: ManagedLog) -> EntryRun | None:
     """The last entry that is not lost; None where there is none, or all were given up. Raises what
-    `ManagedLog.read` raises: also where all are lost, since a reader told of an empty topic ends as if it
-    had had everything."""
+    `ManagedLog.read` raises: also where all are lost, since a reader of a seemingly empty topic would end as
+    if it had read all."""
     last, hole = last_visible(log), None
     while True:
         if last.entry_id < 0:
@@ -62,10 +62,10 @@ async def _last_intact(log: ManagedLog) -> EntryRun | None:
 
 
 async def reader_start(log: ManagedLog, start: ReaderStart) -> Position:
-    """Where a reader begins: the position before the first entry that it gets.
+    """The start of a reader: the position before the first entry that it gets.
 
-    The entry of the start id is delivered; the client drops it, or its messages up to the start, unless
-    it wants the start itself.
+    The entry of the start id is delivered; the client drops it, or its messages up to the start, unless it
+    wants the start itself.
     """
     if start.since_ms is not None:
         return log.previous_position(await log.position_of_time(start.since_ms))

@@ -12,7 +12,7 @@ from magnetar.wire import pulsar_pb2 as pb
 
 
 class ProducerConnection(Protocol):
-    """What a topic needs of a producer's connection."""
+    """The part of a producer's connection that a topic uses."""
 
     def receipts(
         self,
@@ -33,7 +33,7 @@ class ProducerConnection(Protocol):
     ) -> None: ...
 
     def published(self, size_bytes: int) -> None:
-        """So many bytes of this connection are no longer in flight."""
+        """This many bytes of this connection are no longer in flight."""
 
     def throttle(self, reason: object) -> None:
         """Reads no more from this client until `unthrottle` with the same reason."""
@@ -42,7 +42,7 @@ class ProducerConnection(Protocol):
         """If nothing else forbids it, the client is read again."""
 
     def producer_detached(self, producer: Producer) -> None:
-        """The broker takes the producer off (unload, deletion, fencing): the client looks up again."""
+        """The broker detaches the producer (unload, deletion, fencing): the client looks up again."""
 
     def producer_ready(self, producer: Producer) -> None:
         """A producer that was not ready when it was attached may publish now."""
@@ -52,8 +52,8 @@ class ProducerConnection(Protocol):
 
 
 class OwnConnection:
-    """The connection of a producer within the process, on a persistent topic: nothing is read that could
-    wait, and no budget is given back."""
+    """The connection of a producer within the process, on a persistent topic: it has no reads to pause and no
+    budget."""
 
     def unstored_receipts(
         self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
@@ -95,7 +95,7 @@ class Producer:
     """The client's request that is to be answered."""
     user_named: bool = False
     encrypted: bool = False
-    """Whether the client says that it encrypts what it sends."""
+    """Whether the client claims to encrypt its messages."""
     schema_version: bytes = b""
     client_address: str = ""
     client_version: str = ""

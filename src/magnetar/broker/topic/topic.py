@@ -1,8 +1,8 @@
 """A persistent topic: producers, the publish path, subscriptions.
 
-Publish path: `publish` admits a vector of entries (checksums, deduplication), hands it to the managed
-log as one append and notes who waits for it; `appended` is called when it is durable, sends the
-receipts and pumps the subscriptions in the same tick.
+Publish path: `publish` admits a vector of entries (checksums, deduplication), appends it to the managed log
+and records the waiting producers; `appended` is called when it is durable, sends the receipts and pumps the
+subscriptions in the same turn.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ class Topic(AnyTopic):
         return super().attach_producer(producer)
 
     async def terminate(self) -> Position:
-        """Ends the topic for good, once everything published is durable; its last position.
+        """Terminates the topic once all published entries are durable; returns its last position.
 
-        Consumers hear of it when they have acknowledged everything. Raises what `ManagedLog.terminate` does.
+        Consumers are told once they have acknowledged all entries. Raises what `ManagedLog.terminate` raises.
         """
         last = await self.log.terminate()
         self.access.clear(TopicTerminatedError(f"{self.name} is terminated and takes no more messages"))
@@ -184,11 +184,11 @@ class Topic(AnyTopic):
                 position = self.transactions.append(txn, entries, counts)
         except LogError as error:
             if self.dedup is not None:
-                # What was handed over before may still become durable: sent again, it stays a duplicate.
+                # Appends in flight may still become durable: when they are sent again, they are duplicates.
                 self.dedup.state.forget_pushed(producer.name, self._line.mark_of(producer.name))
             producer.connection.published(size_bytes)
-            # At its end a topic sends its producers away, and they hear of it when they come back. Clients
-            # that hear of it here first forget the producer, and what it waits for. So it is on a full disk.
+            # A terminated topic detaches its producers, and they are told when they come back: clients that
+            # are told here first forget the producer and its pending messages. So does one on a full disk.
             if not isinstance(error, LogTerminatedError) and self._room.refusal is None:
                 producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
             return
@@ -232,8 +232,8 @@ class Topic(AnyTopic):
             if self.dedup is not None:
                 self.dedup.state.forget_pushed(item.producer.name)
             item.producer.connection.published(item.size_bytes)
-            # An error closes a client's whole connection, its consumers with it. On a full disk the
-            # producers come back instead, hear why they must wait, and send again what they hold.
+            # An error closes a client's whole connection, its consumers with it. On a full disk the producers
+            # come back instead, are told why they must wait, and resend their pending messages.
             if full is None:
                 item.producer.connection.send_errors(item.producer, item.sequence_ids, code, str(error))
         if full is None:
@@ -243,24 +243,24 @@ class Topic(AnyTopic):
             self.access.clear(ServiceNotReadyError(str(self._room.refusal)))
 
     def _room_again(self) -> None:
-        """Everybody looks the topic up again, which opens the log anew."""
+        """All clients look the topic up again, which opens the log anew."""
         if not self.closed:
             _log.info("%s: there is free disk space again; the topic is opened again", self.name)
             self.disconnect_clients()
             self._spawn(self._end_log())
 
     async def _end_log(self) -> None:
-        """Makes durable what consumers acknowledged, also when nobody comes back."""
+        """Makes consumers' acknowledgements durable, even when no client comes back."""
         try:
             await self.log.close()
         except MagnetarError as error:
-            # Acknowledgements that were not written are given out again, which is allowed.
+            # Messages whose acknowledgements were not written are delivered again, which is allowed.
             _log.warning("%s: closing after a full disk: %s", self.name, error)
 
     # -- subscriptions -----------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Opens the durable subscriptions that the log knows. Called once, before clients attach."""
+        """Opens the durable subscriptions of the log. Called once, before clients attach."""
         for name, cursor in list(self.log.cursors.items()):
             if name not in (DEDUP_CURSOR, COMPACTION_CURSOR):
                 self._add_subscription(name, cursor)
@@ -286,7 +286,7 @@ class Topic(AnyTopic):
 
     @property
     def bounded_subscriptions(self) -> Iterable[Subscription]:
-        """Those that TTL and quotas concern."""
+        """Subscriptions to which TTL and quotas apply."""
         return self.subscriptions.values()
 
     async def subscription(
@@ -294,7 +294,7 @@ class Topic(AnyTopic):
     ) -> Subscription:
         initial: Any = start if start is not None else ("earliest" if initial_earliest else "latest")
         while True:
-            # One that is being deleted still has its cursor: who got that would wait for ever.
+            # One that is being deleted still has its cursor: its consumer would wait for ever.
             await self._drops.settled(name)
             self._check_open()
             existing = self.subscriptions.get(name)
@@ -373,10 +373,10 @@ class Topic(AnyTopic):
         super().disconnect_clients()
 
     async def close(self) -> None:
-        """Sends clients away, makes deduplication and cursors durable, closes the log.
+        """Detaches clients, makes deduplication and cursors durable, closes the log.
 
-        Producers go last, once what they sent is durable and acknowledged: a client that is sent away
-        before its receipts come sends the same again, and the log would hold it twice.
+        Producers are detached last, once their messages are durable and acknowledged: a client that is
+        detached before its receipts resends the messages, and the log would hold them twice.
         """
         self.closed = True
         for subscription in self.subscriptions.values():

@@ -1,4 +1,4 @@
-"""What producers sent and were not answered yet: in the order in which they are answered (pure)."""
+"""SENDs of producers that were not answered yet, in the order of their answers (pure)."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class Unanswered:
         self.count = count
         self.size_bytes = size_bytes
         self.refusal = refusal
-        """Why the rows were refused, which they are told in their turn; None: they were not."""
+        """Why the rows were refused, which their producer is told in order; None: they were not."""
         self.mark = mark
         """Highest sequence number that is known for good once this is durable; -1: none."""
 
 
 class ReceiptLine:
-    """What a topic has to answer, in the order of the SENDs.
+    """The answers that a topic owes, in the order of the SENDs.
 
-    A receipt of a producer that overtakes another one makes its client believe that what is missing was lost.
-    So what needs no log (duplicates, what was refused) stands in the same line.
+    A receipt that overtakes another one of its producer makes the client believe that the missing message was
+    lost. So answers that need no log (duplicates, refusals) wait in the same line.
     """
 
     __slots__ = ("_items",)
@@ -71,7 +71,7 @@ class ReceiptLine:
         self._items.append(item)
 
     def pop(self, durable: Position) -> Unanswered | None:
-        """The next one that can be answered while the log is durable up to `durable`; None: who is first
+        """The next answer that is possible while the log is durable up to `durable`; None: the first one
         waits for the log."""
         items = self._items
         if not items:
@@ -83,7 +83,7 @@ class ReceiptLine:
         return items.popleft()
 
     def clear(self) -> list[Unanswered]:
-        """Everything that waits, in order; the line is empty after."""
+        """All waiting answers, in order; the line is empty after."""
         items, self._items = list(self._items), deque()
         return items
 

@@ -1,4 +1,4 @@
-"""What one transaction acknowledges in one subscription (pure)."""
+"""The acknowledgements of one transaction in one subscription (pure)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class TxnAcks:
     parts: dict[Position, Part]
     """Messages of batches."""
     upto: Position | None
-    """Every entry up to and including it (cumulative); before it only, where `upto_part` says more."""
+    """All entries up to and including it (cumulative); only those before it, where `upto_part` covers a
+    part."""
     upto_part: Part | None
     """Messages of the batch at `upto` that a cumulative acknowledgement covers."""
 
@@ -40,10 +41,10 @@ class TxnAcks:
         """Entries and batches that it names, ascending; a cumulative one names none."""
         return sorted((*self.whole, *self.parts))
 
-    # How it is stored: JSON, runs of entries as one item each.
+    # Stored form: JSON, runs of entries as one item each.
 
     def stored(self) -> dict[str, Any]:
-        """What `of_stored` reads."""
+        """The document that `of_stored` reads."""
         document: dict[str, Any] = {}
         if self.whole:
             document["w"] = list(_runs(sorted(self.whole)))
@@ -59,7 +60,7 @@ class TxnAcks:
 
     @classmethod
     def of_stored(cls, document: dict[str, Any]) -> TxnAcks:
-        """Raises KeyError, TypeError, ValueError where the document is none of ours."""
+        """Raises KeyError, TypeError, ValueError for an invalid document."""
         acks = cls()
         for ledger_id, first, last in document.get("w", ()):
             acks.whole.update(Position(ledger_id, entry) for entry in range(first, last + 1))
@@ -73,8 +74,8 @@ class TxnAcks:
 
 
 def acked_bits(words: Sequence[int], size: int) -> int:
-    """Messages that an ack set of the protocol acknowledges: there a set bit is one that is not. `size`: as
-    the log has it, never as a client says: it becomes so many bits."""
+    """Messages that an ack set of the protocol acknowledges: there a set bit is an unacknowledged one.
+    `size`: from the log, never from a client: it becomes the number of bits."""
     return ~bits_of_words(words[: -(-size // WORD_BITS)]) & ((1 << size) - 1)
 
 

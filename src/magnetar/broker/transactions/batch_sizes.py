@@ -1,4 +1,4 @@
-"""How large acknowledged batches are, which the log says: a client may say nothing, or anything."""
+"""The sizes of acknowledged batches, from the log: a client may send any size, or none."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _who(session: SessionPort) -> Who:
 
 
 async def _told(work: Coroutine[Any, Any, Any]) -> Any:
-    """Where the metadata store fails, clients are to repeat what they asked, which they do on this code."""
+    """When the metadata store fails, clients must repeat the request, which they do on this code."""
     try:
         return await work
     except MetadataError as error:

@@ -32,7 +32,7 @@ TTL_MS_MAX: Final = 24 * 3_600_000
 
 
 class Who:
-    """Who asks."""
+    """The role that makes a request."""
 
     __slots__ = ("role", "superuser")
 
@@ -54,12 +54,12 @@ class Coordinator:
         self.counts = Counts()
         self.next_sequence = 0
         self.reserved = 0
-        """Numbers below it may be given out: the store says that they are."""
+        """Numbers below it may be assigned: the store has reserved them."""
         self.transactions: dict[int, Transaction] = {}
         """By sequence: open ones, and decided ones that are not resolved."""
         self.open_count = 0
         self._deadlines: list[tuple[float, int]] = []
-        """A heap; those that ended stay until they come up."""
+        """A heap; ended transactions stay until they are due."""
 
     # -- beginning ---------------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class Coordinator:
         return txn
 
     def recovered(self, txn: Transaction, *, wall_ms: int, now_ms: float) -> None:
-        """An earlier process left this one. Its time goes on; where the clock was set back meanwhile, from
-        now on at most."""
+        """A transaction of an earlier process. Its time to live continues; where the clock was set back
+        meanwhile, at most from now on."""
         left_ms = min(max(txn.started_ms + txn.ttl_ms - wall_ms, 0), txn.ttl_ms)
         txn.deadline_ms = now_ms + left_ms
         if txn.state is TxnState.OPEN:
@@ -111,7 +111,7 @@ class Coordinator:
         heapq.heappush(self._deadlines, (txn.deadline_ms, txn.id.sequence))
 
     def never_began(self, txn: Transaction) -> None:
-        """Its header could not be written: nobody was told of it."""
+        """Its header could not be written: no client was told of it."""
         if self.transactions.pop(txn.id.sequence, None) is not None:
             self.open_count -= 1
 
@@ -129,7 +129,7 @@ class Coordinator:
         return txn
 
     def find_open(self, txn_id: TxnId, who: Who) -> Transaction:
-        """The transaction, which takes more. Raises TransactionNotFoundError, TransactionStateError."""
+        """The transaction, which must be open. Raises TransactionNotFoundError, TransactionStateError."""
         txn = self.find(txn_id, who)
         if txn is None or txn.state is not TxnState.OPEN or txn.ending is not None:
             state = self.outcomes.of(txn_id.sequence) if txn is None else txn.ending or txn.state
@@ -155,7 +155,7 @@ class Coordinator:
     # -- ending ------------------------------------------------------------------------------------
 
     def begin_end(self, txn_id: TxnId, wanted: TxnState, who: Who, *, reason: str = "") -> Transaction | None:
-        """The transaction takes nothing more, and is to end so; None: it has.
+        """The transaction becomes closed to changes, and is to end this way; None: it has ended so.
 
         Raises TransactionNotFoundError, and TransactionStateError when it ended the other way.
         """
@@ -186,7 +186,7 @@ class Coordinator:
             heapq.heappush(self._deadlines, (txn.deadline_ms, txn.id.sequence))
 
     def decided(self, txn: Transaction, state: TxnState, now_ms: float) -> None:
-        """The header says so, durably."""
+        """The header with the decision is durable."""
         assert txn.state is TxnState.OPEN, "a decision changes"
         assert state is not TxnState.OPEN
         txn.state, txn.ending, txn.verdict = state, None, None
@@ -195,7 +195,7 @@ class Coordinator:
         self.counts.ended(txn, now_ms)
 
     def due(self, now_ms: float) -> list[Transaction]:
-        """Those whose time is over, which are not ending yet."""
+        """Transactions that have timed out and are not ending yet."""
         found = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             txn = self.transactions.get(heapq.heappop(self._deadlines)[1])
@@ -205,7 +205,7 @@ class Coordinator:
 
     @property
     def next_deadline_ms(self) -> float | None:
-        """When to ask `due` next, at the latest; None: nothing is open."""
+        """Upper bound of the next time at which to call `due`; None: none is open."""
         heap = self._deadlines
         while heap and ((txn := self.transactions.get(heap[0][1])) is None or txn.state is not TxnState.OPEN):
             heapq.heappop(heap)
@@ -227,7 +227,7 @@ class Coordinator:
         return self.outcomes.add(known)
 
     def forget(self, txns: Iterable[Transaction]) -> None:
-        """Their headers are gone, durably, and their outcomes are there."""
+        """Their headers are deleted, durably, and their outcomes are stored."""
         for txn in txns:
             self.transactions.pop(txn.id.sequence, None)
 

@@ -1,4 +1,4 @@
-"""What is counted of a coordinator's transactions."""
+"""Counters of a coordinator's transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When transactions end by themselves: one alarm for those of all coordinators."""
+"""Timeouts of transactions: one alarm for those of all coordinators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar.runtime.alarms import Alarms
 
 
 class Deadlines:
-    """Of one broker."""
+    """The deadlines of one broker."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class Deadlines:
         coordinators: Mapping[int, Coordinator],
         over: Callable[[Transaction], None],
     ) -> None:
-        """`over` is told of each transaction whose time is over."""
+        """`over` is called for each transaction that timed out."""
         self._alarms = alarms
         self._clock = clock
         self._coordinators = coordinators

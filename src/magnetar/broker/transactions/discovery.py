@@ -1,7 +1,7 @@
-"""How clients find coordinators: as the partitions of a topic that nobody reads or writes.
+"""How clients find coordinators: as the partitions of a topic that is neither read nor written.
 
-Clients ask how many partitions `transaction_coordinator_assign` has, look each of them up, and talk to the
-broker that they are told. Source: Pulsar's `SystemTopicNames`.
+Clients ask how many partitions `transaction_coordinator_assign` has, look each of them up, and connect to the
+broker that the lookup names. Source: Pulsar's `SystemTopicNames`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from magnetar.broker.policies.policies import PolicyStore
 
 ASSIGN: Final = TopicName.parse("persistent://pulsar/system/transaction_coordinator_assign")
 COUNT: Final = 16
-"""Coordinators of a cluster, where its metadata does not say otherwise (Pulsar's number)."""
+"""Coordinators of a cluster, unless its metadata has another number (Pulsar's default)."""
 
 
 def names_coordinators(topic: TopicName) -> bool:
@@ -22,11 +22,11 @@ def names_coordinators(topic: TopicName) -> bool:
 
 
 class Discovery:
-    """How many coordinators there are."""
+    """The number of coordinators."""
 
     def __init__(self, policies: PolicyStore) -> None:
         self.known = COUNT
-        """As `count` said last."""
+        """The last result of `count`."""
         self._policies = policies
 
     async def count(self) -> int:
@@ -35,7 +35,7 @@ class Discovery:
         return self.known
 
     async def grow(self, count: int) -> None:
-        """There are so many from now on, more than before. Raises MetadataError, ConflictError."""
+        """Raises the number of coordinators. Raises MetadataError, ConflictError."""
         if await self._policies.partitions(ASSIGN):
             await self._policies.grow_partitioned(ASSIGN, count)
         else:
@@ -43,5 +43,5 @@ class Discovery:
         self.known = count
 
     async def partitions(self, topic: TopicName) -> int:
-        """What clients hear of the topic, or of one of its partitions. Raises MetadataError."""
+        """The number of partitions of the topic, or of one of its partitions. Raises MetadataError."""
         return await self.count() if topic.partition < 0 else 0

@@ -14,7 +14,8 @@ class TxnId(NamedTuple):
     coordinator: int
     """Most significant 64 bits on the wire."""
     sequence: int
-    """Least significant 64 bits; every transaction of a coordinator has a higher one than those before."""
+    """Least significant 64 bits; every transaction of a coordinator has a higher one than the earlier
+    ones."""
 
     def __str__(self) -> str:
         return f"({self.coordinator},{self.sequence})"
@@ -26,7 +27,7 @@ def txn_id(bits: TxnBits) -> TxnId:
 
 
 class TxnState(Enum):
-    """What is decided of a transaction. Only OPEN ever changes."""
+    """The decision on a transaction. Only OPEN ever changes."""
 
     OPEN = "OPEN"
     COMMITTED = "COMMITTED"

@@ -1,4 +1,4 @@
-"""What is kept of transactions in the metadata store: which value lies where, and who reads it."""
+"""The records of transactions in the metadata store: their paths and values."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class KeptTransactions:
     # -- coordinators ------------------------------------------------------------------------------
 
     async def coordinators(self) -> list[int]:
-        """Those that have begun a transaction."""
+        """Coordinators that have begun a transaction."""
         return sorted(map(int, await self._store.children(keys.TRANSACTION_COORDINATORS)))
 
     async def reserved(self, number: int) -> tuple[int, int]:
-        """Below which number transactions are given out, and the value's version."""
+        """Bound below which transaction numbers are assigned, and the value's version."""
         value = await self._store.get(keys.transaction_coordinator(number))
         return (0, MUST_NOT_EXIST) if value is None else (int(value.data), value.stat.version)
 
     async def reserve(self, number: int, upto: int, version: int) -> int:
-        """Durably: numbers below `upto` are given out. The value's version. Raises BadVersionError when
+        """Reserves numbers below `upto`, durably; returns the value's version. Raises BadVersionError when
         another process coordinates."""
         path = keys.transaction_coordinator(number)
         return (await self._store.put(path, str(upto).encode(), expected_version=version)).version
@@ -67,7 +67,7 @@ class KeptTransactions:
         return await self._store.put(_header(txn.id), header, expected_version=version)
 
     async def end(self, coordinator: Coordinator, txns: Iterable[Transaction], pages: Iterable[int]) -> None:
-        """Outcomes take the place of headers, all at once."""
+        """Replaces headers by outcomes, atomically."""
         path = keys.transaction_outcomes(coordinator.number)
         operations: list[Put | Delete] = [
             Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in sorted(pages)
@@ -112,12 +112,12 @@ class KeptTransactions:
         )
 
     async def forget_hidden(self, log_name: str, ledger_ids: Iterable[LedgerId]) -> None:
-        """These ledgers are gone."""
+        """These ledgers were deleted."""
         for ledger_id in ledger_ids:
             await _delete(self._store, f"{keys.hidden_entries(log_name)}/{ledger_id}")
 
     async def forget_topic(self, log_name: str) -> None:
-        """The topic is gone."""
+        """The topic was deleted."""
         await self._store.delete_recursive(keys.hidden_entries(log_name))
 
 
@@ -126,5 +126,5 @@ def _header(txn_id: TxnId) -> str:
 
 
 async def _delete(store: MetadataStore, path: str) -> None:
-    with contextlib.suppress(NotFoundError):  # gone is what was asked for
+    with contextlib.suppress(NotFoundError):  # it is deleted, as requested
         await store.delete(path)

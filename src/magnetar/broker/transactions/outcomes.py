@@ -1,8 +1,8 @@
-"""How transactions ended that nobody has anything to do for any more (pure).
+"""The ends of transactions that need no further work (pure).
 
-A page holds the outcomes of 1,024 transactions that follow each other, two bits each, lowest first:
-0 unknown, 1 committed, 2 aborted; 256 bytes, little-endian. It is what is left of their headers, so that a
-client that asks for the end again, for whatever reason, hears what became of it.
+A page holds the outcomes of 1,024 consecutive transactions, two bits each, lowest first: 0 unknown, 1
+committed, 2 aborted; 256 bytes, little-endian. It is what remains of their headers, so that a client that
+repeats the request to end gets the outcome.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATES: Final = {1: TxnState.COMMITTED, 2: TxnState.ABORTED}
 
 
 class Outcomes:
-    """Of one coordinator."""
+    """The outcomes of one coordinator."""
 
     __slots__ = ("_pages",)
 
@@ -52,11 +52,11 @@ class Outcomes:
         return self._pages[number].to_bytes(PAGE_BYTES, "little")
 
     def read(self, number: int, page: bytes) -> None:
-        """Takes over a stored page."""
+        """Adds a stored page."""
         self._pages[number] = int.from_bytes(page, "little")
 
     def surplus(self) -> list[int]:
-        """The oldest pages beyond those that are kept."""
+        """The oldest pages beyond the number that is kept."""
         return sorted(self._pages)[: max(0, len(self._pages) - PAGES_MAX)]
 
     def forget(self, number: int) -> None:

@@ -1,7 +1,7 @@
 """Acknowledgements of one subscription that wait for their transactions to commit (pure).
 
-Who is in a transaction is in no other one, so that at most one of them takes it. What is pending is sent to
-nobody: for dispatchers it counts as acknowledged, by `PendingView`.
+A message is in at most one transaction, so that only one can acknowledge it. Pending messages are not
+delivered: for dispatchers they count as acknowledged, by `PendingView`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
 
 
 class Cursor(Protocol):
-    """What is acknowledged for good, as a dispatcher asks for it too."""
+    """The committed acknowledgements, as a dispatcher asks for them too."""
 
     @property
     def mark_delete(self) -> Position: ...
@@ -34,11 +34,11 @@ class Cursor(Protocol):
 
 
 class PendingAcks:
-    """Of one subscription."""
+    """The pending acknowledgements of one subscription."""
 
     def __init__(self) -> None:
         self.of: dict[TxnId, TxnAcks] = {}
-        """By transaction; the same objects stand in the transactions."""
+        """By transaction; the transactions hold the same objects."""
         self._whole: dict[Position, TxnId] = {}
         self._parts: dict[Position, dict[TxnId, Part]] = {}
         self._upto: TxnId | None = None
@@ -49,11 +49,11 @@ class PendingAcks:
 
     @property
     def upto(self) -> Position | None:
-        """Of the cumulative acknowledgement that is pending."""
+        """Position of the pending cumulative acknowledgement."""
         return None if self._upto is None else self.of[self._upto].upto
 
     def recovered(self, txn_id: TxnId, acks: TxnAcks) -> None:
-        """What a header says; it was admitted by an earlier process."""
+        """The acknowledgements in a header; an earlier process admitted them."""
         self.of[txn_id] = acks
         self._whole.update(dict.fromkeys(acks.whole, txn_id))
         for position, part in acks.parts.items():
@@ -71,11 +71,10 @@ class PendingAcks:
         parts: Sequence[tuple[Position, Sequence[int], int]],
         cursor: Cursor,
     ) -> list[Position]:
-        """Individual acknowledgements of a transaction: entries, and batches with the protocol's words and
-        how many messages they hold, which the log says. All or none; the entries that are acknowledged as a
-        whole with this.
+        """Adds individual acknowledgements of a transaction: entries, and batches with the protocol's words
+        and their numbers of messages from the log. All or none; returns the entries that this completes.
 
-        What the same transaction acknowledged before is taken again. Raises TransactionConflictError.
+        A repetition within the same transaction is accepted. Raises TransactionConflictError.
         """
         found: dict[Position, Part] = {}
         for position in whole:

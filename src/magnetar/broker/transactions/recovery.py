@@ -1,4 +1,4 @@
-"""What an earlier process left of a coordinator."""
+"""Recovers the state that an earlier process left of a coordinator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def left_by(kept: KeptTransactions, number: int, *, open_max: int, clock: 
         try:
             txn.read(header, version)
         except InvalidHeaderError as error:
-            # It stays where it is, to be looked at. One of them must not keep the broker from starting.
+            # It stays stored, for examination. One of them must not keep the broker from starting.
             _log.error("a damaged transaction is left out, and its messages count as committed: %s", error)
             continue
         coordinator.recovered(txn, wall_ms=wall_ms, now_ms=now_ms)

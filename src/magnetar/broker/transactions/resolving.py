@@ -31,12 +31,12 @@ _SWEEP_MANY: Final = 256
 
 
 class Resolving:
-    """Of one broker."""
+    """Resolves the transactions of one broker."""
 
     def __init__(self, broker: BrokerPort, kept: KeptTransactions, abort_of: AbortOf) -> None:
         """`abort_of`: see there."""
         self.coordinators: dict[int, Coordinator] = {}
-        """Those that have begun a transaction."""
+        """Coordinators that have begun a transaction."""
         self.of_topic: dict[str, dict[TxnId, Transaction]] = {}
         """Transactions that are not resolved, by the topics that they concern."""
         self.any_hidden = False
@@ -96,14 +96,14 @@ class Resolving:
             self._resolve(txn, name)
 
     def _begin(self, txn: Transaction, name: str, part: TopicTransactions | None = None) -> None:
-        """Makes durable what the decision means for a topic; `part` is None where it is not loaded."""
+        """Makes the effects of the decision on a topic durable; `part` is None when it is not loaded."""
         work = self._running.run((txn.id, name), lambda: self._keep(txn, name, part))
         self._broker.tasks.spawn(work)
 
     async def _keep(self, txn: Transaction, name: str, part: TopicTransactions | None) -> None:
         try:
             if part is None:
-                # Loading it does what the decision means; what is decided meanwhile comes here alone.
+                # Loading the topic applies the decision; a decision made meanwhile is applied only here.
                 topic = await self._broker.topic(TopicName.parse(name), create=False)
                 part = self.part_of(topic)
                 part.decided(txn)
@@ -160,7 +160,7 @@ class Resolving:
     # -- topics that are loaded ----------------------------------------------------------------------
 
     async def recover(self, topic: Topic) -> None:
-        """What transactions mean for a topic that is being loaded, before anybody uses it.
+        """Applies the transactions to a topic that is being loaded, before its first use.
 
         Raises LedgerError, MetadataError, LogError.
         """
@@ -175,10 +175,10 @@ class Resolving:
             topic.log.reading.visible = None
             return
         topic.transactions = part
-        # In this turn, so that nothing comes in between: what was decided while the log was read, too.
+        # In this turn, so that nothing comes in between: including decisions made while the log was read.
         part.recover_acks(concerned)
         for txn in {txn.id: txn for txn in (*known, *concerned)}.values():
-            # Also those that nothing more was to be done for here, when they were decided: the log was
-            # being read then, and they were taken for open.
+            # Also those whose decisions needed no work here when they were made: the log was being read then,
+            # and they counted as open.
             if txn.state is not TxnState.OPEN:
                 self._tell(txn, name, part)

@@ -1,4 +1,4 @@
-"""Finds the entries of transactions in a log: after a start nobody else remembers where they lie."""
+"""Finds the entries of transactions in a log: after a start only the log knows their places."""
 
 from __future__ import annotations
 

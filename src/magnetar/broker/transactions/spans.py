@@ -1,9 +1,9 @@
-"""Where the entries of transactions lie in one topic, and what of the topic readers get (pure).
+"""The places of transactions' entries in one topic, and which part of the topic is visible (pure).
 
-Readers get everything before the first entry of the oldest transaction that is open, but for the entries of
-transactions that were aborted. An entry of a transaction that is neither open nor aborted is committed: so
-its transaction stands in the durable header before the entry is appended, and the entries of an aborted one
-are durable here before its header goes.
+Readers get all entries before the first one of the oldest open transaction, except those of aborted
+transactions. An entry of a transaction that is neither open nor aborted is committed: so a transaction is in
+the durable header before its entry is appended, and the entries of an aborted one are durable here before its
+header is deleted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from magnetar.managedlog.visible import Visible
 
 
 class Spans:
-    """Of one topic."""
+    """The spans of one topic."""
 
     def __init__(self) -> None:
         self.visible = Visible()
@@ -49,7 +49,7 @@ class Spans:
         return sum(last - first + 1 for _, first, last in self._open.get(txn_id, ()))
 
     def appended(self, txn_id: TxnId, position: Position, count: int) -> None:
-        """The topic took these entries of an open transaction; called in the order of positions."""
+        """The topic appended these entries of an open transaction; called in the order of positions."""
         ledger_id, first = position
         spans = self._open.get(txn_id)
         if spans is None:
@@ -70,7 +70,7 @@ class Spans:
         return True
 
     def aborted(self, txn_id: TxnId) -> list[tuple[LedgerId, int, int]]:
-        """Its entries may never be read: which those are, as ledger, first, last."""
+        """The transaction's entries are hidden for good: returns them as ledger, first, last."""
         spans = self._open.pop(txn_id, [])
         for ledger_id, first, last in spans:
             self.visible.hide(ledger_id, first, last)

@@ -1,7 +1,7 @@
-"""Which transaction an entry belongs to, as the entry itself says: in the metadata that the producer wrote.
+"""The transaction of an entry, according to its metadata, which the producer wrote.
 
-Some clients (Go) name the transaction in the command only. Then it is added to the metadata before the
-entry is stored: after a restart nobody else knows. Protobuf takes the last of several values: appended
+Some clients (Go) name the transaction in the command only. Then it is added to the metadata before the entry
+is stored: after a restart there is no other record. Protobuf takes the last of several values: appended
 fields also correct wrong ones.
 
 Pure: no input or output, no time.
@@ -51,7 +51,7 @@ def transaction_of(entry: bytes) -> TxnId | None:
 
 def strangers(entries: Sequence[bytes]) -> dict[int, RefusedError]:
     """Rows of a producer's entries outside of transactions that name one all the same: after a restart they
-    would be taken for messages of it."""
+    would count as messages of it."""
     return {
         row: NotAllowedError("the message names a transaction that its SEND does not")
         for row, entry in enumerate(entries)
@@ -60,7 +60,7 @@ def strangers(entries: Sequence[bytes]) -> dict[int, RefusedError]:
 
 
 def stamped(entry: bytes, txn_id: TxnId) -> bytes:
-    """The entry, naming this transaction. Raises EntryError when it is none."""
+    """The entry with the name of this transaction. Raises EntryError when it is no entry."""
     if transaction_of(entry) == txn_id:
         return entry
     _, start, stop = entry_layout(entry)

@@ -34,7 +34,7 @@ AbortOf = Callable[[str, str, str], Awaitable[None]]
 
 
 class AckedSubscription(Protocol):
-    """The subscription whose acknowledgements these are: `subscription/subscription.py` `Subscription`."""
+    """The subscription of these acknowledgements: `subscription/subscription.py` `Subscription`."""
 
     topic: TopicName
     name: str
@@ -57,7 +57,7 @@ class AckedSubscription(Protocol):
 
 
 class SubscriptionAcks:
-    """Of one subscription, from the first acknowledgement in a transaction on."""
+    """The acknowledgements of one subscription, from the first one in a transaction on."""
 
     def __init__(self, subscription: AckedSubscription, abort_of: AbortOf) -> None:
         self._of = ref(subscription)
@@ -66,7 +66,7 @@ class SubscriptionAcks:
 
     @property
     def view(self) -> PendingView:
-        """For dispatchers, in place of what is acknowledged."""
+        """For dispatchers, in place of the cursor's acknowledgements."""
         return PendingView(self._subscription.acks, self.pending)
 
     def attached(self, dispatcher: Dispatcher) -> None:
@@ -75,7 +75,7 @@ class SubscriptionAcks:
             dispatcher.see(self.view)
 
     def acknowledge(self, txn: Transaction, consumer: AttachedConsumer, event: AckEvent, now_ms: int) -> None:
-        """Takes what a consumer acknowledges; it is to be made durable with the transaction's header.
+        """Records a consumer's acknowledgements; the caller makes them durable with the transaction's header.
 
         Raises TransactionConflictError, NotAllowedError.
         """
@@ -136,13 +136,13 @@ class SubscriptionAcks:
         return found
 
     async def end(self, reason: str) -> None:
-        """Before the subscription is moved or deleted: aborts what is open, and returns when everything
-        decided is durable, so that the move has the last word also after a crash."""
+        """Before the subscription is moved or deleted: aborts open transactions, and returns when all
+        decisions are durable, so that the move has the last word also after a crash."""
         await self._abort_of(str(self._subscription.topic), self._subscription.name, reason)
 
     def decided(self, txn: Transaction, now_ms: int) -> None:
-        """The transaction has committed, and what it acknowledged is acknowledged; or it was aborted, and
-        that comes again."""
+        """The transaction has committed, and its messages are acknowledged; or it was aborted, and they are
+        delivered again."""
         acks = self.pending.take(txn.id)
         if acks is None:
             return

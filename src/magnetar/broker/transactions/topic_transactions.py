@@ -36,7 +36,7 @@ _log = logging.getLogger("magnetar.broker.transactions")
 
 
 class TransactionsTopic(Protocol):
-    """The topic whose part this is: `topic/topic.py` `Topic`."""
+    """The topic of these transactions: `topic/topic.py` `Topic`."""
 
     screen: Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None
 
@@ -51,7 +51,7 @@ class TransactionsTopic(Protocol):
 
 
 class TopicTransactions:
-    """Of one loaded topic, from its first transaction on."""
+    """The transactions of one loaded topic, from its first one on."""
 
     def __init__(
         self, topic: TransactionsTopic, kept: KeptTransactions, abort_of: AbortOf, clock: Clock
@@ -68,11 +68,11 @@ class TopicTransactions:
         self._lowest: dict[TxnId, dict[str, int]] = {}
         """First sequence numbers of producers in open transactions, where topics drop duplicates."""
         self._found: set[TxnId] = set()
-        """Transactions whose entries were found in the log: which numbers they have is not known."""
+        """Transactions whose entries were found in the log: their sequence numbers are unknown."""
         self._moved = asyncio.Event()
         self._to_keep: set[LedgerId] = set()
         self._unkept: dict[TxnId, set[LedgerId]] = {}
-        """Ledgers that got hidden entries by transactions for which that is not durable."""
+        """Ledgers with newly hidden entries, by transactions for which that is not durable."""
         self._writes: SingleFlight[None] = SingleFlight()
         topic.log.reading.visible = self.spans.visible
         topic.screen = strangers
@@ -94,8 +94,8 @@ class TopicTransactions:
 
     def used_before(self, id_: TxnId, producer: str, run: SendRun, last: int) -> bool:
         """Whether a producer's number was used before this transaction; `last`: the highest that its topic
-        knows. Deduplication would drop the message, and its transaction commit without it. Sent again within
-        one transaction it is the same message."""
+        knows. Otherwise deduplication would drop the message, and its transaction commit without it. A
+        repetition within one transaction is the same message."""
         first = min(run.sequence_ids)
         lowest = self._lowest.setdefault(id_, {}).setdefault(producer, first)
         if first < lowest:
@@ -116,8 +116,8 @@ class TopicTransactions:
         pass_all_hidden(cursor, self.spans.visible)
 
     async def settled(self, id_: TxnId) -> bool:
-        """Returns when everything that the topic took of the transaction is durable; False: it never will
-        be, or nobody knows."""
+        """Returns when all messages that the topic accepted of the transaction are durable; False: they never
+        will be, or that is unknown."""
         log = self._log
         while (last := self.spans.last_of(id_)) is not None and last > log.last_position:
             if log.error is not None or log.state is LogState.CLOSED:
@@ -129,8 +129,8 @@ class TopicTransactions:
     # -- the end -----------------------------------------------------------------------------------
 
     def decided(self, txn: Transaction) -> None:
-        """What the decision means here, at once: messages appear or never do, acknowledgements count or are
-        taken back. It may be told again."""
+        """Applies the decision here, at once: messages appear or are hidden, acknowledgements count or are
+        taken back. May be repeated."""
         hidden: list[tuple[LedgerId, int, int]] = []
         self._lowest.pop(txn.id, None)
         self._found.discard(txn.id)
@@ -182,14 +182,14 @@ class TopicTransactions:
             raise
 
     async def trim(self) -> None:
-        """Forgets what was hidden in ledgers that are gone. Raises MetadataError."""
+        """Forgets hidden entries of deleted ledgers. Raises MetadataError."""
         gone = self.spans.visible.forget_before(self._log.first_position.ledger_id)
         await self._kept.forget_hidden(self._log.name, gone)
 
     # -- recovery ----------------------------------------------------------------------------------
 
     async def recover(self, transactions: Collection[Transaction]) -> None:
-        """Finds what an earlier process knew, before anybody reads. Raises what reading raises."""
+        """Recovers an earlier process's state, before the first read. Raises what reading raises."""
         log, name = self._log, self._name
         self.spans.visible.hidden = await self._kept.hidden(log.name)
         searched = {
@@ -208,7 +208,7 @@ class TopicTransactions:
             pass_all_hidden(subscription.cursor, self.spans.visible)
 
     def recover_acks(self, transactions: Collection[Transaction]) -> None:
-        """What subscriptions acknowledged in these."""
+        """Recovers the subscriptions' acknowledgements in these transactions."""
         for txn in transactions:
             for name, acks in txn.acks.get(self._name, {}).items():
                 subscription = self._subscriptions.get(name)

@@ -22,7 +22,7 @@ from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.ids import TxnId, TxnState
 
 HEADER_BYTES_MAX: Final = 512 * 1024
-"""Largest header: half of what ZooKeeper takes for a value."""
+"""Bytes of a header: half of what ZooKeeper accepts for a value."""
 
 
 POSITION_BYTES: Final = 64
@@ -30,7 +30,7 @@ POSITION_BYTES: Final = 64
 
 
 def text_bytes(text: str) -> int:
-    """Of a text in a header, at most."""
+    """Upper bound of a text's bytes in a header."""
     return len(json.dumps(text)) + 4
 
 
@@ -39,7 +39,7 @@ class InvalidHeaderError(MetadataError):
 
 
 class Transaction:
-    """What a coordinator knows of a transaction."""
+    """A coordinator's record of a transaction."""
 
     __slots__ = (
         "acks",
@@ -66,7 +66,7 @@ class Transaction:
 
     id: TxnId
     owner: str
-    """Role that began it; "" without authentication. Nobody else may touch it."""
+    """Role that began it; "" without authentication. Other roles may not use it."""
     ttl_ms: int
     started_ms: int
     """Unix ms."""
@@ -77,7 +77,8 @@ class Transaction:
     ending: TxnState | None
     """What it is to become, from the END_TXN on: nothing is added any more."""
     verdict: TxnState | None
-    """The same, once all that it holds is durable: the next write of the header says so, and decides it."""
+    """The decision, once all its contents are durable: the next write of the header stores it, which
+    decides."""
     reason: str
     """Why it was aborted."""
     partitions: dict[str, Position | None]
@@ -87,9 +88,9 @@ class Transaction:
     names: dict[str, str]
     """How the client named topics, where that is not the full name; for statistics."""
     registered: frozenset[str]
-    """Topics that stand in the durable header: these take messages."""
+    """Topics in the durable header: these accept messages."""
     messages: int
-    """Entries that topics took."""
+    """Entries that topics accepted."""
     revision: int
     """One more at each change."""
     saved: int
@@ -134,11 +135,11 @@ class Transaction:
         return {*self.partitions, *self.acks}
 
     def age_ms(self, now_ms: float) -> float:
-        """How long it is open, on the clock that only runs; as far as this process knows."""
+        """Milliseconds since it began, on the monotonic clock; as far as this process knows."""
         return now_ms - (self.deadline_ms - self.ttl_ms)
 
     def grow(self, size_bytes: int) -> None:
-        """The header is to hold so much more. Raises NotAllowedError, with nothing changed."""
+        """Reserves space in the header. Raises NotAllowedError, with nothing changed."""
         if self.size_bytes + size_bytes > HEADER_BYTES_MAX:
             raise NotAllowedError(
                 f"transaction {self.id} concerns too much: {HEADER_BYTES_MAX} bytes of names"
@@ -174,7 +175,7 @@ class Transaction:
         return f"{','.join(parts)}}}".encode()
 
     def read(self, header: bytes, version: int) -> None:
-        """Takes over what the store has. Raises InvalidHeaderError."""
+        """Restores the state from a stored header. Raises InvalidHeaderError."""
         try:
             document = json.loads(header)
             self.state = TxnState(document["s"])

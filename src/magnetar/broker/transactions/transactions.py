@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.broker.transactions")
 
 ANYBODY: Final = Who("", superuser=True)
-"""For what the broker and operators do."""
+"""The requester for the broker's and operators' own requests."""
 
 
 class Transactions:
-    """Of one broker."""
+    """The transactions of one broker."""
 
     def __init__(self, broker: BrokerPort) -> None:
         self.enabled = broker.config.transactions
@@ -67,7 +67,7 @@ class Transactions:
         self._kept = KeptTransactions(broker.store)
         self._resolving = Resolving(broker, self._kept, self.abort_of)
         self.coordinators = self._resolving.coordinators
-        """Those that have begun a transaction."""
+        """Coordinators that have begun a transaction."""
         self.topics = broker.topics
         """Loaded topics, by full name."""
         self._saves = OneAtATime()
@@ -78,7 +78,7 @@ class Transactions:
     # -- start -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Takes over what earlier processes left, also where transactions are off now: what is hidden stays
+        """Recovers the state of earlier processes, even when transactions are off now: hidden entries stay
         hidden. Raises MetadataError."""
         clock = self._broker.clock
         began_ms = clock.monotonic_ms()
@@ -150,7 +150,7 @@ class Transactions:
         """
         coordinator = self._coordinator(bits[0])
         txn = coordinator.find_open(txn_id(bits), who)
-        for _, name in names:  # Loaded, so that its end is known: what lies before it is not searched.
+        for _, name in names:  # Loaded, so that its end is known: earlier entries are not searched.
             with contextlib.suppress(TopicNotFoundError):
                 await self._broker.topic(name, create=False)
         txn = coordinator.find_open(txn_id(bits), who)
@@ -159,8 +159,8 @@ class Transactions:
         await self._save(txn)
 
     def _end_of(self, name: TopicName) -> Position | None:
-        """The last entry now, from which on the topic takes nothing that only pretends to be of a
-        transaction; None: there is no such topic."""
+        """The last entry now, from which on the topic refuses entries that falsely name a transaction; None:
+        there is no such topic."""
         topic = self._resolving.loaded(str(name))
         if topic is None:
             return None
@@ -209,7 +209,7 @@ class Transactions:
         who: Who,
         answer: Callable[[BaseException | None], None],
     ) -> None:
-        """Takes acknowledgements in a transaction; answers when they are durable.
+        """Records acknowledgements in a transaction; answers when they are durable.
 
         Raises TransactionConflictError, TransactionNotFoundError, TransactionStateError, NotAllowedError.
         """
@@ -257,7 +257,7 @@ class Transactions:
             await self._save(txn)
         except MagnetarError as error:
             answer(error)
-            # What is acknowledged is not known any more to the client: all or nothing is what is left.
+            # The client has forgotten its acknowledgements: all or nothing is what remains.
             await self._abort(txn, f"an acknowledgement could not be stored: {error}")
         else:
             answer(None)
@@ -265,7 +265,7 @@ class Transactions:
     # -- ending ------------------------------------------------------------------------------------
 
     async def end(self, id_: TxnId, wanted: TxnState, who: Who, *, reason: str = "") -> None:
-        """Ends a transaction, durably on return; says the same when it had ended so before.
+        """Ends a transaction, durably on return; a repetition gives the same result.
 
         Raises TransactionNotFoundError, TransactionStateError, CoordinatorNotFoundError, MetadataError.
         """
@@ -296,7 +296,7 @@ class Transactions:
             await self._save(txn)
 
     async def _settled(self, txn: Transaction) -> bool:
-        """Returns when all messages that topics took of it are durable; False: some never will be."""
+        """Returns when all messages that topics accepted of it are durable; False: some never will be."""
         for name in txn.partitions:
             topic = self._resolving.loaded(name)
             part = None if topic is None else topic.transactions
@@ -315,18 +315,18 @@ class Transactions:
         self._broker.alarms.after(key, AGAIN_MS, lambda: spawn(again()))
 
     async def _abort(self, txn: Transaction, reason: str) -> None:
-        """Aborts it if nobody ends it already."""
+        """Aborts it unless its end has begun."""
         try:
             await self.end(txn.id, TxnState.ABORTED, ANYBODY, reason=reason)
-        except (RefusedError, MetadataError) as error:  # somebody ended it, or its timeout asks again
+        except (RefusedError, MetadataError) as error:  # another caller ended it, or its timeout tries again
             _log.info("transaction %s: %s", txn.id, error)
 
     def _time_over(self, txn: Transaction) -> None:
         self._broker.tasks.spawn(self._abort(txn, f"its time of {txn.ttl_ms} ms was over"))
 
     async def abort_of(self, topic: str, subscription: str, reason: str) -> None:
-        """Ends what is open and acknowledged in this subscription, and returns when everything decided is
-        durable there: then a seek or a deletion has the last word."""
+        """Aborts open transactions with acknowledgements in this subscription, and returns when all decisions
+        are durable there: then a seek or a deletion has the last word."""
         while True:
             concerned = self._resolving.of_topic.get(topic, {}).values()
             found = [txn for txn in concerned if len(txn.acks.get(topic, {}).get(subscription, ()))]
@@ -342,8 +342,8 @@ class Transactions:
     # -- the header --------------------------------------------------------------------------------
 
     async def _save(self, txn: Transaction) -> None:
-        """Returns when everything that was changed so far is durable. Raises MetadataError, and
-        TransactionStateError when it is decided and the change came too late."""
+        """Returns when all changes so far are durable. Raises MetadataError, and TransactionStateError when
+        it is decided and the change came too late."""
         wanted = txn.revision
         while txn.saved < wanted:
             await self._saves.run(txn.id, partial(self._write, txn))
@@ -365,7 +365,7 @@ class Transactions:
             self._decided(txn, verdict)
 
     async def _ask(self, txn: Transaction) -> None:
-        """What the store has of it, after a write whose outcome is not known."""
+        """Reads its stored state, after a write whose outcome is unknown."""
         found = await self._kept.header(txn.id)
         stored = Transaction(txn.id, owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Looks at the topics that are not loaded, in rounds."""
+"""Examines the topics that are not loaded, in rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("magnetar.broker.unloaded")
 INTERVAL_S: Final = 60.0
 """Between two rounds, from the end of the one to the beginning of the other."""
 TOPICS_PER_TURN: Final = 20
-"""Topics that are looked at in one go: about 2 ms."""
+"""Topics examined in one go: about 2 ms."""
 PAUSE_S: Final = 0.01
 """Then others have the event loop: 100,000 topics take a minute, and a sixth of one core."""
 KEPT_MAX: Final = 10_000
@@ -36,7 +36,7 @@ _HIDDEN: Final = frozenset({DEDUP_CURSOR, COMPACTION_CURSOR})
 
 @dataclass(slots=True)
 class Sums:
-    """Of one namespace's topics that are not loaded."""
+    """Sums over one namespace's topics that are not loaded."""
 
     topics: int = 0
     backlog_entries: int = 0
@@ -48,13 +48,13 @@ class Sums:
 
 @dataclass(slots=True)
 class Seen:
-    """What a round found."""
+    """The result of a round."""
 
     topics: dict[str, StoredSummary] = field(default_factory=dict)
     """Topics with something to tell, by full name; of very many the first."""
     behind: dict[str, int] = field(default_factory=dict)
-    """Of those that are offloaded by themselves, and not done: when the oldest message that is not in history
-    came, or later, Unix ms; 0: all are, or it is not known."""
+    """By automatically offloaded topic that is not done: lower bound of the time of the oldest message that
+    is not in history, Unix ms; 0: all are, or it is unknown."""
     sums: dict[str, Sums] = field(default_factory=dict)
     """By namespace."""
     at_ms: int = 0
@@ -75,7 +75,7 @@ class UnloadedTopics:
         await guarded(self.round(), "looking at topics that are not loaded")
 
     async def round(self) -> None:
-        """Looks at every name once. A topic that cannot be looked at is logged and left out."""
+        """Examines every name once. A topic that cannot be examined is logged and left out."""
         broker, seen = self._broker, Seen()
         self._woken = 0
         looked = 0
@@ -89,7 +89,7 @@ class UnloadedTopics:
                     try:
                         await self._look(TopicName.from_log_name(log_name), seen, sums)
                     except MagnetarError as error:
-                        # Figures of one topic are left out; the next look asks again.
+                        # The numbers of one topic are left out; the next round reads them again.
                         _log.warning("%s cannot be checked: %s", log_name, error)
         seen.at_ms = broker.clock.now_ms()
         self.seen = seen
@@ -114,7 +114,7 @@ class UnloadedTopics:
             seen.behind[str(name)] = found.behind_since_ms
         if self._woken < WOKEN_MAX and await self._waits_for_offloading(name, found, policy):
             self._woken += 1
-            # Loaded, it is offloaded as its policy says, and stays until that is done.
+            # A loaded topic is offloaded as its policy says, and stays loaded until that is done.
             await broker.topic(name, create=False)
 
     async def _policy(self, name: TopicName) -> OffloadPolicy:
@@ -129,7 +129,7 @@ class UnloadedTopics:
     ) -> bool:
         """Whether something of the topic is to be copied, or to leave the bookies, by its policy."""
         if policy.automatic and not found.exact:
-            # A crash left its last ledger without an end, which is found by loading it.
+            # A crash left its last ledger without an end, which loading the topic finds.
             return True
         # A threshold that is not reached would else load it in each round, to be unloaded again.
         sealed = await self._broker.logs.peek_sealed(name.log_name)

@@ -35,9 +35,9 @@ from magnetar.broker.watchers.syntax import (
 _NODES_MAX: Final = 500
 """States of one pattern's automaton: `{n,m}` multiplies them."""
 _REMEMBERED_MAX: Final = 20_000
-"""States in all sets that are remembered, about a megabyte; then remembering begins anew."""
+"""States in all cached sets, about a megabyte; beyond that the cache begins anew."""
 _AT_REST_MAX: Final = 1_000
-"""The same of a pattern that nobody matches: a connection may watch by a thousand of them."""
+"""The same for a pattern that is not being matched: a connection may watch a thousand of them."""
 _PIECE: Final = 10_000
 """Characters and states of a piece of work: one or two milliseconds."""
 _WORK_MAX: Final = 3_000_000
@@ -64,7 +64,7 @@ class _Automaton:
         return len(self.free) - 1
 
     def add(self, node: Node, start: int) -> int:
-        """Appends what matches `node` at the state `start`; returns the state behind it."""
+        """Appends the states that match `node` at the state `start`; returns the state after it."""
         if isinstance(node, Sequence):
             for part in node.parts:
                 start = self.add(part, start)
@@ -101,7 +101,7 @@ class _Automaton:
         self.free[start].append((end, None))
 
     def reach(self, states: Iterable[int], edges: frozenset[Edge]) -> frozenset[int]:
-        """The states and all that free steps lead to, those of `edges` among them."""
+        """The states and all that free steps lead to, including those of `edges`."""
         seen = set(states)
         waiting = list(seen)
         while waiting:
@@ -175,7 +175,7 @@ class Pattern:
         return final
 
     def rest(self) -> None:
-        """A list of names ends: work is counted anew, and what is remembered is little."""
+        """A list of names ends: work is counted anew, and the cache is reduced."""
         self.work = 0
         if self.remembered > _AT_REST_MAX:
             self._forget()

@@ -20,13 +20,13 @@ PATTERN_CHARS_MAX: Final = 50
 _PIECE: Final = 10_000
 """States of the automaton and characters of names in one turn of the loop: one or two milliseconds."""
 _SMALL: Final = 1_000
-"""A list that walked through fewer states has no turn of its own: there may be thousands of these."""
+"""A list that walked through fewer states takes no turn of its own: there may be thousands of these."""
 _WAITING_MAX: Final = 100_000
 """Lists of one owner that wait: fewer than it may have connections and watchers."""
 
 
 class Matcher(Protocol):
-    """What chooses topics: a pattern, or a wildcard."""
+    """Selects topics: a pattern, or a wildcard."""
 
     work: int
     """Grows with what it has done since it rested."""
@@ -40,8 +40,8 @@ class Matcher(Protocol):
 
 
 class MatchingTurns:
-    """One piece of matching in a turn of the event loop, of all lists together, tenant after tenant: when
-    many clients ask for lists at once, a turn would take as long as a piece of each."""
+    """One piece of matching per turn of the event loop, over all lists, tenant after tenant: when many
+    clients ask for lists at once, a turn would otherwise take as long as a piece of each."""
 
     __slots__ = ("_places",)
 
@@ -61,7 +61,7 @@ class MatchingTurns:
 
 
 def compiled(text: str) -> Pattern:
-    """The pattern of a client, without the domain that may stand before it. Raises PatternError."""
+    """The compiled pattern of a client, without the optional domain before it. Raises PatternError."""
     domain, separator, rest = text.partition("://")
     if not separator:
         return Pattern(text)
@@ -71,9 +71,9 @@ def compiled(text: str) -> Pattern:
 async def matching(
     pattern: Matcher, names: Iterable[TopicName], turns: MatchingTurns | None = None
 ) -> list[TopicName]:
-    """Those of the names, which are of one tenant, that match; other tasks get their turns in between.
+    """Those of the names, which are of one tenant, that match; other tasks run in between.
 
-    `turns`: shared with all other lists of the broker. Raises PatternError.
+    `turns`: shared by all lists of the broker. Raises PatternError.
     """
     found: list[TopicName] = []
     pieces = _pieces(pattern, names, found)
@@ -84,7 +84,7 @@ async def matching(
             async with turns.take(owner):
                 owner = next(pieces, None)
                 if owner is not None or pattern.work > _SMALL:
-                    # The place is held meanwhile: nobody else's piece comes in this turn.
+                    # The place is held meanwhile: no other list's piece runs in this turn.
                     await yield_loop()
     finally:
         pattern.rest()
@@ -94,7 +94,7 @@ async def matching(
 def _pieces(
     pattern: Matcher, names: Iterable[TopicName], found: list[TopicName]
 ) -> Generator[str, None, None]:
-    """Pauses before the first and after each piece of work, and tells whose it is."""
+    """Pauses before the first and after each piece of work, and names its tenant."""
     pause_at, characters = _PIECE, 0
     tenant = ""
     for name in names:

@@ -15,7 +15,7 @@ _REPEAT_MAX: Final = 1_000
 
 
 class PatternSyntaxError(BrokerError):
-    """The text is no regular expression that this package matches; the message says why."""
+    """The text is no regular expression that this package supports; the message names the fault."""
 
 
 class Edge(Enum):
@@ -79,7 +79,7 @@ _LAST: Final = "\U0010ffff"
 
 
 def _complement(ranges: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """What lies outside of sorted ranges."""
+    """The ranges outside of sorted ranges."""
     found = []
     after = 0
     for first, last in ranges:
@@ -186,7 +186,7 @@ class _Parser:
         return self._one(self._literal(char))
 
     def _literal(self, char: str) -> str:
-        """What a backslash and `char` stand for."""
+        """The meaning of a backslash and `char`."""
         if char in _CONTROLS:
             return _CONTROLS[char]
         if char.isascii() and char.isalnum():
@@ -215,7 +215,7 @@ class _Parser:
         return Chars(tuple(ranges), negated, self._any_case)
 
     def _member(self, ranges: list[tuple[str, str]]) -> str | None:
-        """One character of a class; None for a class within it, which goes to `ranges`."""
+        """One character of a class; None for a class within it, which is added to `ranges`."""
         char = self._next()
         if char == "[" and self._peek() in (":", "="):
             raise PatternSyntaxError("named classes are not possible")

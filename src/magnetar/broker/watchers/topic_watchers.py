@@ -1,4 +1,4 @@
-"""Tells clients which topics come and go: one task for each namespace that is being watched and changes."""
+"""Tells clients which topics are created and deleted: one task for each watched namespace that changes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _UNANSWERED_MAX: Final = 16
 
 
 class Client(Protocol):
-    """Who watches: a connection."""
+    """A watching client: a connection."""
 
     def ask_output(self) -> bool:
-        """Whether it takes more now; if not, `TopicWatchers.resume` follows when it does."""
+        """Whether it accepts more now; if not, `TopicWatchers.resume` follows when it does."""
 
     def watching(self, request_id: RequestId, watcher_id: int, topics: list[str], digest: str) -> None:
         """The watch has begun; `topics` are those that match now."""
@@ -43,7 +43,7 @@ class Client(Protocol):
         """The watch could not begin."""
 
     def topics_changed(self, watcher_id: int, update: Update) -> None:
-        """Topics came or went."""
+        """Topics were created or deleted."""
 
 
 class _Watcher:
@@ -54,9 +54,9 @@ class _Watcher:
         self.watcher_id = watcher_id
         self.watched = watched
         self.requests: list[tuple[RequestId, str]] = []
-        """Requests to be answered, each with the digest of what its client knows."""
+        """Requests to be answered, each with the digest of its client's list."""
         self.seen: frozenset[TopicName] = frozenset()
-        """The namespace's topics that were looked at."""
+        """The namespace's topics that were compared last."""
         self.look = 0
         """The number of the list that they were in."""
         self.held = False
@@ -75,14 +75,15 @@ class _Namespace:
         self.deleted: set[str] = set()
         """Encoded local names of topics that were deleted since they were listed."""
         self.anew: dict[TopicName, int] = {}
-        """Topics that were made, also once more, since some watcher was told, with the number of the list."""
+        """Topics that were created, perhaps again, since some watcher was told, with the number of the
+        list."""
         self.texts: dict[TopicName, str] = {}
         """Full names that some watcher has matched: thousands of watchers share them, as they may be long."""
         self.watchers: list[_Watcher] = []
         self.stale = True
         """Whether something changed since `topics` were listed."""
         self.pending = True
-        """Whether some watcher may not know all of `topics`."""
+        """Whether some watcher may lack some of `topics`."""
         self.running = False
         self.cancels: list[Callable[[], None]] = []
 
@@ -94,7 +95,7 @@ class _Namespace:
         return found
 
     def now_has(self, topics: list[TopicName], deleted: set[str]) -> None:
-        """These are the topics that there are now, and those of before were `deleted` meanwhile."""
+        """Records the present topics, and that those before were `deleted` meanwhile."""
         before, self.topics = self.topics, frozenset(topics)
         self.look += 1
         for gone in before - self.topics:
@@ -106,12 +107,12 @@ class _Namespace:
             self.anew.update((name, self.look) for name in stayed if name.encoded_local in deleted)
 
     def made_anew(self, watcher: _Watcher) -> set[str]:
-        """Those that a watcher knows and that are others by now, under the same names."""
+        """The topics of a watcher that were deleted and created again under the same names."""
         others = [name for name in self.anew.keys() & watcher.seen if self.anew[name] > watcher.look]
         return watcher.watched.topics.intersection(map(self.text, others))
 
     def all_told(self) -> None:
-        """Forgets what every watcher has heard."""
+        """Forgets changes that every watcher was told."""
         heard = min((each.look for each in self.watchers), default=self.look)
         self.anew = {name: look for name, look in self.anew.items() if look > heard}
 
@@ -132,7 +133,7 @@ class TopicWatchers:
         self._namespaces: dict[NamespaceName, _Namespace] = {}
         self._clients: dict[Client, dict[int, tuple[_Namespace, _Watcher]]] = {}
         self.turns = MatchingTurns()
-        """Of all lists that are matched, whoever asks for them."""
+        """Shared by all lists that are matched."""
 
     def __len__(self) -> int:
         """Watchers of all clients."""
@@ -150,8 +151,8 @@ class TopicWatchers:
         request_id: RequestId,
         known_digest: str,
     ) -> None:
-        """Begins a watch; the client hears the list, unless `known_digest` says that it knows it, and then
-        every change. Raises NotAllowedError, PatternError."""
+        """Begins a watch; the client gets the list, unless `known_digest` matches it, and then every change.
+        Raises NotAllowedError, PatternError."""
         own = self._clients.get(client, {})
         if watcher_id in own:
             entry, watcher = own[watcher_id]
@@ -172,7 +173,7 @@ class TopicWatchers:
         self._wake(entry)
 
     def watches_of(self, client: Client) -> dict[int, NamespaceName]:
-        """What a client watches, by watcher id."""
+        """The watches of a client, by watcher id."""
         return {number: entry.name for number, (entry, _) in self._clients.get(client, {}).items()}
 
     def close(self, client: Client, watcher_id: int) -> None:
@@ -191,7 +192,7 @@ class TopicWatchers:
                 cancel()
 
     def resume(self, client: Client) -> None:
-        """The client takes bytes again: it hears at once of all that has changed meanwhile."""
+        """The client accepts bytes again: it gets all changes since at once."""
         for entry, watcher in self._clients.get(client, {}).values():
             if watcher.held:
                 self._wake(entry)
@@ -257,9 +258,10 @@ class TopicWatchers:
             entry.running = False
 
     def _fail(self, watcher: _Watcher, error: MagnetarError) -> None:
-        """Ends a watch; who does not wait for an answer is not told, as the protocol has no word for it."""
+        """Ends a watch; a client that does not wait for an answer is not told, as the protocol has no command
+        for it."""
         if not watcher.requests:
-            # Its consumer of a pattern looks at the list itself, once a minute unless it was told otherwise.
+            # Its pattern consumer asks for the list itself, once a minute by default.
             _log.warning("a client's watch of topics ends: %s; %s", error, getattr(error, "remedy", ""))
         for request_id, _ in watcher.requests:
             watcher.client.watching_failed(request_id, error)
@@ -267,11 +269,12 @@ class TopicWatchers:
             self.close(watcher.client, watcher.watcher_id)
 
     async def _catch_up(self, watcher: _Watcher, entry: _Namespace) -> None:
-        """Tells a watcher what it does not know yet, if its client can take it."""
+        """Sends a watcher the changes that it lacks, if its client accepts them."""
         topics = entry.topics
         if topics is watcher.seen and not watcher.requests:
             return
-        # What is not told now is part of the next difference: nothing piles up for who does not read.
+        # Changes that are not sent now are part of the next difference: nothing piles up for a client that
+        # does not read.
         watcher.held = not watcher.client.ask_output()
         if watcher.held:
             return
@@ -281,7 +284,8 @@ class TopicWatchers:
             came = list(map(entry.text, await matching(watched.pattern, topics - watcher.seen, self.turns)))
             went = list(map(str, watcher.seen - topics))
             if anew := entry.made_anew(watcher):
-                # The client's consumer of the old one has ended. It begins one only for what it hears is new.
+                # The client's consumer of the old topic has ended. It begins one only for a topic that it is
+                # told is new.
                 updates.append(watched.change((), [*went, *anew]))
             updates.append(watched.change([*came, *anew], went))
             watcher.seen, watcher.look = topics, entry.look

@@ -1,4 +1,4 @@
-"""What one watcher of a namespace's topics knows, and what it must be told (pure)."""
+"""The list of one watcher of a namespace's topics, and the changes that it must be told (pure)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from magnetar.broker.watchers.selection import Matcher, topics_digest
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Matching topics that came and went, and the digest of all that are there now."""
+    """Matching topics that were created and deleted, and the digest of all present ones."""
 
     new: list[str]
     deleted: list[str]
@@ -23,15 +23,15 @@ class Watched:
     def __init__(self, pattern: Matcher) -> None:
         self.pattern = pattern
         self.topics: set[str] = set()
-        """Names that match, as the client knows them."""
+        """Matching names, as the client knows them."""
 
     @property
     def digest(self) -> str:
-        """Of the topics that match."""
+        """Digest of the matching topics."""
         return topics_digest(self.topics)
 
     def change(self, came: Iterable[str], went: Iterable[str]) -> Update | None:
-        """Notes matching topics that came, and any that went; None when nothing changes for the client."""
+        """Records created and deleted topics that match; None when nothing changes for the client."""
         new = sorted(set(came) - self.topics)
         deleted = sorted(self.topics & set(went))
         if not new and not deleted:

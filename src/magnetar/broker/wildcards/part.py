@@ -12,7 +12,7 @@ from magnetar.wire.messages import MessageEncoder
 
 
 class Pool:
-    """What the client has asked for and not been sent, for all topics together."""
+    """The client's unused permits, for all topics together."""
 
     __slots__ = ("permits",)
 
@@ -21,13 +21,12 @@ class Pool:
 
 
 class NotingEncoder:
-    """Tells from which ledgers the client was sent something: by them it is known whose an
-    acknowledgement is."""
+    """Records the ledgers of the entries sent to the client: they tell the topic of an acknowledgement."""
 
     __slots__ = ("_encoder", "_note")
 
     def __init__(self, consumer_id: ConsumerId, note: Callable[[int], None]) -> None:
-        # No partition: the client takes the wildcard for one topic.
+        # No partition: the client sees the wildcard as one topic.
         self._encoder = MessageEncoder(consumer_id)
         self._note = note
 
@@ -52,7 +51,7 @@ class PartConsumer(AttachedConsumer):
 
     @property
     def permits(self) -> int:
-        """Of all parts."""
+        """Permits over all parts."""
         return self.pool.permits
 
     @permits.setter
@@ -72,7 +71,7 @@ class PartOwner(Protocol):
 
 
 class PartConnection:
-    """What one topic's subscription takes for the client's connection."""
+    """Takes the place of the client's connection for one topic's subscription."""
 
     __slots__ = ("_owner",)
 

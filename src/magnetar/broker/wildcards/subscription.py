@@ -23,11 +23,11 @@ from magnetar.broker.wildcards.part import PartConsumer, Pool
 from magnetar.wire.events import AckEvent
 
 _LEDGERS_MAX: Final = 100_000
-"""Ledgers whose topics are remembered; beyond it those are forgotten that were noted first."""
+"""Ledgers whose topics are remembered; beyond this, the oldest are forgotten."""
 
 
 class WildcardSubscription(AnySubscription):
-    """Of one consumer."""
+    """The wildcard subscription of one consumer."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class WildcardSubscription(AnySubscription):
         lost: Callable[[TopicName], None],
         closed: Callable[[], None],
     ) -> None:
-        """`lost` hears that a topic sent the consumer away, `closed` that the client left."""
+        """`lost` is called when a topic detached the consumer, `closed` when the client left."""
         super().__init__(topic, name, 0)
         self.connection = connection
         self.pool = Pool()
         self.parts: dict[TopicName, PartConsumer] = {}
         self.consumer: AttachedConsumer
-        """As the session knows it; given once it is opened."""
+        """The session's consumer; set once it is opened."""
         self._ledgers: dict[LedgerId, TopicName] = {}
         self._acks: dict[int, tuple[int, BaseException | None]] = {}
         """Answers that topics still owe, and the first error, by request id."""
@@ -73,14 +73,14 @@ class WildcardSubscription(AnySubscription):
             self._ledgers[ledger_id] = name
 
     def lost(self, consumer: AttachedConsumer) -> None:
-        """A topic sends the consumer away; the client hears nothing of it."""
+        """A topic detached the consumer; the client is not told."""
         name = consumer.subscription.topic
         if self.parts.get(name) is consumer:
             del self.parts[name]
             self._lost(name)
 
     def topic_of(self, position: Position) -> TopicName | None:
-        """Where an entry that the client was sent lies."""
+        """The topic of an entry that was sent to the client."""
         return self._ledgers.get(position.ledger_id)
 
     def _part_of(self, position: Position) -> PartConsumer:

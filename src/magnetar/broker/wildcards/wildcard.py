@@ -1,4 +1,4 @@
-"""Opens wildcards, and follows the topics that come and go."""
+"""Opens wildcards, and follows the creation and deletion of topics."""
 
 from __future__ import annotations
 
@@ -154,7 +154,8 @@ class Wildcard:
         if self._closed or len(self.subscription.parts) >= PARTS_MAX:
             return
         try:
-            # What came later is read from its beginning: its first message may be older than this moment.
+            # A topic created later is read from its beginning: its first message may be older than this
+            # moment.
             await self._join(name, earliest=True)
         except TopicNotFoundError:  # deleted before it could be joined
             return
@@ -162,14 +163,14 @@ class Wildcard:
             _log.info("%s: %s is tried again: %s", self._name, name, error)
             self._again(name)
         except Exception:
-            # Tried again too: else the consumer would never again hear of the topic.
+            # Tried again too: otherwise the consumer would never get the topic.
             self._again(name)
             raise
 
     # -- what the room of watchers asks of a client ------------------------------------------------
 
     def ask_output(self) -> bool:
-        """It takes everything at once."""
+        """Accepts every message at once."""
         return True
 
     def watching(self, request_id: RequestId, watcher_id: int, topics: list[str], digest: str) -> None:
@@ -177,12 +178,12 @@ class Wildcard:
         self._came(topics)
 
     def watching_failed(self, request_id: RequestId, error: MagnetarError) -> None:
-        """The client comes back and hears why."""
+        """The client comes back and is told why."""
         _log.warning("%s: its topics cannot be watched: %s", self._name, error)
         self.subscription.detach_all()
 
     def topics_changed(self, watcher_id: int, update: Update) -> None:
-        """Topics that match came or went."""
+        """Matching topics were created or deleted."""
         for text in update.deleted:
             self.subscription.drop(TopicName.parse(text))
         self._came(update.new)
