@@ -29,6 +29,9 @@ class Addresses:
     https: str = ""
 
 
+NOWHERE: Final = Addresses()
+
+
 @dataclass(frozen=True, slots=True)
 class Listeners:
     """The listening ports, 0: there is none; and the advertised listeners."""
@@ -50,11 +53,7 @@ class Listeners:
         """
         name = listener or self.internal
         if listener and listener not in self.named:
-            known = ", ".join(sorted(self.named)) or "none"
-            # The C++ client tells by this code and these words that it cannot connect; others try again.
-            raise ServiceNotReadyError(
-                f"the broker do not have {listener} listener", remedy=f"known: {known}"
-            )
+            raise unknown_listener(listener, self.named)
         own = Addresses(
             plain=f"pulsar://{host}:{self.plain_port or own_port}",
             tls=f"pulsar+ssl://{host}:{self.tls_port}" if self.tls_port else "",
@@ -66,6 +65,13 @@ class Listeners:
         told = self.named[name]
         # Listeners are mostly given for clients of the binary protocol alone.
         return Addresses(told.plain, told.tls, told.http or own.http, told.https or own.https)
+
+
+def unknown_listener(name: str, named: Mapping[str, Addresses]) -> ServiceNotReadyError:
+    """For a client that names a listener which the broker does not have."""
+    known = ", ".join(sorted(named)) or "none"
+    # The C++ client tells by this code and these words that it cannot connect; others try again.
+    return ServiceNotReadyError(f"the broker do not have {name} listener", remedy=f"known: {known}")
 
 
 def parse_listeners(text: str) -> dict[str, Addresses]:

@@ -97,17 +97,31 @@ def producer_success(
     return encode_command(pb.BaseCommand(type=_Type.PRODUCER_SUCCESS, producer_success=body))
 
 
-def close_producer(producer_id: ProducerId, request_id: RequestId = NO_REQUEST) -> bytes:
+def close_producer(
+    producer_id: ProducerId, request_id: RequestId = NO_REQUEST, *, url: str = "", url_tls: str = ""
+) -> bytes:
     """CLOSE_PRODUCER: the broker closes a producer, and the client looks the topic up again. The request id
     answers no request."""
-    body = pb.CommandCloseProducer(producer_id=producer_id, request_id=request_id)
+    body = pb.CommandCloseProducer(
+        producer_id=producer_id,
+        request_id=request_id,
+        assignedBrokerServiceUrl=url or None,
+        assignedBrokerServiceUrlTls=url_tls or None,
+    )
     return encode_command(pb.BaseCommand(type=_Type.CLOSE_PRODUCER, close_producer=body))
 
 
-def close_consumer(consumer_id: ConsumerId, request_id: RequestId = NO_REQUEST) -> bytes:
+def close_consumer(
+    consumer_id: ConsumerId, request_id: RequestId = NO_REQUEST, *, url: str = "", url_tls: str = ""
+) -> bytes:
     """CLOSE_CONSUMER: the broker closes a consumer, and the client looks the topic up again. The request id
     answers no request."""
-    body = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id)
+    body = pb.CommandCloseConsumer(
+        consumer_id=consumer_id,
+        request_id=request_id,
+        assignedBrokerServiceUrl=url or None,
+        assignedBrokerServiceUrlTls=url_tls or None,
+    )
     return encode_command(pb.BaseCommand(type=_Type.CLOSE_CONSUMER, close_consumer=body))
 
 

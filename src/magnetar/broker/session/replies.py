@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position, ProducerId
+from magnetar.broker.listeners import NOWHERE
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
+from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.producer import Producer
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
@@ -44,6 +46,16 @@ class Replies(ABC):
     ) -> None:
         for sequence_id in sequence_ids:
             self.reply(commands.send_error(producer.producer_id, sequence_id, code, message))
+
+    def producer_closed(self, producer_id: ProducerId, attached: tuple[AnyTopic, Producer] | None) -> None:
+        """A producer was closed here; its client is told where the topic goes, if that is known."""
+        to = NOWHERE if attached is None else attached[0].assigned
+        self.reply(commands.close_producer(producer_id, url=to.plain, url_tls=to.tls))
+
+    def consumer_closed(self, consumer_id: ConsumerId, topic: AnyTopic | None) -> None:
+        """A consumer of the topic was closed here; see `producer_closed`."""
+        to = NOWHERE if topic is None else topic.assigned
+        self.reply(commands.close_consumer(consumer_id, url=to.plain, url_tls=to.tls))
 
     def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
         self.reply(commands.active_consumer_change(consumer.consumer_id, active=active))

@@ -275,8 +275,8 @@ class Session(Replies):
             self.resume_reading()
 
     def producer_detached(self, producer: Producer) -> None:
+        self.producer_closed(producer.producer_id, self.producers.get(producer.producer_id))
         self.forget_producer(producer.producer_id)
-        self.reply(commands.close_producer(producer.producer_id))
 
     def producer_ready(self, producer: Producer) -> None:
         producers.answer(self, producer)
@@ -289,7 +289,7 @@ class Session(Replies):
         self.consumers.pop(consumer.consumer_id, None)
         if not consumer.subscription.durable and not self.closed:
             self._between[consumer.consumer_id] = consumer
-        self.reply(commands.close_consumer(consumer.consumer_id))
+        self.consumer_closed(consumer.consumer_id, self.broker.loaded(consumer.subscription.topic))
 
     def end_of_topic(self, consumer: AttachedConsumer) -> None:
         if self.takes_end_of_topic:

@@ -28,6 +28,7 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
 )
 from magnetar.broker.limits.topic_limits import TopicLimits
+from magnetar.broker.listeners import NOWHERE
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.topic import claims
 from magnetar.broker.topic.producer import Producer
@@ -68,6 +69,8 @@ class AnyTopic(ABC):
         self.screen: Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None = None
         """Which entries outside of transactions are refused, by row; None: nothing is checked."""
         self.closed = False
+        self.assigned = NOWHERE
+        """The broker that takes the topic over, which clients are told when they are sent away."""
 
     # -- producers ---------------------------------------------------------------------------------
 
