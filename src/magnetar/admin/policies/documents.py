@@ -25,7 +25,7 @@ from magnetar.broker.filters.rules import FILTER_NAMES, names_in
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.limits import DELAY_MAX
 from magnetar.broker.policies.creation import NON_PARTITIONED, PARTITIONED
-from magnetar.broker.policies.in_force import COPIES
+from magnetar.broker.policies.topic_settings import COPIES
 
 Fields = dict[str, Any]
 

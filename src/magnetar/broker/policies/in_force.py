@@ -19,32 +19,20 @@ from magnetar.broker.limits.groups import GROUP_POLICY, ResourceGroups
 from magnetar.broker.limits.limits import Limits, LimitsInForce
 from magnetar.broker.policies.policies import Policies
 from magnetar.broker.policies.policy_changes import scope_of
+from magnetar.broker.policies.topic_settings import TopicSettings, copies_in_force
 from magnetar.broker.rounds import guarded
 from magnetar.broker.topic.topic import DEDUP_CURSOR, Topic
 from magnetar.ledger.api import Copies
-from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.runtime.tasks import Rounds, yield_loop
+from magnetar.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from magnetar.broker.ports import BrokerPort
-
-COPIES: Final = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
-"""Of the `persistence` policy, in the order of `Copies`."""
 
 _TOPICS_PER_TURN: Final = 50
 """Topics that are given their policies before the event loop serves others: about a millisecond."""
 _NAMES_PER_TURN: Final = 10_000
 """Topics whose names are compared before other tasks run: about two milliseconds."""
-
-
-def copies_in_force(told: Copies, own: Policies, namespace: Policies) -> Copies | None:
-    """How many bookies hold a topic's ledgers, when its own policy or its namespace's differs from the
-    configuration. A 0 means unset."""
-    said = own.get("persistence", namespace.get("persistence")) or {}
-    found = (said.get(name) or default for name, default in zip(COPIES, told, strict=True))
-    ensemble, written, acknowledged = map(int, found)
-    copies = Copies(ensemble, written, acknowledged)
-    return None if copies == told else copies
 
 
 class PoliciesInForce:
@@ -58,6 +46,7 @@ class PoliciesInForce:
         self._changed: dict[str, int] = {}
         """Documents whose change is not in force yet, and the number of the change."""
         self._changes = 0
+        self._turns = Turns()
         self._rounds = Rounds(self.apply, broker.tasks.spawn)
 
     async def configure(self) -> None:
@@ -135,38 +124,39 @@ class PoliciesInForce:
         return copies_in_force(told, own, await broker.policies.namespace(name.namespace_name))
 
     async def give(self, topic: Topic) -> None:
-        """Gives the loaded topic the policies that are in force now. Raises MagnetarError."""
+        """Gives the topic the policies that are in force now. Raises MagnetarError."""
+        # Once at a time for each topic. Rounds, administrators and a load do it at any time: of two at once
+        # the one that read the documents first might be the last to put them in force, and both would load
+        # deduplication, of which the second knows nothing of what the first admitted.
+        async with self._turns.hold((topic,)):
+            await self._give(topic)
+
+    async def _give(self, topic: Topic) -> None:
         broker = self._broker
-        config = broker.config
         own = await broker.policies.topic_policies(topic.name)
         namespace = await broker.policies.namespace(topic.name.namespace_name)
-        retention = own.get("retention_policies", namespace.get("retention_policies")) or {}
-        minutes = int(retention.get("retentionTimeInMinutes", config.retention_minutes))
-        mib = int(retention.get("retentionSizeInMB", config.retention_mib))
-        topic.log.retention = Retention(
-            ms=minutes * 60_000 if minutes >= 0 else UNLIMITED,
-            size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
-        )
-        if config.copies is not None:
-            topic.log.set_copies(copies_in_force(config.copies, own, namespace))
-        topic.compaction.job.apply(config, own, namespace)
+        settings = TopicSettings.of(broker.config, own, namespace)
+        topic.log.retention = settings.retention
+        if broker.config.copies is not None:
+            topic.log.set_copies(settings.copies)
+        topic.compaction.job.apply(broker.config, own, namespace)
         if broker.offloading is not None:
             broker.offloading.apply(topic.log.offloading, own, namespace)
         topic.limits.apply(await self._limits_under(own, namespace), topic, broker.alarms)
-        limits = config.deduplication_limits.with_interval(own, namespace)
+        await self._give_deduplication(topic, settings)
+
+    async def _give_deduplication(self, topic: Topic, settings: TopicSettings) -> None:
+        # `give` alone sets it, and holds the topic.
         if topic.dedup is not None:
-            topic.dedup.limits = limits
-        wanted = self._deduplicates(own, namespace)
-        if wanted and topic.dedup is None:
+            topic.dedup.limits = settings.dedup_limits
+        if settings.deduplicates and topic.dedup is None:
             topic.dedup = await Deduplication.load(
-                topic.log, DEDUP_CURSOR, attached=topic.producers, clock=broker.clock, limits=limits
+                topic.log,
+                DEDUP_CURSOR,
+                attached=topic.producers,
+                clock=self._broker.clock,
+                limits=settings.dedup_limits,
             )
-        elif not wanted and topic.dedup is not None:
+        elif not settings.deduplicates and topic.dedup is not None:
             topic.dedup = None
             await topic.log.delete_cursor(DEDUP_CURSOR)
-
-    def _deduplicates(self, own: Policies, namespace: Policies) -> bool:
-        for level in (own.get("deduplicationEnabled"), namespace.get("deduplicationEnabled")):
-            if level is not None:
-                return bool(level)
-        return self._broker.config.deduplication

@@ -152,9 +152,14 @@ class PolicyStore:
 
     async def update_tenant(self, name: str, document: Policies) -> None:
         """Raises NamespaceNotFoundError when it does not exist."""
-        if await self.tenant(name) is None:
-            raise NamespaceNotFoundError("Tenant does not exist", remedy=f"there is no tenant {name}")
-        await self._store.put(keys.tenant(name), _encode(document))
+
+        def replaced(current: Policies) -> None:
+            current.clear()
+            current.update(document)
+
+        # By its version: one that is deleted meanwhile must not come back.
+        missing = NamespaceNotFoundError("Tenant does not exist", remedy=f"there is no tenant {name}")
+        await self._update(keys.tenant(name), replaced, missing)
 
     async def delete_tenant(self, name: str) -> None:
         """Raises ConflictError while it has namespaces, NamespaceNotFoundError when it does not exist."""

@@ -12,7 +12,7 @@ from magnetar.broker.config import BrokerConfig
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.policies.creation import CreationRules
-from magnetar.broker.policies.in_force import COPIES, copies_in_force
+from magnetar.broker.policies.topic_settings import COPIES, copies_in_force
 from magnetar.ledger.api import Copies
 from magnetar.metadata import keys
 from support.admin_api import AdminApi, T, with_api
