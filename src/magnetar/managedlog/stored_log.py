@@ -59,12 +59,13 @@ class StoredLog:
         """
         async with self._lock:
             metadata = change(self.metadata)
-            if self._gone:
-                left = tuple(item for item in metadata.deleted_ledgers if item not in self._gone)
+            # As of now: what is deleted while this is stored is for the next update.
+            gone, copies_gone = frozenset(self._gone), frozenset(self._copies_gone)
+            if gone:
+                left = tuple(item for item in metadata.deleted_ledgers if item not in gone)
                 metadata = replace(metadata, deleted_ledgers=left)
-            if self._copies_gone:
-                gone = self._copies_gone
-                copies = [copy for copy in metadata.deleted_copies if copy.context.attempt not in gone]
+            if copies_gone:
+                copies = [copy for copy in metadata.deleted_copies if copy.context.attempt not in copies_gone]
                 metadata = replace(metadata, deleted_copies=tuple(copies))
             try:
                 stat = await self._store.put(
@@ -74,8 +75,8 @@ class StoredLog:
                 raise LogFencedError(f"log {self.name} was taken over by another owner") from error
             self._version, self.created_ms = stat.version, stat.created_ms
             self.metadata = metadata
-            self._gone.clear()
-            self._copies_gone.clear()
+            self._gone -= gone
+            self._copies_gone -= copies_gone
 
     async def settled(self) -> None:
         """Returns when no update is under way: to be called before the log is opened anew."""

@@ -91,6 +91,7 @@ class BookieNode:
         self._asked_read_only = False
         self._announced = False
         """Whether the registration says that the bookie is read-only."""
+        self._announcing = asyncio.Lock()
         self._options = options
         self._registry = registry
         self._measure = measure
@@ -179,8 +180,10 @@ class BookieNode:
         deadline_s = loop.time() + self._options.claim_timeout_s
         while True:
             try:
-                await self._registry.register(info, read_only=self.read_only)
-                self._announced = self.read_only
+                # What was announced, not what the disk has become meanwhile: else nobody would announce that.
+                read_only = self.read_only
+                await self._registry.register(info, read_only=read_only)
+                self._announced = read_only
                 return
             except BookieIdInUseError as error:
                 if loop.time() > deadline_s:
@@ -229,15 +232,17 @@ class BookieNode:
 
     async def _announce(self) -> None:
         """Updates the registration; a failure is repeated at the next measurement."""
-        if self._announced == self.read_only:
-            return
         info = BookieInfo.at(self.bookie_id, self._options.advertised or self._options.host, self.port)
-        try:
-            await self._registry.register(info, read_only=self.read_only)
-        except MetadataError as error:  # the next measurement tries again: `_announced` is unchanged
-            _log.warning("the registration could not be changed: %s", error)
-        else:
-            self._announced = self.read_only
+        # One at a time, and as often as the disk fills up or is freed meanwhile: the answer to an earlier
+        # change must not be the last word.
+        async with self._announcing:
+            while self._announced != (read_only := self.read_only):
+                try:
+                    await self._registry.register(info, read_only=read_only)
+                except MetadataError as error:  # the next measurement tries again: `_announced` is unchanged
+                    _log.warning("the registration could not be changed: %s", error)
+                    return
+                self._announced = read_only
 
     async def collect_garbage(self) -> None:
         """Starts a round of deletion soon."""

@@ -116,8 +116,10 @@ class LedgerHandle:
             last = self.last_entry
             if self._measured < last:
                 (entry,) = await self._reads.read(last, last, 1)
-                self._measured = last
-                self._end = LedgerEnd(self.last_entry, entry.length_bytes)
+                # Another call may have measured a later entry meanwhile, or found the ledger closed.
+                if self._measured < last and not self.is_closed:
+                    self._measured = last
+                    self._end = LedgerEnd(self.last_entry, entry.length_bytes)
         return self.last_entry
 
     async def try_read_last_confirmed(self) -> int:

@@ -167,7 +167,7 @@ class Staging:
         self._clock = clock
         self._kept = kept
         self._current: Staged | None = None
-        self._beginning = False
+        self._beginning = self._closed = False
         self._seen = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         shutil.rmtree(self._root, ignore_errors=True)
@@ -188,6 +188,8 @@ class Staging:
         except (OSError, sqlite3.Error) as error:
             raise BackupError(f"no point in time of {self._root.parent} could be taken: {error}") from error
         else:
+            if self._closed:
+                raise BackupError("the broker stops")
             self._current = staged
         finally:
             self._beginning = False
@@ -225,7 +227,8 @@ class Staging:
         return True
 
     async def close(self) -> None:
-        """Ends what is there."""
+        """Ends what is there. What is being taken ends by itself, and is removed."""
+        self._closed = True
         if self._current is not None:
             await self.end(self._current.staged_id)
 

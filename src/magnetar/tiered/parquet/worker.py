@@ -312,10 +312,10 @@ class OffloadWorker:
         await self._writer.drain()
 
     async def _receive(self) -> Answer:
-        if self._reader is None:
+        if (reader := self._reader) is None:  # kept: `_reap` may take it away between head and body
             raise ConnectionResetError
-        size, kind = HEAD.unpack(await self._reader.readexactly(HEAD.size))
-        return Kind(kind), await self._reader.readexactly(size) if size else b""
+        size, kind = HEAD.unpack(await reader.readexactly(HEAD.size))
+        return Kind(kind), await reader.readexactly(size) if size else b""
 
     # ------------------------------------------------------------ the process
 

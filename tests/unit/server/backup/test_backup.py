@@ -212,7 +212,7 @@ def test_damaged_metadata_is_not_backed_up(tmp_path: Path) -> None:
             damage(folder.metadata_file, b"named")
             with pytest.raises(BackupError, match="/topics/orders fails its checksum"):
                 await points.begin()
-            assert list(folder.staged_dir.iterdir()) == []
+            assert os.listdir(folder.staged_dir) == []
 
     run(scenario())
 
@@ -402,3 +402,30 @@ def test_a_folder_that_cannot_be_replaced_is_named_at_once(
     with pytest.raises(BackupError, match="a mount point"):
         restore(repository, MANIFEST, Path("/proc"), progress=lambda _: None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backups", "here"]
+
+
+def test_a_point_in_time_that_is_being_taken_while_the_broker_stops_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was there after the end, with a watch that nobody ended."""
+
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (folder, _, points):
+            taken, may = asyncio.Event(), asyncio.Event()
+
+            async def slowly(staged: Path) -> None:
+                os.makedirs(staged)
+                taken.set()
+                await may.wait()
+
+            monkeypatch.setattr(points, "_take", slowly)
+            monkeypatch.setattr(Sources, "check_metadata", lambda self, staged: None)
+            beginning = asyncio.ensure_future(points.begin())
+            await taken.wait()
+            await points.close()
+            may.set()
+            with pytest.raises(BackupError, match="the broker stops"):
+                await beginning
+            assert list(folder.staged_dir.iterdir()) == []
+
+    asyncio.run(scenario())
