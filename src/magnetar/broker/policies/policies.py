@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from magnetar.metadata.store import (
     MetadataStore,
     NotFoundError,
     Notification,
+    SessionEvent,
 )
 
 _log = logging.getLogger("magnetar.broker")
@@ -45,16 +47,21 @@ class PolicyStore:
     """Reads through a cache, from which a document is dropped when the store reports its change."""
 
     def __init__(self, store: MetadataStore, cluster: str) -> None:
+        self.shared = False
+        """Whether other brokers write documents too: then it is not remembered that there is none, as the
+        note of its creation may be on its way."""
         self._store = store
         self.cluster = cluster
         self._cache: Recent[str, Policies | None] = Recent(_DOCUMENTS_KEPT)
         self._changes = 0
         self._listeners: list[Callable[[str], None]] = []
         self._cancel_watch = store.watch("/admin", self._changed)
+        self._cancel_session = store.watch_session(self._session_changed)
 
     def close(self) -> None:
         """Stops watching."""
         self._cancel_watch()
+        self._cancel_session()
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Calls back with its key after any document changed."""
@@ -69,6 +76,12 @@ class PolicyStore:
         for listener in self._listeners:
             listener(notification.path)
 
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
+            # Changes that others made without a connection were told to nobody.
+            self._changes += 1
+            self._cache = Recent(_DOCUMENTS_KEPT)
+
     async def _read(self, path: str, *, of: str = "") -> Policies | None:
         """`of`: whether it is the policies of a "namespace" or "topic", which then hold nothing that cannot
         be used."""
@@ -76,10 +89,14 @@ class PolicyStore:
             return self._cache[path]
         before = self._changes
         value = await self._store.get(path)
+        if value is None and self.shared:
+            # The server that was asked may not have heard of it yet.
+            await self._store.sync()
+            value = await self._store.get(path)
         document: Policies | None = None if value is None else json.loads(value.data)
         if document is not None and of:
             document = _usable(path, document, of_topic=of == "topic")
-        if self._changes == before:
+        if self._changes == before and not (document is None and self.shared):
             # Otherwise it may have been read before the change, which would not be reported again.
             self._cache.put(path, document)
         return document
@@ -91,17 +108,23 @@ class PolicyStore:
             raise ConflictError(_EXISTS[what.partition(" ")[0]], remedy=f"{what} is there") from error
 
     async def bootstrap(self, broker_url: str, http_url: str) -> None:
-        """Makes what a standalone starts with: its cluster, tenant `public`, namespace `public/default`."""
-        await self._store.put(
-            keys.cluster(self.cluster), _encode({"serviceUrl": http_url, "brokerServiceUrl": broker_url})
-        )
+        """Makes what a cluster starts with: its document, tenant `public`, namespace `public/default`."""
+        document = _encode({"serviceUrl": http_url, "brokerServiceUrl": broker_url})
+        if not self.shared:
+            await self._store.put(keys.cluster(self.cluster), document)
+        elif await self.cluster_document(self.cluster) is None:
+            # Another broker may be faster; so below.
+            with contextlib.suppress(BadVersionError):
+                await self._store.put(keys.cluster(self.cluster), document, expected_version=MUST_NOT_EXIST)
         for tenant, namespaces in (("public", ("default", "functions")), ("pulsar", ("system",))):
             if await self.tenant(tenant) is None:
-                await self.create_tenant(tenant, {"adminRoles": [], "allowedClusters": [self.cluster]})
+                with contextlib.suppress(ConflictError):  # as above
+                    await self.create_tenant(tenant, {"adminRoles": [], "allowedClusters": [self.cluster]})
             for namespace in namespaces:
                 name = NamespaceName(tenant, namespace)
                 if await self._read(keys.namespace_policies(name), of="namespace") is None:
-                    await self.create_namespace(name, {})
+                    with contextlib.suppress(ConflictError):  # as above
+                        await self.create_namespace(name, {})
 
     # -- settings ----------------------------------------------------------------------------------
 
