@@ -31,11 +31,13 @@ class StandaloneProcess:
         environment: dict[str, str] | None = None,
         data_dir: Path | None = None,
         python: str = sys.executable,
+        role: str = "standalone",
     ) -> None:
         """`folder` holds the data, the log and the ready file; a later instance may take it over. `python` is
         the interpreter whose package is run.
 
-        `data_dir` is for data elsewhere, `environment` adds variables.
+        `data_dir` is for data elsewhere, `environment` adds variables. `role` is the command, `standalone` or
+        `broker`.
         """
         self.folder = folder
         self.data_dir = data_dir or folder / "data"
@@ -44,6 +46,7 @@ class StandaloneProcess:
         self.http_url = ""
         self._ready_path = folder / "ready.json"
         self._ephemeral = ephemeral
+        self._role = role
         self._options = options
         self._python = python
         # Tests wait for history: where all cores are taken, nothing is left for who lets others go first.
@@ -65,7 +68,7 @@ class StandaloneProcess:
             self._python,
             "-m",
             "magnetar",
-            "standalone",
+            self._role,
             *place,
             "--port",
             "0",
@@ -110,6 +113,11 @@ class StandaloneProcess:
             text = answer.read()
             assert text or answer.status == 204, answer.status
         return json.loads(text) if text else None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends the process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""

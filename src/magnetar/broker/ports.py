@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from magnetar.broker.limits.tenants import Connections, StoredMarks
     from magnetar.broker.listeners import Listeners
     from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics
+    from magnetar.broker.ownership.place import TopicPlace
     from magnetar.broker.policies.creation import CreationRules
     from magnetar.broker.policies.policies import PolicyStore
     from magnetar.broker.registry.names import Names, TopicQuota
@@ -91,6 +92,9 @@ class BrokerPort(Protocol):
     store: MetadataStore
 
     @property
+    def owners(self) -> OwnersPort | None: ...
+
+    @property
     def ended(self) -> int: ...
 
     @property
@@ -122,6 +126,16 @@ class BrokerPort(Protocol):
     async def topics_of(self, namespace: NamespaceName, domain: str = ...) -> list[TopicName]: ...
 
     async def delete_topic(self, name: TopicName, *, force: bool = False) -> None: ...
+
+
+class OwnersPort(Protocol):
+    """Which broker serves what, as other rooms see it: `ownership/owners.py` documents each member."""
+
+    async def admit(self, name: TopicName) -> None: ...
+
+    def check_owned(self, name: TopicName) -> None: ...
+
+    async def locate(self, name: TopicName, *, authoritative: bool) -> TopicPlace: ...
 
 
 class PartitionedPort(Protocol):

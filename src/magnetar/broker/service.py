@@ -60,6 +60,7 @@ from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.offloading import Offloading
 
 if TYPE_CHECKING:
+    from magnetar.broker.ownership.owners import Owners
     from magnetar.broker.ports import SessionPort
     from magnetar.broker.staging import PointsInTime
     from magnetar.lake.tables import LakeTables
@@ -77,6 +78,9 @@ _NAMES_PER_TURN: Final = 500
 
 class Broker:
     """One event loop's worth of topics."""
+
+    owners: Owners | None = None
+    """Which of several brokers serves which topics; None: this one serves all. Set before `start`."""
 
     def __init__(
         self,
@@ -166,6 +170,8 @@ class Broker:
         await self.policies.bootstrap(broker_url, http_url)
         await self._in_force.configure()
         await self.transactions.start()
+        if self.owners is not None:
+            await self.owners.begin()
         self.tasks.every(TICK_S, self._tick)
         self.tasks.every(LOOK_S, self._look_at_greetings)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
@@ -192,6 +198,8 @@ class Broker:
 
     async def drain(self) -> None:
         """Refuses new work, detaches clients, makes all accepted messages durable."""
+        if self.owners is not None:
+            await self.owners.drain()
         self.registry.draining = True
         self.nonpersistent.close()
         await self.registry.unload_all()
@@ -200,6 +208,8 @@ class Broker:
         """Ends background work and drops every connection."""
         self.policies.close()
         self.alarms.close()
+        if self.owners is not None:
+            await self.owners.close()
         await self.registry.close()
         await self.tasks.close()
         for session in list(self.sessions):

@@ -26,6 +26,14 @@ COMMANDS: Final[dict[str, Command]] = {
     "standalone": Command(
         "magnetar.cli.processes.standalone:standalone", "Run everything in one process, until Ctrl-C."
     ),
+    "broker": Command(
+        "magnetar.cli.processes.broker:broker",
+        "Run one of several brokers that share the topics of a cluster, until Ctrl-C.",
+    ),
+    "cluster": Command(
+        "magnetar.cli.processes.cluster:cluster",
+        "Brokers that share the topics of a cluster (docs/cluster.md).",
+    ),
     "bookie": Command(
         "magnetar.cli.processes.bookie:bookie", "Run one bookie of a BookKeeper cluster, until Ctrl-C."
     ),

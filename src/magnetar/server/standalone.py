@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 import magnetar
 from magnetar.admin.serving.server import AdminServer
 from magnetar.base.errors import MagnetarError, StartupError
-from magnetar.bookie.given_up import GivenUpFile
 from magnetar.bookie.options import Durability
 from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.listeners import Listeners, parse_listeners
@@ -33,7 +32,6 @@ from magnetar.broker.service import Broker
 from magnetar.broker.session.connection import Connection, SharedBuffer
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
-from magnetar.managedlog.holes import HolePolicy
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.managedlog.orphans import OrphanSearch
 from magnetar.runtime import loop as event_loop
@@ -51,9 +49,10 @@ from magnetar.server.security.exposure import check_exposure
 from magnetar.server.settings.broker_settings import broker_config
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
-from magnetar.server.storage.datafolder import DataFolder, losses_dir, used_percent
+from magnetar.server.storage.datafolder import DataFolder, used_percent
 from magnetar.server.storage.message_stores import open_stores
 from magnetar.server.storage.opened_stores import Kept
+from magnetar.server.storage.storage_losses import holes_of
 from magnetar.server.tiering import Tiering, open_tiering
 
 if TYPE_CHECKING:
@@ -71,16 +70,16 @@ _DISK_S = 1
 """Between two looks at how full the disk is."""
 
 
-def run(config: StandaloneConfig) -> int:
-    """Runs until SIGTERM or SIGINT; returns the exit code. Raises StartupError."""
+def run(config: StandaloneConfig, *, shares: bool = False) -> int:
+    """Runs until SIGTERM or SIGINT; the exit code. `shares`: one of several brokers. Raises StartupError."""
     open_files.raise_limit()
     if config.authentication or config.tls_certificate is not None:
         core_dumps.forbid()
-    return event_loop.run(_serve(config))
+    return event_loop.run(_serve(config, shares=shares))
 
 
-async def _serve(config: StandaloneConfig) -> int:
-    server = Standalone(config)
+async def _serve(config: StandaloneConfig, *, shares: bool) -> int:
+    server = Standalone(config, shares=shares)
     try:
         await server.start()
         sys.stdout.write(
@@ -114,19 +113,17 @@ async def _look_at_disk(broker: Broker, folder: Path) -> None:
     await disk_measured(broker, await in_thread(lambda: used_percent(folder)))
 
 
-def _holes(config: StandaloneConfig, folder: DataFolder | None) -> HolePolicy:
-    given_up = None if folder is None else GivenUpFile(losses_dir(folder.root)).ranges
-    return HolePolicy(skip_all=config.auto_skip_non_recoverable_data, given_up=given_up)
-
-
 class Standalone:
     """The composed process. `start`, then `wait`, then `close`, which is safe at any stage."""
 
-    def __init__(self, config: StandaloneConfig) -> None:
+    def __init__(self, config: StandaloneConfig, *, shares: bool = False) -> None:
+        """`shares`: it is one of several brokers of a cluster."""
         self.config = config
+        self._shares = shares
         self.endpoints = Endpoints("", "")
         """Where it is reached; set by `start`."""
-        self.data_dir = None if config.ephemeral else config.data_dir or default_data_dir()
+        needs_folder = not (shares or config.ephemeral)
+        self.data_dir = config.data_dir or (default_data_dir() if needs_folder else None)
         """Folder of everything durable; None when nothing is kept."""
         self._clock = SystemClock()
         self._tasks = TaskGroup("standalone")
@@ -157,6 +154,10 @@ class Standalone:
         config = self.config
         self._handle_signals()
         check_exposure(config)
+        if self._shares:
+            from magnetar.server import membership
+
+            membership.check(config)
         credentials = _credentials(config)
         tls = None if credentials is None else credentials.tls
         plain = config.plain_host or config.host
@@ -192,6 +193,8 @@ class Standalone:
             internal=config.internal_listener or next(iter(named), ""),
         )
         broker.broker_id = f"{own_name(config.advertised_address, plain)}:{http_port}"
+        if self._shares:
+            membership.join(broker, config, self.endpoints, self._clock)
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
         self._broker = broker
         self._listen(broker, listener, None)
@@ -254,6 +257,7 @@ class Standalone:
             cleanup=self._cleanup,
             spawn=self._tasks.spawn,
             failed=self._storage_failed,
+            shares=self._shares,
         )
         store, ledgers = stores.metadata, stores.ledgers
         tiering = self._tiering = await open_tiering(config, folder, stores, self._clock)
@@ -266,7 +270,7 @@ class Standalone:
             ),
             spawn=self._tasks.spawn,
             tiers=tiering.storage,
-            holes=_holes(config, folder),
+            holes=holes_of(config, folder),
         )
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)
@@ -281,14 +285,15 @@ class Standalone:
             clock=self._clock,
             authentication=authentication,
             superuser_roles=frozenset(names(config.superuser_roles)),
-            offloading=tiering.offloading,
+            offloading=None if self._shares else tiering.offloading,
         )
         broker.bookies = stores.bookies
         if folder is not None and stores.kept is not None:
             self._backed_up = folder, stores.kept
         if folder is not None and isinstance(ledgers, EmbeddedLedgers):
             self._tasks.every(_DISK_S, partial(_look_at_disk, broker, folder.root))
-        tiering.begin(broker, stores.syncer)
+        if not self._shares:
+            tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)
@@ -317,9 +322,10 @@ class Standalone:
         from magnetar.server.settings.monitoring_settings import canary_settings
 
         config = self.config
-        canaries = Canaries(broker, canary_settings(config))
-        broker.collectors.append(canaries.collect)
-        broker.tasks.spawn(canaries.begin())
+        if not self._shares:
+            canaries = Canaries(broker, canary_settings(config))
+            broker.collectors.append(canaries.collect)
+            broker.tasks.spawn(canaries.begin())
         if config.otlp_endpoint:
             from magnetar.server.otlp_push import OtlpPush
 
@@ -345,7 +351,8 @@ class Standalone:
         """Called once after `start`: begins what clients of the binary protocol need not wait for."""
         self._watch_over(self._broker)
         self._let_back_up(self._broker)
-        self._tiering.load_tables()
+        if not self._shares:
+            self._tiering.load_tables()
         for admin in self._admins:
             admin.serve()
         self._tasks.spawn(self._settle())

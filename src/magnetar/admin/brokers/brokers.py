@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Final
 from urllib.parse import urlsplit
 
 from magnetar import __version__
@@ -11,7 +12,10 @@ from magnetar.admin.calls.call import Call, Route, Text
 from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
 from magnetar.base.names import NamespaceName
 from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.ownership.listing import owners_in
 from magnetar.metadata import keys
+
+_SHARED: Final = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
 
 
 async def broker_id(call: Call) -> str:
@@ -21,6 +25,8 @@ async def broker_id(call: Call) -> str:
 
 async def broker_port(call: Call) -> int:
     """Port of the binary protocol. Raises ServiceNotReadyError before the broker has told it."""
+    if call.broker.owners is not None:
+        return call.broker.listeners.plain_port
     document = await call.broker.policies.cluster_document(call.broker.config.cluster)
     port = urlsplit((document or {}).get("brokerServiceUrl") or "").port
     if port is None:
@@ -28,23 +34,32 @@ async def broker_port(call: Call) -> int:
     return port
 
 
-async def list_brokers(call: Call) -> object:
-    """Brokers of the cluster: this one."""
+async def list_brokers(call: Call) -> list[str]:
+    """Brokers of the cluster that are there."""
     cluster = call.params.get("cluster")
     if cluster is not None and cluster != call.broker.config.cluster:
         raise NotHereError(f"cluster {cluster} has no broker known here")
-    return [await broker_id(call)]
+    owners = call.broker.owners
+    return [await broker_id(call)] if owners is None else sorted(owners.peers.reports)
 
 
 async def leader(call: Call) -> object:
     """The broker that decides for all: this one."""
+    if call.broker.owners is not None:
+        raise NotHereError("no broker decides for all: each places the bundles that it is asked for")
     own = await broker_id(call)
     return {"serviceUrl": f"http://{own}", "brokerId": own}
 
 
 async def owned_namespaces(call: Call) -> object:
     """Bundles that a broker serves: this one all of them."""
-    await list_brokers(call)
+    known = await list_brokers(call)
+    owners = call.broker.owners
+    if owners is not None:
+        if call.params["broker"] not in known:
+            raise NotHereError(f"broker {call.params['broker'][:100]!r} is not known here")
+        served = await owners_in(call.broker.store)
+        return {str(bundle): _SHARED for bundle, owner in served.items() if owner == call.params["broker"]}
     if call.params["broker"] != await broker_id(call):
         raise NotHereError(f"broker {call.params['broker'][:100]!r} is not known here")
     policies, found = call.broker.policies, {}
@@ -53,11 +68,7 @@ async def owned_namespaces(call: Call) -> object:
             document = await policies.namespace(NamespaceName.parse(namespace))
             bounds = [int(bound, 16) for bound in (document.get("bundles") or {}).get("boundaries") or ()]
             for lower, upper in itertools.pairwise(bounds):
-                found[f"{namespace}/{keys.bundle(lower, upper)}"] = {
-                    "broker_assignment": "shared",
-                    "is_controlled": False,
-                    "is_active": True,
-                }
+                found[f"{namespace}/{keys.bundle(lower, upper)}"] = _SHARED
     return found
 
 

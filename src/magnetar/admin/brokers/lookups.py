@@ -25,7 +25,9 @@ async def _checked(call: Call) -> TopicName:
 
 async def lookup(call: Call) -> object:
     """The C++ client wants both broker URLs in the answer; an empty one says that it is not offered."""
-    await _checked(call)
+    topic = await _checked(call)
+    if call.broker.owners is not None and (found := await _elsewhere(call, topic)) is not None:
+        return found
     host = call.broker.config.advertised_host or call.host
     listener = call.query.get("listenerName", "") or call.headers.get(_LISTENER, "")
     at = call.broker.listeners.addresses(host, await broker_port(call), listener=listener)
@@ -33,6 +35,24 @@ async def lookup(call: Call) -> object:
         "brokerUrl": at.plain,
         "brokerUrlTls": at.tls,
         "httpUrl": at.http or f"http://{host}:{call.service.http_port}",
+        "httpUrlTls": at.https,
+        "nativeUrl": at.plain,
+    }
+
+
+async def _elsewhere(call: Call, topic: TopicName) -> object:
+    """The answer for a topic of another broker; None: this one serves it."""
+    owners = call.broker.owners
+    assert owners is not None, "asked before"
+    place = await owners.locate(topic, authoritative=call.flag("authoritative"))
+    if place.urls is None:
+        return None
+    listener = call.query.get("listenerName", "") or call.headers.get(_LISTENER, "")
+    at = place.urls.of_listener(listener)
+    return {
+        "brokerUrl": at.plain,
+        "brokerUrlTls": at.tls,
+        "httpUrl": at.http,
         "httpUrlTls": at.https,
         "nativeUrl": at.plain,
     }

@@ -11,6 +11,7 @@ from magnetar.admin.namespaces import bundle_splits, bundles
 from magnetar.admin.topics.stats import asked, topic_stats
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.policies.bundles import WHOLE, covers, hash_of
 from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
@@ -75,7 +76,10 @@ async def split(call: Call) -> None:
 
     if found:
         await call.broker.policies.update_namespace(name, change)
-    if call.flag("unload"):
+    if call.broker.owners is not None:
+        # Its record names a range that there is no more; its parts get owners when they are looked up.
+        await call.broker.owners.move(Bundle(name, *bounds))
+    elif call.flag("unload"):
         for topic in await call.broker.topics_of(name):
             if covers(bounds, hash_of(topic)):
                 await call.broker.unload(topic)

@@ -11,10 +11,18 @@ from magnetar.admin.namespaces import namespace_documents
 from magnetar.admin.topics.topic_lists import QUERY, chosen
 from magnetar.admin.topics.topics import forget_policies
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
-from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
+from magnetar.broker.errors import (
+    ConflictError,
+    NamespaceNotFoundError,
+    PreconditionFailedError,
+    TopicNotFoundError,
+)
+from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.policies.bundles import ranges
 from magnetar.broker.service import Broker
 from magnetar.broker.system_topics import is_system
 from magnetar.broker.topic.topic import Topic
+from magnetar.runtime.tasks import gathered
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 
@@ -110,9 +118,27 @@ async def _existing(call: Call) -> list[Topic]:
 
 
 async def unload(call: Call) -> object:
+    if call.broker.owners is not None:
+        await _move(call)
+        return None
     for topic in await _in_bundle(call):
         await call.broker.unload(topic)
     return None
+
+
+async def _move(call: Call) -> None:
+    """Has bundles leave their owners, to the broker `destinationBroker` if it is given."""
+    name, owners = call.namespace(), call.broker.owners
+    assert owners is not None, "asked before"
+    document = await call.broker.policies.namespace(name)
+    chosen = call.params.get("bundle")
+    if chosen is not None:
+        bundle_ranges.check_known(name, chosen, document)
+    to = call.query.get("destinationBroker", "")
+    if to and to not in owners.peers.reports:
+        raise PreconditionFailedError(f"there is no broker {to[:200]}", remedy="magnetar cluster status")
+    wanted = ranges(document) if chosen is None else [bundle_ranges.bounds_of(chosen)]
+    await gathered(owners.move(Bundle(name, *bounds), to) for bounds in wanted)
 
 
 async def clear_backlog(call: Call) -> object:

@@ -35,9 +35,16 @@ from magnetar.admin.calls.call import (
 )
 from magnetar.admin.calls.call_places import PROBES
 from magnetar.admin.calls.compression import BYTES_MIN, compressing, wants_gzip
-from magnetar.admin.calls.errors import TooLargeError, TooMuchUsedError, TooSlowError, status_of, words_of
+from magnetar.admin.calls.errors import (
+    TooLargeError,
+    TooMuchUsedError,
+    TooSlowError,
+    status_of,
+    words_of,
+)
 from magnetar.admin.calls.paths import PathTree
 from magnetar.admin.calls.sources import check_request, host_of
+from magnetar.admin.serving import elsewhere
 from magnetar.admin.serving.first_generation import present_path
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
@@ -140,6 +147,10 @@ class _Resource:
                 identity = await access.admit(guard, access.need(request.method, self._path), request, params)
             owner = identity.role if identity is not None else access.address_of(request)
             self._check_quota(owner)
+            if self._broker.owners is not None:
+                url = await elsewhere.url_of(self._broker, self._path, params, request)
+                if url is not None:
+                    return Response(status_code=307, headers={"Location": url})
             call = Call(
                 broker=self._broker,
                 service=self._service,

@@ -13,6 +13,7 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from magnetar.broker.ownership.place import TopicPlace
     from magnetar.broker.ports import Handler, SessionPort
 
 Command = pb.BaseCommand
@@ -50,6 +51,10 @@ def look_up(session: SessionPort, command: Command) -> None:
             await session.broker.check_name(topic)
         listeners = session.broker.listeners
         named = request.advertised_listener_name
+        if session.broker.owners is not None:
+            place = await session.broker.owners.locate(topic, authoritative=request.authoritative)
+            session.reply(_of_place(session, place, request))
+            return
         at = listeners.addresses(session.host, session.port, listener=named)
         # Without an advertised address, clients keep the one that brought them here, so that forwarded ports
         # and tunnels need no configuration.
@@ -67,6 +72,21 @@ def look_up(session: SessionPort, command: Command) -> None:
         request,
         answer(),
         lambda code, text: commands.lookup_error(request.request_id, code, text),
+    )
+
+
+def _of_place(session: SessionPort, place: TopicPlace, request: pb.CommandLookupTopic) -> bytes:
+    """The answer in a cluster of several brokers. Raises ServiceNotReadyError for an unknown listener."""
+    named = request.advertised_listener_name
+    if place.urls is None:
+        at = session.broker.listeners.addresses(session.host, session.port, listener=named)
+    else:
+        at = place.urls.of_listener(named)
+    return commands.lookup_response(
+        request.request_id,
+        at.plain,
+        service_url_tls=at.tls,
+        redirect=place.redirect,
     )
 
 

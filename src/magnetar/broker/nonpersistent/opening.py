@@ -25,6 +25,8 @@ async def opened(broker: BrokerPort, name: TopicName, *, create: bool) -> NonPer
 
 async def _opened(broker: BrokerPort, name: TopicName, create: bool) -> NonPersistentTopic:
     await broker.check_name(name)
+    if broker.owners is not None:
+        await broker.owners.admit(name)
     # A partition exists, and is counted, from the day its topic has that many.
     if await broker.exists(name):
         return await _held(broker, name, create)
@@ -41,4 +43,7 @@ async def _held(broker: BrokerPort, name: TopicName, create: bool) -> NonPersist
         await broker.check_name(name)
         if not await broker.exists(name) and not (create and await broker.may_create(name)):
             raise TopicNotFoundError(f"Topic {name} not found")
-        return await broker.nonpersistent.open(name)
+        topic = await broker.nonpersistent.open(name)
+        if broker.owners is not None:
+            broker.owners.check_owned(name)
+        return topic

@@ -31,6 +31,8 @@ class StoredTopics:
         """The topic's object; see `TopicRegistry.get`."""
         broker = self._broker
         await broker.check_name(name)
+        if broker.owners is not None:
+            await broker.owners.admit(name)
         log = await self._open(name) if await broker.logs.exists(name.log_name) else None
         if log is None:
             log = await self._make(name, create=create)
@@ -49,6 +51,9 @@ class StoredTopics:
             await topic.load()
             await self._broker.transactions.recover(topic)
             await self._in_force.give(topic)
+            if broker.owners is not None:
+                # Else it would serve clients for a moment in a bundle that was lost meanwhile.
+                broker.owners.check_owned(name)
         except BaseException:
             # Otherwise the log would stay open, and report to an object that is not in use.
             await guarded(topic.close(), f"{name}: closing what could not be loaded")

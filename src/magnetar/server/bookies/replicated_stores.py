@@ -1,8 +1,9 @@
 """Messages on several bookies: those that are started beside this process, or those of a cluster.
 
 On a cluster the broker's metadata lies in the cluster's metadata service too, below /magnetar/CLUSTER, so
-that nothing depends on this machine. One broker at a time: it holds /magnetar/CLUSTER/broker while its
-session lasts. Why so: docs/decisions/0009-where-bookies-meet.md.
+that nothing depends on this machine. A standalone server is the only broker there: it holds
+/magnetar/CLUSTER/broker while its session lasts. Brokers that share the cluster are in broker/ownership.
+Why so: docs/decisions/0009-where-bookies-meet.md.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
-from magnetar.metadata.keys import BOOKIE_RACKS
+from magnetar.metadata.keys import BOOKIE_RACKS, BROKERS
 from magnetar.metadata.lasting import in_lasting_session
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.metadata.scoped import ScopedMetadataStore
@@ -62,16 +63,18 @@ _CLAIM_PAUSE_S: Final = 0.5
 
 async def open_stores(
     config: StandaloneConfig,
-    folder: DataFolder,
+    folder: DataFolder | None,
     *,
     clock: Clock,
     cleanup: contextlib.AsyncExitStack,
     failed: Callable[[MagnetarError], None],
+    shares: bool,
 ) -> MessageStores:
     """See `message_stores.open_stores`."""
     if config.bookies:
+        assert folder is not None, "the settings were checked"
         return await _beside(config, folder, clock, cleanup, failed)
-    return await _on_cluster(config, clock, cleanup, failed)
+    return await _on_cluster(config, clock, cleanup, failed, shares=shares)
 
 
 async def _beside(
@@ -160,6 +163,8 @@ async def _on_cluster(
     clock: Clock,
     cleanup: contextlib.AsyncExitStack,
     failed: Callable[[MagnetarError], None],
+    *,
+    shares: bool,
 ) -> MessageStores:
     url = parse_metadata_url(config.metadata_url)
     timeout_s = config.metadata_session_timeout_seconds
@@ -176,14 +181,18 @@ async def _on_cluster(
     scope = f"{_SCOPE}/{config.cluster}"
     # The racks are the cluster's, for all that use it.
     store = ScopedMetadataStore(service, scope, beside=frozenset({BOOKIE_RACKS}))
-    await claim(store, scope, timeout_s + 5.0)
+    if shares:
+        await check_not_claimed(store, scope)
+    else:
+        await claim(store, scope, timeout_s + 5.0)
 
     def changed(event: SessionEvent) -> None:
         if event is SessionEvent.SESSION_LOST:
             # Somebody else may serve the topics by now; what was acknowledged is on the bookies.
             failed(MetadataError(f"the session at {config.metadata_url} is lost, and {scope} with it"))
 
-    cleanup.callback(service.watch_session(changed))
+    if not shares:
+        cleanup.callback(service.watch_session(changed))
     registry = TreeBookieRegistry(service, tree)
     cleanup.push_async_callback(registry.close)
     options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
@@ -191,6 +200,16 @@ async def _on_cluster(
     # Others may have ledgers there, so what our metadata does not name is nobody's business.
     collectors = (ledgers.collect_metrics,)
     return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
+
+
+async def check_not_claimed(store: MetadataStore, scope: str) -> None:
+    """Raises StartupError when one broker has the cluster for itself; MetadataError."""
+    held = await store.get(_CLAIM)
+    if held is not None:
+        holder = held.data.decode(errors="replace")
+        raise StartupError(
+            f"{scope} is served by {holder}, a standalone server: stop it, and wait for its session to end"
+        )
 
 
 async def claim(store: MetadataStore, scope: str, patience_s: float) -> None:
@@ -204,6 +223,11 @@ async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + patience_s
     told = False
+    if brokers := await store.children(BROKERS):
+        raise StartupError(
+            f"{scope} is served by several brokers ({', '.join(brokers)}): start another with"
+            " magnetar broker, or set another name for this one's cluster"
+        )
     while True:
         try:
             await store.put(_CLAIM, me.encode(), expected_version=MUST_NOT_EXIST, ephemeral=True)

@@ -31,8 +31,10 @@ async def open_stores(
     cleanup: contextlib.AsyncExitStack,
     spawn: Callable[[Coroutine[Any, Any, Any]], None],
     failed: Callable[[MagnetarError], None],
+    shares: bool = False,
 ) -> MessageStores:
-    """Opens what the settings say; `cleanup` closes it. `failed`: the process cannot go on.
+    """Opens what the settings say; `cleanup` closes it. `failed`: the process cannot go on. `shares`: others
+    write to the same stores.
 
     Raises StartupError, StorageError, MetadataError.
     """
@@ -44,9 +46,8 @@ async def open_stores(
         # Only bookies pay for the import.
         from magnetar.server.bookies import replicated_stores
 
-        assert folder is not None, "the settings were checked"
         return await replicated_stores.open_stores(
-            config, folder, clock=clock, cleanup=cleanup, failed=failed
+            config, folder, clock=clock, cleanup=cleanup, failed=failed, shares=shares
         )
     except OSError as error:
         # Something there is not what it should be: a folder in the place of a file, no right to read.

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from magnetar.base.errors import StartupError
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.given_up import GivenUp, read_given_up, write_given_up
-from magnetar.server.storage.datafolder import losses_dir
+from magnetar.bookie.given_up import GivenUp, GivenUpFile, read_given_up, write_given_up
+from magnetar.managedlog.holes import HolePolicy
+from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.storage.datafolder import DataFolder, losses_dir
 
 
 def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
@@ -25,3 +27,9 @@ def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     given_up = GivenUp(ledger, first, last, "", "", 0, "no good copy is left", now)
     write_given_up(folder, [*read_given_up(folder), given_up])
+
+
+def holes_of(config: StandaloneConfig, folder: DataFolder | None) -> HolePolicy:
+    """Which lost entries a broker passes over."""
+    given_up = None if folder is None else GivenUpFile(losses_dir(folder.root)).ranges
+    return HolePolicy(skip_all=config.auto_skip_non_recoverable_data, given_up=given_up)

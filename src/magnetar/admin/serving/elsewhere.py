@@ -1,0 +1,55 @@
+"""Calls about topics that another broker serves: they are sent there, as in Pulsar.
+
+A call about a partitioned topic as a whole stays where it came. So does one that only concerns what the
+metadata store has: how many partitions there are. Any broker answers a look-up, except of a topic without an
+owner: the broker is asked that is to have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.requests import Request
+
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName
+from magnetar.broker.service import Broker
+
+_PREFIXES: Final = {
+    f"/admin/v2/{PERSISTENT}/": PERSISTENT,
+    f"/admin/v2/{NON_PERSISTENT}/": NON_PERSISTENT,
+}
+_LOOK_UP: Final = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
+_AUTHORITATIVE: Final = "authoritative"
+
+
+async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: Request) -> str | None:
+    """The same call at the broker that serves the topic which the path names; None: it is answered here.
+
+    `path`: as it is routed. Raises ServiceNotReadyError, NamespaceNotFoundError, InvalidTopicNameError.
+    """
+    assert broker.owners is not None, "asked before"
+    domain = next((name for prefix, name in _PREFIXES.items() if path.startswith(prefix)), "")
+    if path == _LOOK_UP and params["domain"] in _PREFIXES.values():
+        domain = params["domain"]
+    if not domain or "topic" not in params or "/partition" in path:
+        return None
+    topic = TopicName.of(domain, params["tenant"], params["namespace"], params["topic"])
+    if topic.partition < 0 and path != _LOOK_UP and await broker.policies.partitions(topic):
+        return None
+    authoritative = request.query_params.get(_AUTHORITATIVE, "").lower() == "true"
+    place = await broker.owners.locate(topic, authoritative=authoritative)
+    if place.urls is None or (path == _LOOK_UP and not place.redirect):
+        return None
+    at = place.urls.addresses
+    base = at.https if request.url.scheme == "https" else at.http
+    return (
+        f"{base or at.http or at.https}{request.scope['path']}{_query(request, authoritative=place.redirect)}"
+    )
+
+
+def _query(request: Request, *, authoritative: bool) -> str:
+    parts = request.scope["query_string"].decode("ascii", "replace").split("&")
+    kept = [part for part in parts if part and not part.startswith(f"{_AUTHORITATIVE}=")]
+    kept += [f"{_AUTHORITATIVE}=true"] if authoritative else []
+    return f"?{'&'.join(kept)}" if kept else ""

@@ -1,0 +1,1 @@
+"""Which of several brokers serves which bundle. See README.md."""

@@ -1,0 +1,131 @@
+"""Bundles that move from one broker to another.
+
+Who wants a move writes it down. The owner, whoever that is, sees it, closes its topics and deletes its
+record; the broker that is to have the bundle waits for that and claims it. Meanwhile clients wait there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
+from magnetar.broker.ownership.records import BrokerUrls, decode_move, encode_move, move_path, owner_path
+from magnetar.broker.ownership.states import BundleState
+from magnetar.metadata.store import MetadataStore, NotFoundError
+from magnetar.runtime.tasks import gathered, pause
+
+_log = logging.getLogger("magnetar.broker.ownership")
+
+WAIT_S: Final = 25.0
+"""How long anybody waits for an owner: shorter than the 30 s after which clients give up by themselves. A
+client that is refused waits longer and longer itself, and that makes a failover long."""
+_MOVED_TOGETHER: Final = 8
+"""Bundles that leave a broker at the same time."""
+
+
+class Moves:
+    """Of one broker."""
+
+    def __init__(self, store: MetadataStore, claims: Claims, own_id: str, clock: Clock) -> None:
+        self._store = store
+        self._claims = claims
+        self._own_id = own_id
+        self._clock = clock
+
+    def deadline_ms(self) -> float:
+        """Until when a call that begins now may wait."""
+        return self._clock.monotonic_ms() + WAIT_S * 1000
+
+    def check_time(self, bundle: Bundle, until_ms: float) -> None:
+        """Raises ServiceNotReadyError when the time is over."""
+        if self._clock.monotonic_ms() >= until_ms:
+            raise ServiceNotReadyError(f"{bundle} has no owner yet; look the topic up again")
+
+    async def destination(self, bundle: Bundle) -> str | None:
+        """The broker that the bundle moves to, "" for any; None: it does not move. Raises MetadataError."""
+        value = await self._store.get(move_path(bundle))
+        if value is None:
+            return None
+        try:
+            return decode_move(value.data)
+        except ValueError:
+            # It is to leave its owner at least.
+            return ""
+
+    async def follow(self, bundle: Bundle) -> None:
+        """Does this broker's part of a move: gives the bundle up, or takes it."""
+        ownership = self._claims.ownership
+        try:
+            to = await self.destination(bundle)
+            if to is None:
+                return
+            if ownership.state(bundle) is BundleState.OWNED and to != self._own_id:
+                self._claims.carry_out(ownership.release(bundle, to))
+            elif to == self._own_id:
+                await self.take_over(bundle, self.deadline_ms())
+        except MagnetarError as error:
+            # Whoever is asked for the bundle next goes on with it.
+            _log.warning("the move of %s has not ended: %s", bundle, error)
+
+    async def take_over(self, bundle: Bundle, until_ms: float) -> None:
+        """Claims a bundle that is to come to this broker, once its owner has given it up.
+
+        Raises ServiceNotReadyError when that takes too long, MetadataError.
+        """
+        while not self._claims.ownership.serves(bundle):
+            value = await self._store.get(owner_path(bundle))
+            if value is None or value.stat.created_by_self:
+                await self._claims.claim(bundle)
+            elif await self.destination(bundle) != self._own_id:
+                return
+            else:
+                await self._claims.free_if_dead(bundle, value)
+            self.check_time(bundle, until_ms)
+            await pause(LOOK_S)
+
+    async def move(self, bundle: Bundle, to: str = "") -> None:
+        """Has the bundle leave its owner, whoever that is; returns when it has left.
+
+        `to`: the broker that gets it; "": the next one that is asked. A bundle without an owner stays so.
+        Raises ServiceNotReadyError when it does not leave in WAIT_S, MetadataError.
+        """
+        value = await self._store.get(owner_path(bundle))
+        owner = None if value is None else urls_of(value)
+        if owner is None or owner.broker_id == to:
+            return
+        await self._store.put(move_path(bundle), encode_move(to))
+        self._claims.carry_out(self._claims.ownership.release(bundle, to))
+        until_ms = self.deadline_ms()
+        while await self._still_has(bundle, owner):
+            self.check_time(bundle, until_ms)
+            await pause(LOOK_S)
+        if not to:
+            with contextlib.suppress(NotFoundError):  # its next owner was faster
+                await self._store.delete(move_path(bundle))
+
+    async def _still_has(self, bundle: Bundle, owner: BrokerUrls) -> bool:
+        value = await self._store.get(owner_path(bundle))
+        if value is None:
+            return False
+        now = urls_of(value)
+        if now is None or now.broker_id != owner.broker_id:
+            return False
+        return not await self._claims.free_if_dead(bundle, value)
+
+    async def give_all_away(self, chosen: Callable[[Bundle], str]) -> None:
+        """Moves every bundle to the broker `chosen` for it; returns when all have left.
+
+        Raises ServiceNotReadyError, MetadataError.
+        """
+        bundles = list(self._claims.ownership.having(BundleState.OWNED))
+        for start in range(0, len(bundles), _MOVED_TOGETHER):
+            await gathered(
+                self.move(bundle, chosen(bundle)) for bundle in bundles[start : start + _MOVED_TOGETHER]
+            )

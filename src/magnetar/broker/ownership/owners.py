@@ -1,0 +1,306 @@
+"""Which broker serves a topic: the way in for look-ups (`locate`) and for what loads a topic (`admit`).
+
+Both wait while the bundle changes its owner. What the metadata store tells comes in here too: sessions,
+records, moves, brokers that come and go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import InvalidNameError, TopicName
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
+from magnetar.broker.ownership.moves import Moves
+from magnetar.broker.ownership.peers import Peers, Probe
+from magnetar.broker.ownership.place import HERE, TopicPlace
+from magnetar.broker.ownership.placement import least_loaded
+from magnetar.broker.ownership.records import (
+    MOVES,
+    NAMESPACES,
+    BrokerReport,
+    BrokerUrls,
+    Load,
+    owner_path,
+)
+from magnetar.broker.ownership.states import BundleState
+from magnetar.broker.policies.bundles import range_of
+from magnetar.metadata.store import Notification, SessionEvent
+from magnetar.runtime.tasks import SingleFlight, TaskGroup, pause
+
+if TYPE_CHECKING:
+    from magnetar.broker.ports import BrokerPort
+
+_log = logging.getLogger("magnetar.broker.ownership")
+
+_AGAIN_S: Final = 0.1
+"""Between two attempts to show this broker's report."""
+_REPORT_S: Final = 5.0
+"""Between two reports, and the age from which bundles that were sent to a broker are in its report."""
+
+
+class Owners:
+    """Of one broker."""
+
+    def __init__(
+        self, broker: BrokerPort, urls: BrokerUrls, *, probe: Probe, load: Callable[[], Load], version: str
+    ) -> None:
+        """`load` says what this broker has to do, but for its bundles."""
+        self.urls = urls
+        self.tasks = TaskGroup("ownership")
+        self._broker = broker
+        self._store = broker.store
+        self._load = load
+        self._version = version
+        self._started_ms = broker.clock.now_ms()
+        self._sessions = 0
+        self._leaving = False
+        self._drains: SingleFlight[None] = SingleFlight()
+        self._sent: dict[str, int] = {}
+        """How many bundles were sent to each broker since its report."""
+        self.peers = Peers(
+            broker.store,
+            self.broker_id,
+            clock=broker.clock,
+            probe=probe,
+            spawn=self.tasks.spawn,
+            changed=self._peers_changed,
+        )
+        self._claims = Claims(broker, urls, self.peers, self.tasks.spawn)
+        self._moves = Moves(broker.store, self._claims, self.broker_id, broker.clock)
+        self.ownership = self._claims.ownership
+        self._cancel: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def broker_id(self) -> str:
+        """Of this broker."""
+        return self.urls.broker_id
+
+    @property
+    def draining(self) -> bool:
+        """Whether this broker takes no bundles."""
+        return self._leaving or self.broker_id in self.peers.drained
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Joins the cluster. Raises MetadataError."""
+        self._cancel = (
+            self._store.watch_session(self._session_changed),
+            self._store.watch(NAMESPACES, self._record_changed),
+            self._store.watch(MOVES, self._move_changed),
+        )
+        self._session_began()
+        await self._show()
+        await self.peers.load()
+        self.tasks.every(_REPORT_S, self._report)
+
+    async def _show(self) -> None:
+        """Writes this broker's report. Raises MetadataError."""
+        load = replace(self._load(), bundles=len(self.ownership))
+        report = BrokerReport(self.urls, load, self.draining, self._started_ms, self._version)
+        await self.peers.show(report)
+
+    async def _report(self) -> None:
+        self._sent.clear()
+        if self.ownership.session:
+            await self._show()
+
+    async def drain(self) -> None:
+        """Gives every bundle to another broker, or up where there is none, and leaves the cluster."""
+        self._leaving = True
+        try:
+            if self.ownership.session:
+                await self._show()
+            await self._moves.give_all_away(self._chosen)
+            await self.peers.leave()
+        except MagnetarError as error:
+            # What could not be deleted goes with the session, and the session with the process.
+            _log.warning("the cluster could not be left in order: %s", error)
+
+    async def close(self) -> None:
+        """Ends background work; records go with the session."""
+        for cancel in self._cancel:
+            cancel()
+        self.peers.close()
+        await self.tasks.close()
+
+    # -- what the store tells ----------------------------------------------------------------------
+
+    def _session_began(self) -> None:
+        self._sessions += 1
+        self.ownership.session_began(self._sessions)
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event is SessionEvent.SESSION_LOST:
+            count = len(self.ownership)
+            _log.error("the session with the metadata store is lost, and with it %d bundles", count)
+            self.peers.session_lost()
+            self._claims.carry_out(self.ownership.session_lost())
+        elif event is SessionEvent.SESSION_RENEWED:
+            if not self.ownership.session:
+                self._session_began()
+            self.tasks.spawn(self._rejoin())
+        elif event is SessionEvent.RECONNECTED:
+            # What changed meanwhile was told to nobody.
+            self.peers.look_again()
+            for bundle in self.ownership.having(BundleState.OWNED):
+                self.tasks.spawn(self._claims.look_at(bundle))
+
+    async def _rejoin(self) -> None:
+        self.peers.look_again()
+        session = self.ownership.session
+        while self.ownership.session == session:
+            try:
+                await self._show()
+            except MagnetarError as error:
+                # The loop is the retry, for as long as the session lasts.
+                _log.warning("this broker cannot join the cluster again yet: %s", error)
+                await pause(_AGAIN_S)
+            else:
+                return
+
+    def _record_changed(self, notification: Notification) -> None:
+        bundle = _bundle_at(notification.path, NAMESPACES)
+        if bundle is not None and self.ownership.state(bundle) in _WITH_RECORD:
+            self.tasks.spawn(self._claims.look_at(bundle))
+
+    def _move_changed(self, notification: Notification) -> None:
+        bundle = _bundle_at(notification.path, MOVES)
+        if bundle is not None:
+            self.tasks.spawn(self._moves.follow(bundle))
+
+    def _peers_changed(self) -> None:
+        if self.draining and not self._leaving and len(self.ownership):
+            self.tasks.spawn(self._drains.run("drain", self._give_all_away))
+
+    async def _give_all_away(self) -> None:
+        try:
+            await self._moves.give_all_away(self._chosen)
+        except MagnetarError as error:
+            # The next change of the table begins anew; this broker's report is one, every few seconds.
+            _log.warning("some bundles have not left yet: %s", error)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    async def move(self, bundle: Bundle, to: str = "") -> None:
+        """See `Moves.move`."""
+        await self._moves.move(bundle, to)
+
+    async def bundle_of(self, name: TopicName) -> Bundle:
+        """The bundle that the topic falls into. Raises NamespaceNotFoundError."""
+        document = await self._broker.policies.namespace(name.namespace_name)
+        return Bundle(name.namespace_name, *range_of(name, document))
+
+    async def admit(self, name: TopicName) -> None:
+        """Returns when topics of the bundle may be loaded here.
+
+        Waits while this broker is getting the bundle. Raises ServiceNotReadyError when another broker has it.
+        """
+        until_ms = self._moves.deadline_ms()
+        while True:
+            bundle = await self.bundle_of(name)
+            state = self.ownership.state(bundle)
+            if state is BundleState.OWNED:
+                return
+            if state is BundleState.CLAIMING:
+                await self._claims.settled(bundle)
+                await pause(LOOK_S)
+            elif await self._moves.destination(bundle) == self.broker_id:
+                await self._moves.take_over(bundle, until_ms)
+            else:
+                raise ServiceNotReadyError(f"{name} is not served by this broker; look it up again")
+            self._moves.check_time(bundle, until_ms)
+
+    def check_owned(self, name: TopicName) -> None:
+        """Raises ServiceNotReadyError unless the topic's bundle is owned now."""
+        if not any(bundle.has(name) for bundle in self.ownership.having(BundleState.OWNED)):
+            raise ServiceNotReadyError(f"{name} is not served by this broker any more; look it up again")
+
+    async def locate(self, name: TopicName, *, authoritative: bool) -> TopicPlace:
+        """Where the topic is served; a bundle without an owner gets one.
+
+        `authoritative`: another broker has chosen this one. Raises ServiceNotReadyError when no broker could
+        get it in time, NamespaceNotFoundError, MetadataError.
+        """
+        until_ms = self._moves.deadline_ms()
+        while True:
+            bundle = await self.bundle_of(name)
+            if self.ownership.serves(bundle):
+                return HERE
+            place = await self._look_for(bundle, authoritative=authoritative)
+            if place is not None:
+                return place
+            self._moves.check_time(bundle, until_ms)
+            await pause(LOOK_S)
+
+    async def _look_for(self, bundle: Bundle, *, authoritative: bool) -> TopicPlace | None:
+        """None: it is to be looked for again."""
+        value = await self._store.get(owner_path(bundle))
+        if value is None:
+            return await self._place(bundle, authoritative=authoritative)
+        owner = urls_of(value)
+        if owner is None:
+            return None
+        if owner.broker_id != self.broker_id:
+            if await self._claims.free_if_dead(bundle, value):
+                return None
+            to = await self._moves.destination(bundle)
+            # Where it goes, what clients ask is held until it is there.
+            return None if to == self.broker_id else TopicPlace(self._urls_of_peer(to) or owner)
+        if self.ownership.state(bundle) is BundleState.UNOWNED:
+            # Of this broker in an earlier life.
+            await self._claims.claim(bundle, stale=value)
+            return None
+        # It is on its way to this broker, or away from it.
+        target = self._urls_of_peer(await self._moves.destination(bundle))
+        return None if target is None else TopicPlace(target)
+
+    def _urls_of_peer(self, broker_id: str | None) -> BrokerUrls | None:
+        report = self.peers.reports.get(broker_id or "")
+        return None if report is None or report.broker_id == self.broker_id else report.urls
+
+    async def _place(self, bundle: Bundle, *, authoritative: bool) -> TopicPlace | None:
+        """Of a bundle without an owner."""
+        target = self._urls_of_peer(await self._moves.destination(bundle))
+        if target is not None and not await self.peers.is_dead(target):
+            return TopicPlace(target)
+        chosen = self._chosen(bundle)
+        if not self.draining and (authoritative or chosen in ("", self.broker_id)):
+            await self._claims.claim(bundle)
+            return None
+        if not chosen:
+            raise ServiceNotReadyError(f"no broker takes {bundle}: all are leaving; look the topic up again")
+        urls = self.peers.reports[chosen].urls
+        if await self.peers.is_dead(urls):
+            return None
+        self._sent[chosen] = self._sent.get(chosen, 0) + 1
+        return TopicPlace(urls, redirect=True)
+
+    def _chosen(self, bundle: Bundle) -> str:
+        """The broker that is to have it; "": there is none."""
+        # Of itself it knows more than its last report says.
+        known = [
+            replace(each, load=replace(each.load, bundles=len(self.ownership)))
+            if each.broker_id == self.broker_id
+            else each
+            for each in self.peers.able()
+        ]
+        excluded = self.broker_id if self.draining else ""
+        return least_loaded(bundle, known, self._sent, excluded=excluded)
+
+
+_WITH_RECORD: Final = (BundleState.OWNED, BundleState.RELEASING)
+
+
+def _bundle_at(path: str, parent: str) -> Bundle | None:
+    """The bundle that a path below `parent` is about; None: it is about none."""
+    with contextlib.suppress(ValueError, InvalidNameError):  # of a namespace or a tenant
+        return Bundle.parse(path.removeprefix(f"{parent}/"))
+    return None

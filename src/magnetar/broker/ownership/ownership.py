@@ -1,0 +1,214 @@
+"""Which bundles this broker has: the decisions (pure).
+
+Theory of operation. What happens comes in as calls: somebody wants a bundle, an answer of the metadata store,
+the end of a session. What is to be done comes out as effects, which the driver carries out in the order in
+which they come. Sessions have numbers, counted by the driver; each claim carries the number of the session in
+which it was made.
+
+Rules, each with a mutant in `sim/ownership/mutations.py`:
+1. An answer to a claim of a former session makes no owner: the record goes with its session.
+2. When the session ends, every bundle is lost in the same turn.
+3. A record goes only after the topics of the bundle are closed.
+4. A record that is gone, or somebody else's, is a lost bundle.
+5. A claim is finished when nothing overlaps it; else it is taken back.
+
+What keeps two owners from acknowledging messages is none of these rules but the fence of the ledgers: see
+docs/decisions/0030-many-brokers.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.states import TRANSITIONS, BundleState
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Create the record, ephemeral, unless one is there; then read the ranges and the other records."""
+
+    bundle: Bundle
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the loaded topics of the bundle, then call `closed`."""
+
+    bundle: Bundle
+    lost: bool
+    """Clients are sent away in this turn: nothing more is acknowledged."""
+    to: str
+    """Broker that takes the bundle, which clients are told; "": they look it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the record if it is this session's, then call `deleted`."""
+
+    bundle: Bundle
+    session: int
+
+
+Effect: TypeAlias = Claim | Close | Delete
+
+
+class _Held:
+    """A bundle that is not unowned."""
+
+    __slots__ = ("closed", "session", "state")
+
+    def __init__(self, session: int) -> None:
+        self.state = BundleState.CLAIMING
+        self.session = session
+        self.closed = False
+        """Of one that is released: whether its topics are."""
+
+
+class Ownership:
+    """Of one broker."""
+
+    def __init__(self) -> None:
+        self.session = 0
+        """Number of the session that lasts; 0: there is none."""
+        self._held: dict[Bundle, _Held] = {}
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def state(self, bundle: Bundle) -> BundleState:
+        """What the bundle is to this broker now."""
+        held = self._held.get(bundle)
+        return BundleState.UNOWNED if held is None else held.state
+
+    def serves(self, bundle: Bundle) -> bool:
+        """Whether topics of the bundle may be loaded now."""
+        return self.state(bundle) is BundleState.OWNED
+
+    def having(self, state: BundleState) -> Iterator[Bundle]:
+        """The bundles in a state, but for UNOWNED."""
+        for bundle, held in list(self._held.items()):
+            if held.state is state:
+                yield bundle
+
+    def __len__(self) -> int:
+        """How many are owned."""
+        return sum(held.state is BundleState.OWNED for held in self._held.values())
+
+    # -- sessions ----------------------------------------------------------------------------------
+
+    def session_began(self, number: int) -> None:
+        """The store has a session, whose `number` is higher than any before."""
+        assert not self.session, "two sessions at once"
+        self.session = number
+
+    def session_lost(self) -> list[Effect]:
+        """The session has ended, and with it all records; those of claims under way too."""
+        self.session = 0
+        effects: list[Effect] = []
+        for bundle, held in list(self._held.items()):
+            if held.state is BundleState.CLAIMING:
+                self._leave(bundle)
+            else:
+                effects += self._lose(bundle)
+        return effects
+
+    # -- claims ------------------------------------------------------------------------------------
+
+    def want(self, bundle: Bundle) -> list[Effect]:
+        """This broker is to have the bundle. Nothing happens where that is under way, or cannot be now."""
+        if not self.session or bundle in self._held:
+            return []
+        self._held[bundle] = _Held(self.session)
+        return [Claim(bundle, self.session)]
+
+    def claimed(self, bundle: Bundle, session: int, *, alone: bool) -> list[Effect]:
+        """The record was created in `session`. `alone`: the bundle is one of its namespace's, and no record
+        overlaps it."""
+        held = self._held.get(bundle)
+        if session != self.session or held is None or held.state is not BundleState.CLAIMING:
+            return []
+        if not alone:
+            self._leave(bundle)
+            return [Delete(bundle, session)]
+        self._turn(held, BundleState.OWNED)
+        return []
+
+    def not_claimed(self, bundle: Bundle, session: int) -> None:
+        """Somebody else has the record, or none could be made."""
+        held = self._held.get(bundle)
+        if session == self.session and held is not None and held.state is BundleState.CLAIMING:
+            self._leave(bundle)
+
+    # -- what is given up --------------------------------------------------------------------------
+
+    def release(self, bundle: Bundle, to: str = "") -> list[Effect]:
+        """The bundle is to leave this broker. Nothing happens unless it is owned."""
+        held = self._held.get(bundle)
+        if held is None or held.state is not BundleState.OWNED:
+            return []
+        self._turn(held, BundleState.RELEASING)
+        return [Close(bundle, lost=False, to=to)]
+
+    def record_gone(self, bundle: Bundle, session: int) -> list[Effect]:
+        """The record is not there, or somebody else's: read in `session`."""
+        held = self._held.get(bundle)
+        if held is None or held.session != session:
+            return []
+        if held.state is BundleState.OWNED or (held.state is BundleState.RELEASING and not held.closed):
+            return self._lose(bundle)
+        return []
+
+    def closed(self, bundle: Bundle) -> list[Effect]:
+        """No topic of the bundle is loaded any more, and none is being loaded."""
+        held = self._held[bundle]
+        if held.state is BundleState.LOST:
+            self._leave(bundle)
+            return []
+        assert held.state is BundleState.RELEASING, f"{bundle} is {held.state.value} and its topics closed"
+        held.closed = True
+        return [Delete(bundle, held.session)]
+
+    def deleted(self, bundle: Bundle, session: int) -> None:
+        """The record is gone; also where it was gone before."""
+        held = self._held.get(bundle)
+        if held is not None and held.session == session and held.state is BundleState.RELEASING:
+            self._leave(bundle)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _lose(self, bundle: Bundle) -> list[Effect]:
+        held = self._held[bundle]
+        if held.state is BundleState.LOST:
+            return []
+        closing = held.state is BundleState.RELEASING
+        if closing and held.closed:
+            self._leave(bundle)
+            return []
+        self._turn(held, BundleState.LOST)
+        # One that is being released is being closed: `closed` comes once.
+        return [] if closing else [Close(bundle, lost=True, to="")]
+
+    @staticmethod
+    def _turn(held: _Held, state: BundleState) -> None:
+        assert state in TRANSITIONS[held.state], f"{held.state.value} cannot become {state.value}"
+        held.state = state
+
+    def _leave(self, bundle: Bundle) -> None:
+        held = self._held.pop(bundle)
+        before = BundleState.LOST if held.closed else held.state
+        assert BundleState.UNOWNED in TRANSITIONS[before], f"{held.state.value} cannot become unowned"
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        for bundle, held in self._held.items():
+            if held.state in (BundleState.CLAIMING, BundleState.OWNED):
+                assert self.session, f"{bundle} is {held.state.value} without a session"
+                assert held.session == self.session, f"{bundle} is {held.state.value} of a former session"
+            assert not held.closed or held.state is BundleState.RELEASING, f"{bundle} has closed topics"
+        owned = sorted(self.having(BundleState.OWNED))
+        for left, right in itertools.pairwise(owned):
+            assert not left.overlaps(right), f"{left} and {right} are both owned"

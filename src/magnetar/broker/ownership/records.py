@@ -1,0 +1,217 @@
+"""What brokers tell each other through the metadata store, as JSON (pure).
+
+| Key | Value | Written by |
+|---|---|---|
+| `/namespace/{tenant}/{namespace}/{bundle}` | owner's URLs, ephemeral (NamespaceEphemeralData) | the owner |
+| `/loadbalance/brokers/{broker}` | report, ephemeral (LocalBrokerData) | the broker |
+| `/magnetar/moves/{tenant}/{namespace}/{bundle}` | `{"to"}`: the owner is to give it up | who asks for it |
+| `/magnetar/drains/{broker}` | empty: the broker is to own nothing | operators |
+
+Fields that are not known are passed over. Source: Pulsar's NamespaceEphemeralData and LocalBrokerData.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from magnetar.broker.listeners import Addresses, unknown_listener
+from magnetar.broker.ownership.bundle import Bundle
+
+NAMESPACES: Final = "/namespace"
+MOVES: Final = "/magnetar/moves"
+DRAINS: Final = "/magnetar/drains"
+
+LOAD_MANAGER: Final = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
+"""Pulsar sends every look-up to brokers whose class of load manager is that of the newest broker."""
+
+
+def owner_path(bundle: Bundle) -> str:
+    """Where the owner of a bundle stands."""
+    return f"{NAMESPACES}/{bundle}"
+
+
+def move_path(bundle: Bundle) -> str:
+    """Where it stands that a bundle is to leave its owner."""
+    return f"{MOVES}/{bundle}"
+
+
+def drain_path(broker_id: str) -> str:
+    """Where it stands that a broker is to own nothing."""
+    return f"{DRAINS}/{broker_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUrls:
+    """How a broker is reached."""
+
+    addresses: Addresses
+    """Of the listener for clients that name none."""
+    listeners: Mapping[str, Addresses] = field(default_factory=dict)
+
+    @property
+    def broker_id(self) -> str:
+        """`host:port` of its admin API, by which it is known."""
+        return urlsplit(self.addresses.http or self.addresses.https).netloc
+
+    def of_listener(self, name: str) -> Addresses:
+        """The addresses that a client is told. Raises ServiceNotReadyError for an unknown listener."""
+        if not name:
+            return self.addresses
+        if name not in self.listeners:
+            raise unknown_listener(name, self.listeners)
+        told, own = self.listeners[name], self.addresses
+        return Addresses(told.plain, told.tls, told.http or own.http, told.https or own.https)
+
+    def encode(self) -> bytes:
+        """As the record of an owner."""
+        return _encode({**self._urls("nativeUrl", "httpUrl"), "disabled": False})
+
+    def _urls(self, plain: str, http: str) -> dict[str, Any]:
+        at = self.addresses
+        return {
+            plain: at.plain or None,
+            f"{plain}Tls": at.tls or None,
+            http: at.http or None,
+            f"{http}Tls": at.https or None,
+            "advertisedListeners": {
+                name: {
+                    "brokerServiceUrl": each.plain or None,
+                    "brokerServiceUrlTls": each.tls or None,
+                    "brokerHttpUrl": each.http or None,
+                    "brokerHttpsUrl": each.https or None,
+                }
+                for name, each in self.listeners.items()
+            },
+        }
+
+    @classmethod
+    def decode(cls, data: bytes) -> BrokerUrls:
+        """From the record of an owner. Raises ValueError."""
+        return cls._of(_document(data), "nativeUrl", "httpUrl")
+
+    @classmethod
+    def _of(cls, document: Mapping[str, Any], plain: str, http: str) -> BrokerUrls:
+        listeners = {
+            str(name): Addresses(
+                each.get("brokerServiceUrl") or "",
+                each.get("brokerServiceUrlTls") or "",
+                each.get("brokerHttpUrl") or "",
+                each.get("brokerHttpsUrl") or "",
+            )
+            for name, each in (document.get("advertisedListeners") or {}).items()
+            if isinstance(each, dict)
+        }
+        urls = (document.get(name) or "" for name in (plain, f"{plain}Tls", http, f"{http}Tls"))
+        return cls(Addresses(*urls), listeners)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a broker has to do."""
+
+    bundles: int = 0
+    topics: int = 0
+    producers: int = 0
+    consumers: int = 0
+    rate_in: float = 0.0
+    """Messages per second from producers."""
+    rate_out: float = 0.0
+    """Messages per second to consumers."""
+    bytes_in: float = 0.0
+    """Bytes per second."""
+    bytes_out: float = 0.0
+    """Bytes per second."""
+    cpu_percent: float = 0.0
+    """Of one core, which is what a broker can use."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """A broker that is there."""
+
+    urls: BrokerUrls
+    load: Load = Load()
+    draining: bool = False
+    """Whether it takes no bundles."""
+    started_ms: int = 0
+    """Unix milliseconds."""
+    version: str = ""
+
+    @property
+    def broker_id(self) -> str:
+        """See `BrokerUrls`."""
+        return self.urls.broker_id
+
+    def encode(self) -> bytes:
+        """As the record of a broker."""
+        load = self.load
+        return _encode(
+            {
+                **self.urls._urls("pulsarServiceUrl", "webServiceUrl"),
+                "persistentTopicsEnabled": True,
+                "nonPersistentTopicsEnabled": True,
+                "cpu": {"usage": round(load.cpu_percent, 1), "limit": 100.0},
+                "msgThroughputIn": load.bytes_in,
+                "msgThroughputOut": load.bytes_out,
+                "msgRateIn": load.rate_in,
+                "msgRateOut": load.rate_out,
+                "numTopics": load.topics,
+                "numBundles": load.bundles,
+                "numConsumers": load.consumers,
+                "numProducers": load.producers,
+                "brokerVersionString": self.version,
+                "protocols": {},
+                "loadManagerClassName": LOAD_MANAGER,
+                "startTimestamp": self.started_ms,
+                "loadReportType": "LocalBrokerData",
+                "draining": self.draining,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> BrokerReport:
+        """Raises ValueError."""
+        document = _document(data)
+        cpu = document.get("cpu")
+        return cls(
+            BrokerUrls._of(document, "pulsarServiceUrl", "webServiceUrl"),
+            Load(
+                bundles=int(document.get("numBundles") or 0),
+                topics=int(document.get("numTopics") or 0),
+                producers=int(document.get("numProducers") or 0),
+                consumers=int(document.get("numConsumers") or 0),
+                rate_in=float(document.get("msgRateIn") or 0),
+                rate_out=float(document.get("msgRateOut") or 0),
+                bytes_in=float(document.get("msgThroughputIn") or 0),
+                bytes_out=float(document.get("msgThroughputOut") or 0),
+                cpu_percent=float(cpu.get("usage") or 0) if isinstance(cpu, dict) else 0.0,
+            ),
+            draining=document.get("draining") is True,
+            started_ms=int(document.get("startTimestamp") or 0),
+            version=str(document.get("brokerVersionString") or ""),
+        )
+
+
+def encode_move(to: str) -> bytes:
+    """`to`: id of the broker that is to have the bundle; "": whoever is asked for it next."""
+    return _encode({"to": to})
+
+
+def decode_move(data: bytes) -> str:
+    """See `encode_move`. Raises ValueError."""
+    return str(_document(data).get("to") or "")
+
+
+def _document(data: bytes) -> dict[str, Any]:
+    document = json.loads(data)
+    if not isinstance(document, dict):
+        raise ValueError("a record is a JSON object")
+    return document
+
+
+def _encode(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()

@@ -1,0 +1,109 @@
+"""What `magnetar cluster` reads and writes: the metadata of a cluster, whether brokers run or not."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from magnetar.base.errors import StartupError
+from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.listing import owners_in
+from magnetar.broker.ownership.records import DRAINS, BrokerReport, drain_path
+from magnetar.broker.policies.policies import PolicyStore
+from magnetar.metadata import keys
+from magnetar.metadata.bookkeeper.cluster import initialize_cluster
+from magnetar.metadata.bookkeeper.ledger_layouts import LedgerLayout
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata_url
+from magnetar.metadata.scoped import ScopedMetadataStore
+from magnetar.metadata.store import MetadataStore, NotFoundError
+from magnetar.runtime.clock import SystemClock
+
+
+class ClusterMetadata:
+    """Of one cluster. Made by `opened`."""
+
+    def __init__(self, service: MetadataStore, url: MetadataUrl, cluster: str) -> None:
+        """Use `opened`."""
+        self._service = service
+        self._url = url
+        self._cluster = cluster
+        self._store = ScopedMetadataStore(service, f"/magnetar/{cluster}")
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, url: str, cluster: str) -> AsyncIterator[ClusterMetadata]:
+        """Of the cluster of that name at the service `url`. Raises StartupError, MetadataError."""
+        parsed = parse_metadata_url(url)
+        if parsed.kind not in ("zk", "etcd"):
+            raise StartupError(f"{url!r}: brokers of a cluster share a service, zk://… or etcd://…")
+        service = await open_metadata(parsed, SystemClock())
+        try:
+            yield cls(service, parsed, cluster)
+        finally:
+            await service.close()
+
+    async def initialize(self) -> None:
+        """Makes what is missing of a new cluster: the tree of bookies, tenants and namespaces.
+
+        Raises LayoutError, MetadataError.
+        """
+        layout = self._url.layout or LedgerLayout.HIERARCHICAL
+        await initialize_cluster(self._service, BookKeeperTree(self._url.root, layout), str(uuid.uuid4()))
+        policies = PolicyStore(self._store, self._cluster)
+        policies.shared = True
+        try:
+            await policies.bootstrap("", "")
+        finally:
+            policies.close()
+
+    async def brokers(self) -> list[dict[str, Any]]:
+        """A row for each broker that is there, or is to be drained. Raises MetadataError."""
+        owners = await owners_in(self._store)
+        counts = Counter(owners.values())
+        drained = await self._store.children(DRAINS)
+        rows: list[dict[str, Any]] = []
+        names = await self._store.children(keys.BROKERS)
+        for name in names:
+            value = await self._store.get(keys.broker(name))
+            if value is not None:
+                with contextlib.suppress(ValueError):  # no record of a broker
+                    report = BrokerReport.decode(value.data)
+                    rows.append(_row(name, report, counts[name], drained=name in drained))
+        for name in {*drained, *counts}.difference(names):
+            state = "gone, drained" if name in drained else "gone"
+            rows.append({"broker": name, "state": state, "bundles": counts[name]})
+        return sorted(rows, key=lambda row: str(row["broker"]))
+
+    async def owners(self) -> dict[Bundle, str]:
+        """Every bundle that has an owner, and the owner. Raises MetadataError."""
+        return await owners_in(self._store)
+
+    async def drain(self, broker: str) -> None:
+        """Has a broker give all its bundles to others, and take none. Raises MetadataError."""
+        await self._store.put(drain_path(broker), b"")
+
+    async def undrain(self, broker: str) -> None:
+        """Lets a broker take bundles again. Raises MetadataError."""
+        with contextlib.suppress(NotFoundError):  # it was not drained
+            await self._store.delete(drain_path(broker))
+
+
+def _row(name: str, report: BrokerReport, bundles: int, *, drained: bool) -> dict[str, Any]:
+    load = report.load
+    return {
+        "broker": name,
+        "state": "leaving" if report.draining and not drained else "drained" if drained else "serves",
+        "url": report.urls.addresses.plain or report.urls.addresses.tls,
+        "version": report.version,
+        "bundles": bundles,
+        "topics": load.topics,
+        "producers": load.producers,
+        "consumers": load.consumers,
+        "messages_in_per_s": round(load.rate_in, 1),
+        "cpu_percent": round(load.cpu_percent, 1),
+    }

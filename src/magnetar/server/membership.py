@@ -1,0 +1,110 @@
+"""A process as one of several brokers of a cluster: `magnetar broker`.
+
+What a standalone server does and a broker of a cluster cannot do yet is refused here, before anything is
+opened: see docs/decisions/0030-many-brokers.md.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from magnetar import __version__
+from magnetar.base.clock import Clock
+from magnetar.base.errors import StartupError
+from magnetar.broker.listeners import Addresses, Listeners
+from magnetar.broker.ownership.owners import Owners
+from magnetar.broker.ownership.records import BrokerUrls, Load
+from magnetar.broker.service import Broker
+from magnetar.runtime.probe import refuses
+from magnetar.server.addresses import own_name
+from magnetar.server.banner import Endpoints
+from magnetar.server.settings.config import StandaloneConfig
+
+_PROBE_S: Final = 1.0
+"""How long a broker that may be dead has for an answer."""
+
+
+def check(config: StandaloneConfig) -> None:
+    """Raises StartupError for settings that a broker of a cluster cannot have."""
+    if config.metadata_url.partition("+")[0].partition(":")[0] not in ("zk", "etcd"):
+        raise StartupError(
+            "brokers of a cluster share a metadata service: give --metadata zk://… or etcd://…;"
+            " for one broker, start magnetar standalone"
+        )
+    if config.transactions:
+        raise StartupError(
+            "transactions are not offered by several brokers yet: leave the setting out,"
+            " or start magnetar standalone --metadata"
+        )
+    if config.offload_url or config.offload_threshold_bytes >= 0 or config.offload_threshold_seconds >= 0:
+        raise StartupError(
+            "history in object stores is not offered by several brokers yet: leave the offload settings out,"
+            " or start magnetar standalone --metadata"
+        )
+
+
+def join(broker: Broker, config: StandaloneConfig, endpoints: Endpoints, clock: Clock) -> None:
+    """Makes the broker one of several; it joins them when it starts."""
+    broker.policies.shared = True
+    broker.owners = Owners(
+        broker,
+        _urls(config, endpoints, broker.listeners),
+        probe=partial(refuses, within_s=_PROBE_S),
+        load=_load_of(broker, clock),
+        version=__version__,
+    )
+
+
+def _urls(config: StandaloneConfig, endpoints: Endpoints, listeners: Listeners) -> BrokerUrls:
+    plain = own_name(config.advertised_address, config.plain_host or config.host)
+    with_tls = own_name(config.advertised_address, config.host)
+    own = Addresses(
+        plain=f"pulsar://{plain}:{listeners.plain_port}",
+        tls=f"pulsar+ssl://{with_tls}:{listeners.tls_port}" if endpoints.broker_tls_url else "",
+        http=f"http://{plain}:{listeners.http_port}",
+        https=f"https://{with_tls}:{listeners.https_port}" if endpoints.https_url else "",
+    )
+    if not listeners.internal:
+        return BrokerUrls(own)
+    told = listeners.named[listeners.internal]
+    # The name of a broker is that of its own HTTP port, whatever a listener says.
+    return BrokerUrls(Addresses(told.plain, told.tls, own.http, own.https), listeners.named)
+
+
+def _load_of(broker: Broker, clock: Clock) -> Callable[[], Load]:
+    """Figures since the last call."""
+    seen: dict[str, tuple[int, int]] = {}
+    last = [clock.monotonic_ms(), _cpu_s()]
+
+    def load() -> Load:
+        now_ms, cpu_s = clock.monotonic_ms(), _cpu_s()
+        passed_s = max(0.001, (now_ms - last[0]) / 1000)
+        topics = [*broker.topics.values(), *broker.nonpersistent.topics.values()]
+        messages = size = 0
+        counts = {str(topic.name): (topic.messages_in, topic.bytes_in) for topic in topics}
+        for name, (count, count_bytes) in counts.items():
+            before = seen.get(name, (0, 0))
+            messages += max(0, count - before[0])
+            size += max(0, count_bytes - before[1])
+        found = Load(
+            topics=len(topics),
+            producers=sum(len(topic.producers) for topic in topics),
+            consumers=sum(len(each.consumers) for topic in topics for each in topic.subscriptions.values()),
+            rate_in=messages / passed_s,
+            bytes_in=size / passed_s,
+            cpu_percent=100 * (cpu_s - last[1]) / passed_s,
+        )
+        seen.clear()
+        seen.update(counts)
+        last[:] = [now_ms, cpu_s]
+        return found
+
+    return load
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,89 @@
+"""Real clusters of several brokers: a metadata service, two bookies, and brokers that come and go."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from support.bookie_process import BookieProcess
+from support.metadata_servers import ServerProcess, etcd_server, zookeeper_server
+from support.standalone import ADMIN_DEADLINE_S, StandaloneProcess
+
+SESSION_S = 4
+"""How long a killed broker is taken for alive, where nobody finds out otherwise."""
+
+
+class BrokerCluster:
+    """Brokers on one metadata service and its bookies."""
+
+    def __init__(self, folder: Path, metadata: str, server: ServerProcess) -> None:
+        self.metadata = metadata
+        self.server = server
+        self.brokers: list[StandaloneProcess] = []
+        self._folder = folder
+
+    def start_broker(self, *options: str, environment: dict[str, str] | None = None) -> StandaloneProcess:
+        """Another broker, which serves on return."""
+        process = StandaloneProcess(
+            self._folder / f"broker{len(self.brokers)}",
+            role="broker",
+            options=("--metadata", self.metadata, *options),
+            environment={
+                "MAGNETAR_METADATA_SESSION_TIMEOUT_SECONDS": str(SESSION_S),
+                **(environment or {}),
+            },
+        )
+        self.brokers.append(process)
+        return process.start()
+
+    @property
+    def service_url(self) -> str:
+        """Of all brokers that run, for clients."""
+        hosts = [each.broker_url.removeprefix("pulsar://") for each in self.brokers if each.running]
+        return f"pulsar://{','.join(hosts)}"
+
+    def owner_of(self, topic: str) -> StandaloneProcess:
+        """The broker that serves a topic of public/default, as another one tells it."""
+        asked = next(each for each in self.brokers if each.running)
+        url = lookup(asked, topic)["brokerUrl"]
+        return next(each for each in self.brokers if each.running and each.broker_url == url)
+
+    def stop(self) -> None:
+        """Ends all brokers."""
+        for each in self.brokers:
+            if each.running:
+                each.kill()
+
+
+def lookup(broker: StandaloneProcess, topic: str) -> dict[str, Any]:
+    """What a broker answers to a look-up over HTTP, redirects followed."""
+    url = f"{broker.http_url}/lookup/v2/topic/persistent/public/default/{topic}"
+    with urlopen(url, timeout=ADMIN_DEADLINE_S) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+@contextmanager
+def broker_cluster(folder: Path, *, kind: str = "zk", bookies: int = 2) -> Iterator[BrokerCluster]:
+    """A cluster without brokers. `kind`: `zk` or `etcd`. Raises NotHereError."""
+    with contextlib.ExitStack() as stack:
+        opened = zookeeper_server if kind == "zk" else etcd_server
+        server = stack.enter_context(opened(folder / "metadata"))
+        metadata = f"{kind}://127.0.0.1:{server.port}/ledgers"
+        started = [BookieProcess(folder / f"bookie{number}", metadata) for number in range(bookies)]
+        for number, bookie in enumerate(started):
+            stack.callback(bookie.kill)
+            bookie.begin()
+            if not number:
+                # The first one makes the tree.
+                bookie.wait()
+        for bookie in started[1:]:
+            bookie.wait()
+        cluster = BrokerCluster(folder, metadata, server)
+        stack.callback(cluster.stop)
+        yield cluster

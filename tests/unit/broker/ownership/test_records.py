@@ -1,0 +1,118 @@
+"""Records of owners, brokers and moves; placement; names of bundles."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.listeners import Addresses
+from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.placement import least_loaded
+from magnetar.broker.ownership.records import (
+    BrokerReport,
+    BrokerUrls,
+    Load,
+    decode_move,
+    encode_move,
+    owner_path,
+)
+from magnetar.broker.policies.bundles import LAST, equal_parts, ranges
+
+NAMESPACE = NamespaceName("public", "default")
+BUNDLE = Bundle(NAMESPACE, 0x40000000, 0x80000000)
+URLS = BrokerUrls(
+    Addresses("pulsar://a:6650", "", "http://a:8080", ""),
+    {"outside": Addresses("pulsar://x:1", "pulsar+ssl://x:2", "", "")},
+)
+
+
+def test_the_record_of_an_owner_is_pulsars() -> None:
+    document = json.loads(URLS.encode())
+    assert document == {
+        "nativeUrl": "pulsar://a:6650",
+        "nativeUrlTls": None,
+        "httpUrl": "http://a:8080",
+        "httpUrlTls": None,
+        "disabled": False,
+        "advertisedListeners": {
+            "outside": {
+                "brokerServiceUrl": "pulsar://x:1",
+                "brokerServiceUrlTls": "pulsar+ssl://x:2",
+                "brokerHttpUrl": None,
+                "brokerHttpsUrl": None,
+            }
+        },
+    }
+    assert BrokerUrls.decode(URLS.encode()) == URLS
+    assert URLS.broker_id == "a:8080"
+    assert owner_path(BUNDLE) == "/namespace/public/default/0x40000000_0x80000000"
+
+
+def test_listeners() -> None:
+    assert URLS.of_listener("") is URLS.addresses
+    with pytest.raises(ServiceNotReadyError, match="do not have inside listener"):
+        URLS.of_listener("inside")
+    assert URLS.of_listener("outside") == Addresses("pulsar://x:1", "pulsar+ssl://x:2", "http://a:8080", "")
+
+
+def test_the_record_of_a_broker() -> None:
+    load = Load(3, 4, 5, 6, 1.5, 2.5, 10.0, 20.0, 40.0)
+    report = BrokerReport(URLS, load, draining=True, started_ms=7, version="0.1")
+    assert BrokerReport.decode(report.encode()) == report
+    document = json.loads(report.encode())
+    assert document["webServiceUrl"] == "http://a:8080"
+    assert document["loadReportType"] == "LocalBrokerData"
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"7"])
+def test_damaged_records(data: bytes) -> None:
+    for decode in (BrokerUrls.decode, BrokerReport.decode, decode_move):
+        with pytest.raises(ValueError, match=r"."):
+            decode(data)
+
+
+def test_moves() -> None:
+    assert decode_move(encode_move("b:8080")) == "b:8080"
+
+
+def test_bundles_by_name() -> None:
+    assert Bundle.parse(str(BUNDLE)) == BUNDLE
+    for text in ("public/default", "public/default/0x0", "x/0x0_0x1"):
+        with pytest.raises(Exception, match=r"."):
+            Bundle.parse(text)
+
+
+def test_every_topic_is_in_one_bundle() -> None:
+    document = {"bundles": equal_parts(4)}
+    bundles = [Bundle(NAMESPACE, *bounds) for bounds in ranges(document)]
+    assert bundles[-1].upper == LAST
+    for number in range(100):
+        topic = TopicName.parse(f"topic-{number}")
+        assert sum(bundle.has(topic) for bundle in bundles) == 1
+    assert not bundles[0].overlaps(bundles[1])
+    assert bundles[0].overlaps(Bundle(NAMESPACE, 0, LAST))
+    assert not bundles[0].overlaps(Bundle(NamespaceName("public", "other"), 0, LAST))
+
+
+def _report(name: str, bundles: int, *, cpu: float = 0, draining: bool = False) -> BrokerReport:
+    urls = BrokerUrls(Addresses(http=f"http://{name}"))
+    return BrokerReport(urls, Load(bundles=bundles, cpu_percent=cpu), draining=draining)
+
+
+def test_the_broker_with_the_fewest_bundles_gets_the_next() -> None:
+    brokers = [_report("a:1", 3), _report("b:1", 1), _report("c:1", 0, draining=True)]
+    assert least_loaded(BUNDLE, brokers, {}) == "b:1"
+    assert least_loaded(BUNDLE, brokers, {"b:1": 3}) == "a:1"
+    assert least_loaded(BUNDLE, brokers, {}, excluded="b:1") == "a:1"
+    assert least_loaded(BUNDLE, [], {}) == ""
+    assert least_loaded(BUNDLE, [_report("a:1", 0, cpu=90), _report("b:1", 9)], {}) == "b:1"
+    assert least_loaded(BUNDLE, [_report("a:1", 0, cpu=90)], {}) == "a:1"
+
+
+def test_equal_brokers_share_bundles() -> None:
+    brokers = [_report("a:1", 0), _report("b:1", 0)]
+    chosen = {least_loaded(Bundle(NAMESPACE, i, i + 1), brokers, {}) for i in range(50)}
+    assert chosen == {"a:1", "b:1"}
