@@ -24,7 +24,7 @@ from magnetar.admin.serving import openapi, pages
 from magnetar.admin.subscriptions import explain, subscriptions
 from magnetar.admin.tenants import resource_groups, tenants
 from magnetar.admin.topics import backlog, compaction, keys, messages, nonpersistent, schemas, stats, topics
-from magnetar.admin.transactions import transactions
+from magnetar.admin.transactions import entries, transactions
 from magnetar.observability.metrics import Registry
 
 _ROOMS = (
@@ -61,6 +61,7 @@ _ROOMS = (
     tenants,
     topics,
     transactions,
+    entries,
     unoffered,
 )
 

@@ -18,16 +18,18 @@ from magnetar.managedlog.cursors.entry_set import SHIFT, EntrySet
 class Visible:
     """The visible part of one log."""
 
-    __slots__ = ("end", "hidden")
+    __slots__ = ("end", "held_by", "hidden")
 
     end: Position | None
     """The first entry that readers do not get yet, nor any after it; None: all durable entries are
     visible."""
+    held_by: object
+    """What readers wait for at `end`, as a text for people; None where `end` is None."""
     hidden: dict[LedgerId, EntrySet]
     """Entries that readers never get, by ledger; no empty sets."""
 
     def __init__(self) -> None:
-        self.end = None
+        self.end = self.held_by = None
         self.hidden = {}
 
     def hide(self, ledger_id: LedgerId, first: int, last: int) -> None:

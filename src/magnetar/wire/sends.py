@@ -83,7 +83,7 @@ def decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | N
 
 def decode_send_in_txn(
     data: bytes, at: int, stop: int
-) -> tuple[int, int, int, int | None, bool, TxnBits] | None:
+) -> tuple[ProducerId, int, int, int | None, bool, TxnBits] | None:
     """Decodes the CommandSend of a transaction in `data[at:stop]`: producer id, sequence id, count, highest
     sequence id, whether it is a chunk, and the transaction's most and least significant bits.
 
@@ -103,7 +103,8 @@ def decode_send_in_txn(
         return None
     if (count is not None and not 0 < count < 1 << 31) or (chunk is not None and chunk > 1):
         return None
-    return producer_id, sequence_id, 1 if count is None else count, highest, chunk == 1, (most, least)
+    count = 1 if count is None else count
+    return ProducerId(producer_id), sequence_id, count, highest, chunk == 1, (most, least)
 
 
 def check_entry(entry: bytes) -> tuple[bool, bool]:

@@ -293,14 +293,11 @@ class ServerParser:
         """A SEND in the usual layout."""
         fields = decode_send(data, at + 12, stop)
         if fields is None:
-            of_txn = decode_send_in_txn(data, at + 12, stop)
-            if of_txn is None:
+            if (of_txn := decode_send_in_txn(data, at + 12, stop)) is None:
                 self._any_command(data[at + 8 : stop], entry)
-                return
-            # It costs more than one outside of transactions, and counts as other commands do.
-            self.commands += 1
-            producer_id, sequence_id, count, highest, chunked, txn = of_txn
-            self._add_send(ProducerId(producer_id), sequence_id, count, highest, chunked, entry, txn)
+            else:
+                self.commands += 1
+                self._add_send(*of_txn[:5], entry, of_txn[5])
             return
         producer_id, sequence_id, count, highest, chunked, low_at = fields
         has_checksum = self._add_send(ProducerId(producer_id), sequence_id, count, highest, chunked, entry)
@@ -378,15 +375,9 @@ class ServerParser:
             if send.num_messages < 1:
                 raise FrameError(f"SEND of {send.num_messages} messages")
             if not (send.HasField("message_id") or send.marker):
-                self._add_send(
-                    send.producer_id,
-                    send.sequence_id,
-                    send.num_messages,
-                    send.highest_sequence_id if send.HasField("highest_sequence_id") else None,
-                    send.is_chunk,
-                    entry,
-                    txn_of(send),
-                )
+                highest = send.highest_sequence_id if send.HasField("highest_sequence_id") else None
+                ids = ProducerId(send.producer_id), send.sequence_id, send.num_messages
+                self._add_send(*ids, highest, send.is_chunk, entry, txn_of(send))
                 return
         elif kind == _ACK:
             self._ack = None

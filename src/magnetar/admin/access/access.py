@@ -89,6 +89,7 @@ _READ_BY_CONSUME: Final = (
     "ledger",
     "examinemessage",
     "messagesByKey",
+    "allEntries",
 )
 """What tells of messages, or shows them."""
 _OF_THE_OPERATOR: Final = (["resourcegroup"],)

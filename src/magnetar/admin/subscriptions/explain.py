@@ -26,6 +26,8 @@ def explanation(topic: AnyTopic, name: str) -> Document:
         "reason": diagnosis.sentence,
         "backlog": view.backlog,
         "delayed": view.delayed,
+        "heldBack": view.held,
+        "heldBackBy": view.held_by or None,
         "consumers": [
             {
                 "name": consumer.name,

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from magnetar.base.ids import Position
 from magnetar.broker.dispatch.api import Dispatcher
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.explain.view import ConsumerView, View
+from magnetar.managedlog.log import ManagedLog
 
 _HASHES_SHOWN: Final = 5
 
@@ -31,6 +33,16 @@ def consumer_views(
         )
         for consumer in consumers
     )
+
+
+def with_held(base: View, log: ManagedLog, read_position: Position) -> View:
+    """`base`, whose unread entries are all that are stored, with those apart that wait for a transaction."""
+    visible = log.reading.visible
+    if visible is None or visible.end is None:
+        return base
+    start = max(visible.end, read_position)
+    held = log.entries_between(log.previous_position(start), log.last_position)
+    return replace(base, unread=base.unread - held, held=held, held_by=str(visible.held_by))
 
 
 def dispatcher_view(dispatcher: Dispatcher | None, base: View, unacked_of: Callable[[Consumer], int]) -> View:

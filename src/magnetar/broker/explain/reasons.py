@@ -27,6 +27,8 @@ class State(StrEnum):
     READ_ERROR = "read-error"
     READING = "reading"
     DELAYED = "delayed"
+    HELD = "held-by-transaction"
+    """Everything before the first message of an open transaction was sent."""
     RATE_LIMITED = "rate-limited"
     BLOCKED_SUBSCRIPTION = "blocked-subscription"
     BLOCKED_CONSUMERS = "blocked-consumers"
@@ -106,6 +108,14 @@ def _stopped(view: View) -> Diagnosis | None:
 def _nothing_to_send(view: View) -> Diagnosis | None:
     if view.unread or view.again or view.waiting or view.due:
         return None
+    if view.held:
+        numbers = view.held_by.strip("()").replace(",", " ")
+        return Diagnosis(
+            State.HELD,
+            f"transaction {view.held_by} is open and holds back {view.held} entries, its own and those"
+            f" behind; `magnetar transactions describe {numbers}` shows it, `magnetar transactions abort"
+            f" {numbers}` ends it",
+        )
     if view.delayed:
         until = "" if view.delayed_until_ms is None else f", the first at {_instant(view.delayed_until_ms)}"
         return Diagnosis(State.DELAYED, f"{view.delayed} entries wait for their delivery time{until}")

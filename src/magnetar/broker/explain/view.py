@@ -40,7 +40,11 @@ class View:
     backlog: int = 0
     """Entries that are not acknowledged."""
     unread: int = 0
-    """Stored entries that were not read for the consumers yet."""
+    """Stored entries that were not read for the consumers yet, and may be."""
+    held: int = 0
+    """Stored entries behind those, which wait until a transaction has ended."""
+    held_by: str = ""
+    """The transaction, as `(coordinator,number)`; "": none holds readers back."""
     again: int = 0
     """Returned or due entries that are to be sent."""
     waiting: int = 0

@@ -21,7 +21,7 @@ from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.errors import NotAllowedError
-from magnetar.broker.explain.reading import dispatcher_view
+from magnetar.broker.explain.reading import dispatcher_view, with_held
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.source import FilteredSource, Place, screened
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
@@ -163,7 +163,7 @@ class Subscription(AnySubscription):
             obstacle=self._obstacle,
             now_ms=self._clock.now_ms(),
         )
-        return dispatcher_view(self._dispatcher, known, self.unacked_of)
+        return dispatcher_view(self._dispatcher, with_held(known, log, self.read_position), self.unacked_of)
 
     def unacked_of(self, consumer: Consumer) -> int:
         if consumer is not self._sole:

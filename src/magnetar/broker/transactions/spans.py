@@ -55,7 +55,7 @@ class Spans:
         if spans is None:
             self._open[txn_id] = [(ledger_id, first, first + count - 1)]
             if self.visible.end is None:
-                self.visible.end = position
+                self.visible.end, self.visible.held_by = position, txn_id
         elif spans[-1][0] == ledger_id and spans[-1][2] == first - 1:
             spans[-1] = ledger_id, spans[-1][1], first + count - 1
         else:
@@ -80,6 +80,7 @@ class Spans:
     def _move_end(self) -> None:
         oldest = self.oldest
         self.visible.end = None if oldest is None else self.first_of(oldest)
+        self.visible.held_by = oldest
 
     def check(self) -> None:
         """Asserts what must always hold."""
@@ -88,6 +89,7 @@ class Spans:
         assert firsts == sorted(firsts), "the oldest one is not the first"
         end = self.visible.end
         assert (end is None) == (not firsts)
+        assert self.visible.held_by == self.oldest
         assert end is None or end == firsts[0][:2]
         for spans in self._open.values():
             assert spans == sorted(spans)

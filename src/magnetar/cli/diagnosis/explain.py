@@ -93,20 +93,24 @@ CODES: Final[dict[str, Meaning]] = {
         "a Key_Shared consumer asked for hashes that another one has", "choose ranges that do not overlap"
     ),
     "TransactionCoordinatorNotFound": Meaning(
-        "no coordinator of transactions is here", "transactions are not offered: docs/roadmap.md"
+        "no coordinator of transactions is here, or it cannot store anything now",
+        "clients try again; see `magnetar transactions coordinators`, and the broker's log if it continues",
     ),
     "InvalidTxnStatus": Meaning(
-        "the transaction is in another state", "transactions are not offered: docs/roadmap.md"
+        "the transaction has ended, by its client, its time or an operator",
+        "begin another one; the broker's log says why it ended",
     ),
     "NotAllowedError": Meaning(
         "a policy or the kind of the topic forbids it",
         "the message names the policy; `magnetar namespaces policies get NAMESPACE`",
     ),
     "TransactionConflict": Meaning(
-        "another transaction has acknowledged the message", "transactions are not offered: docs/roadmap.md"
+        "the message is acknowledged already, or another transaction acknowledges it",
+        "abort this transaction; the message comes again if the other one is aborted",
     ),
     "TransactionNotFound": Meaning(
-        "the transaction is not known", "transactions are not offered: docs/roadmap.md"
+        "the transaction is not known, or belongs to another role",
+        "begin another one; `magnetar transactions list` shows those that are open",
     ),
     "ProducerFenced": Meaning(
         "another producer has taken the topic exclusively",

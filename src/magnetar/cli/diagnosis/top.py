@@ -34,6 +34,12 @@ _SUBSCRIPTION: Final = {
     "magnetar_subscription_lag_bytes": "lag bytes",
     "magnetar_subscription_lag_seconds": "lag s",
 }
+_TRANSACTIONS: Final = {
+    "pulsar_txn_active_count": "open",
+    "magnetar_transaction_oldest_seconds": "oldest s",
+}
+_SLOW_S: Final = 10.0
+"""From here on an open transaction is worth a line: it holds back the readers of its topics."""
 _FIRST_S: Final = 1.0
 """Before the first table, at most."""
 _COUNTERS: Final = ("in", "in bytes", "out")
@@ -56,6 +62,20 @@ def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> lis
         rows.append(row)
     rows.sort(key=lambda row: (-_number(row.get(by)), str(row["topic"])))
     return rows[:lines]
+
+
+def slow_transactions(text: str) -> str:
+    """One line about open transactions in a scrape; "" while none is open for long."""
+    figures = parsed(text, _TRANSACTIONS, ())
+    by_coordinator = parsed(text, _TRANSACTIONS, ("coordinator_id",))
+    oldest_s = figures.get((), {}).get("oldest s", 0.0)
+    if oldest_s < _SLOW_S:
+        return ""
+    count = sum(int(each.get("open", 0)) for each in by_coordinator.values())
+    return (
+        f"transactions: {count} open, the oldest for {oldest_s:.0f} s; it holds back the readers of its"
+        " topics: magnetar transactions list"
+    )
 
 
 def _for_people(row: dict[str, object]) -> dict[str, object]:
@@ -109,7 +129,7 @@ def top(
             if live:
                 click.clear()
             if caller.output == "table":
-                if line := summary(canaries_of(text)):
+                for line in filter(None, (summary(canaries_of(text)), slow_transactions(text))):
                     click.echo(line)
                 click.echo("\n".join(table_lines([_for_people(row) for row in rows])) or "no topic is loaded")
             else:

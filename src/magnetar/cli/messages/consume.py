@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from magnetar.client.client import Client
 
 _KINDS: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
+_ISOLATIONS: Final = ("read-committed", "read-uncommitted")
+_WITH_STATE: Final = "{transaction_state} {transaction} {value}"
 _PERMITS: Final = 100
 _ROUND_S: Final = 0.25
 _IDLE_S: Final = 3.0
@@ -41,6 +43,7 @@ class _Given:
     condition: str | None
     template: str | None
     raw: bool
+    isolation: str
 
 
 @click.command(
@@ -56,6 +59,13 @@ class _Given:
 @click.option(
     "--type", "kind", type=click.Choice(_KINDS), default="Shared", help="Type of the subscription.  [Shared]"
 )
+@click.option(
+    "--isolation",
+    type=click.Choice(_ISOLATIONS),
+    default=_ISOLATIONS[0],
+    help="read-uncommitted also shows messages of open and aborted transactions, each with its state; it"
+    " reads over the admin API.  [read-committed]",
+)
 @options.several(options.FILTER, options.FORMAT, options.RAW)
 @calls
 @given_as(_Given)
@@ -67,11 +77,23 @@ def consume(caller: Caller, given: _Given) -> None:
     from magnetar.cli.messages.decoding import Decoder
 
     name = TopicName.parse(given.topic)
-    show = options.printer(caller.output, given.template)
+    uncommitted = given.isolation != _ISOLATIONS[0]
+    if uncommitted and (given.follow or given.subscription is not None):
+        raise click.UsageError("read-uncommitted only looks at what is there: no --follow, no --subscription")
+    template = given.template
+    if uncommitted and template is None and caller.output == "table":
+        template = _WITH_STATE
+    show = options.printer(caller.output, template)
     holds = options.tester(given.condition)
     with caller.client() as client:
         decoder = Decoder(client, name, by_schema=not given.raw)
-        if given.subscription is None:
+        records: Iterator[Record | None]
+        if uncommitted:
+            from magnetar.cli.messages.uncommitted import stored_records
+
+            records = stored_records(client, name, options.range_of(given.begin, given.end, given.last))
+            taking = None
+        elif given.subscription is None:
             records = _looked_at(client, name, given.begin, given.end, given.last, follow=given.follow)
             taking = None
         else:

@@ -5,6 +5,7 @@
 | `value` | the decoded value; fields as `value.a.b` or `value["a"]` |
 | `key`, `properties`, `id`, `topic`, `producer`, `index`, `sequence_id`, `size` | as in `-o json` |
 | `publish_time`, `event_time`, `broker_time` | Unix milliseconds |
+| `transaction`, `transaction_state` | with `consume --isolation read-uncommitted` |
 | `age` | seconds since it was published |
 | `matches(text, "regex")`, `contains(text, "part")`, `lower(text)`, `len(x)`, `time("2025-01-31")` | |
 """
@@ -23,7 +24,7 @@ from magnetar.cli.times import Moment
 NAMES: Final = frozenset(
     {
         "value", "key", "properties", "id", "topic", "producer", "index", "sequence_id", "size",
-        "publish_time", "event_time", "broker_time", "age",
+        "publish_time", "event_time", "broker_time", "age", "transaction", "transaction_state",
     }
 )  # fmt: skip
 

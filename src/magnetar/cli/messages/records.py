@@ -41,6 +41,10 @@ class Record:
     encrypted: bool
     is_null: bool
     """Whether it was sent without a value, which deletes its key on compaction."""
+    transaction: str | None = None
+    """The transaction to which it belongs, as `(coordinator,number)`; "-": none; None: that was not asked."""
+    transaction_state: str | None = None
+    """open, committed, aborted, or plain for a message of none; None: that was not asked."""
 
     @property
     def id(self) -> str:
@@ -70,6 +74,8 @@ class Record:
             "properties": dict(self.properties),
             "value": value,
             "size": len(self.payload),
+            "transaction": self.transaction,
+            "transaction_state": self.transaction_state,
         }
         if self.encrypted:
             found["encrypted"] = True

@@ -91,6 +91,7 @@ MATRIX = [
     ("GET", f"{T}/t/getMessageIdByIndex?index=0", (*ADMINS, "reader")),
     ("GET", f"{T}/t/lastMessageId", (*ADMINS, "reader")),
     ("GET", f"{T}/t/messagesByKey?key=YQ", (*ADMINS, "reader")),
+    ("GET", f"{T}/t/allEntries", (*ADMINS, "reader")),
     ("GET", f"{T}/t/internalStats", LOOKUP),
     ("GET", f"{T}/t/internal-info", ADMINS),
     ("POST", f"{T}/t/deduplicationEnabled", ADMINS),

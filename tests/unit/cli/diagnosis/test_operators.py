@@ -15,7 +15,7 @@ from magnetar.cli.diagnosis import doctor
 from magnetar.cli.diagnosis.canaries import Canary, canaries_of, summary
 from magnetar.cli.diagnosis.explain import CODES
 from magnetar.cli.diagnosis.samples import parsed
-from magnetar.cli.diagnosis.top import rows_of
+from magnetar.cli.diagnosis.top import rows_of, slow_transactions
 from magnetar.cli.processes.config_command import descriptions
 from magnetar.server.settings.values import KEYS
 from magnetar.wire import pulsar_pb2 as pb
@@ -146,6 +146,19 @@ def test_rates_are_those_between_two_looks() -> None:
         {"topic": "a/b/z", "in/s": 0.0},
     ]
     assert [row["topic"] for row in rows_of({}, now, 0.0, "backlog", 1)] == ['a/b/x"y']
+
+
+SLOW = """\
+pulsar_txn_active_count{cluster="c",coordinator_id="0"} 2
+pulsar_txn_active_count{cluster="c",coordinator_id="7"} 1
+magnetar_transaction_oldest_seconds{cluster="c"} %s
+"""
+
+
+def test_top_tells_of_transactions_that_are_open_for_long() -> None:
+    assert slow_transactions(SLOW % "9.9") == ""
+    assert slow_transactions("") == ""
+    assert slow_transactions(SLOW % "75.2").startswith("transactions: 3 open, the oldest for 75 s; it holds")
 
 
 def test_the_machine_is_looked_at(magnetar: Callable[..., Any], tmp_path: Path) -> None:
