@@ -14,6 +14,7 @@ from typing import Any, Final
 from magnetar.base.ids import ConsumerId, ProducerId, RequestId
 from magnetar.broker.service import Broker
 from magnetar.broker.session.session import Session
+from magnetar.broker.session.slices import sliced
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.client import ClientParser, CommandEvent
@@ -82,7 +83,8 @@ class Line:
             parts = [each if isinstance(each, bytes) else encode_command(each) for each in frames]
             data = b"".join(parts)
             events, _ = self._server.parse(data, len(data))
-            self.session.handle(events)
+            for turn in sliced(events):
+                self.session.handle(turn)
 
 
 class Client:

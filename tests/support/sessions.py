@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from magnetar.base.ids import Position
 from magnetar.broker.service import BrokerConfig
 from magnetar.broker.session.session import Session
+from magnetar.broker.session.slices import sliced
 from magnetar.broker.topic.topic import Topic
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
@@ -139,7 +140,8 @@ class Peer(Seen):
         data = b"".join(frames)
         events, consumed = self._server.parse(data, len(data))
         assert consumed == len(data)
-        self.session.handle(events)
+        for turn in sliced(events):
+            self.session.handle(turn)
 
     async def ask(self, kind: int, **fields: Any) -> Any:
         """Sends a command and returns the body of what answers its request id."""

@@ -20,8 +20,9 @@ from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
 from magnetar.wire.client import ClientParser
-from magnetar.wire.events import SendRun
+from magnetar.wire.events import LongList, SendRun
 from magnetar.wire.frames import FrameError, encode_command
+from magnetar.wire.long_lists import parts
 from magnetar.wire.payload import (
     EntryError,
     build_batch,
@@ -69,7 +70,18 @@ def _frames(data: bytes) -> object:
         if isinstance(event, SendRun):
             refused = refusals(event)
             require(all(0 <= row < len(event.entries) for row in refused), "a row that is not there")
+        elif isinstance(event, LongList):
+            _decode_parts(event)
     return seen
+
+
+def _decode_parts(event: LongList) -> None:
+    """A long list is decoded as a whole, or refused."""
+    try:
+        for _ in parts(event):
+            pass
+    except FrameError:
+        return
 
 
 def _send(data: bytes) -> object:

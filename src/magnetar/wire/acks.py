@@ -16,7 +16,7 @@ from typing import Final
 
 from magnetar.base.ids import ConsumerId, LedgerId, Position, RequestId, positions_of
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.events import AckEvent, TxnBits
+from magnetar.wire.events import AckEvent, FlowEvent, TxnBits
 from magnetar.wire.frames import FRAME_HEAD, position_of, read_varint, varint
 
 _WORD: Final = (1 << 64) - 1
@@ -125,6 +125,32 @@ def _window_of_ids(
             return []
         entry_ids = [high << 7 | low for high, low in zip(entry_ids, column, strict=True)]
     return entry_ids
+
+
+def add_acks_alike(ack: AckEvent, data: bytes, at: int, end: int, positions_max: int) -> int:
+    """Adds the frames from `end` on that are the ACK in `data[at:end]`, the last one of `ack`, but for the
+    entry id, as clients send them that acknowledge each message at once; returns where the first other frame
+    starts."""
+    if not ack.positions or data[end : end + 18] != data[at : at + 18]:
+        return end
+    position = ack.positions[-1]
+    if data[at:end] != encode_ack(ack.consumer_id, (position,)):
+        return end  # it says more than the usual one
+    room = positions_max - len(ack.positions)
+    width = len(varint(position.entry_id))
+    stride = end - at
+    ids = alike_entry_ids(data, end, len(data), stride, stride - width, width, max(0, room))
+    ack.positions += positions_of(position.ledger_id, ids)
+    return end + stride * len(ids)
+
+
+def decode_flow(data: bytes, at: int, stop: int) -> FlowEvent | None:
+    """The CommandFlow in `data[at:stop]`, which begins with a consumer id; None when protobuf decides."""
+    consumer_id, at = read_varint(data, at + 1, stop)
+    if at >= stop or data[at] != 0x10:
+        return None
+    permits, at = read_varint(data, at + 1, stop)
+    return FlowEvent(ConsumerId(consumer_id), permits) if at == stop and permits <= 0xFFFFFFFF else None
 
 
 _IGNORED_ID_TAGS: Final = frozenset((0x18, 0x20, 0x30))

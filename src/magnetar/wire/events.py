@@ -221,4 +221,23 @@ class CommandEvent:
         return f"CommandEvent({self.type}, {str(self.command)[:200]!r})"
 
 
-ServerEvent = SendRun | AckEvent | FlowEvent | CommandEvent
+class LongList:
+    """An ACK or REDELIVER_UNACKNOWLEDGED_MESSAGES of very many message ids, which is not decoded yet:
+    `wire/long_lists.py` does that in parts."""
+
+    __slots__ = ("body", "type")
+
+    type: int
+    """Number in `BaseCommand.Type`."""
+    body: bytes
+    """The encoded CommandAck or CommandRedeliverUnacknowledgedMessages."""
+
+    def __init__(self, type: int, body: bytes) -> None:  # noqa: A002  # the protocol's word
+        self.type = type
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"LongList({self.type}, {len(self.body)} bytes)"
+
+
+ServerEvent = SendRun | AckEvent | FlowEvent | CommandEvent | LongList

@@ -16,21 +16,23 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from magnetar.base.ids import ConsumerId, ProducerId, positions_of
-from magnetar.wire.acks import ack_of_command, alike_entry_ids, decode_ack, encode_ack, txn_of
+from magnetar.base.ids import ProducerId
+from magnetar.wire.acks import ack_of_command, add_acks_alike, decode_ack, decode_flow, txn_of
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import (
     SEQUENCE_IDS_END,
     AckEvent,
     CommandEvent,
     FlowEvent,
+    LongList,
     SendRun,
     ServerEvent,
     TxnBits,
 )
 from magnetar.wire.fields import check_fields
-from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint, varint
+from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint
 from magnetar.wire.lengths import ENVELOPE_BYTES, check_command
+from magnetar.wire.long_lists import LONG_LIST_BYTES, long_list
 from magnetar.wire.sends import check_entry, decode_send, decode_send_in_txn
 from magnetar.wire.shapes import KEY_BYTES, SHAPES_MAX, FrameShape
 
@@ -51,7 +53,8 @@ _WINDOW_BYTES: Final = 64 * 1024
 _U32: Final = struct.Struct(">I")
 _NO_LIMIT: Final = 1 << 30
 _BYTES_OF_ONE_BITS: Final = 13
-"""A command counts once more for each 8 KiB of it, as a shift."""
+_IDS_OF_ONE_BITS: Final = 6
+"""A command counts once more for each 8 KiB of it, an ACK for each 64 ids, as a shift."""
 _SHAPED_IDS_END: Final = 1 << 62
 _POSITIONS_PER_ACK_MAX: Final = 4096
 """Positions in one gathered ack event, so that the event stays a bounded piece of work."""
@@ -217,20 +220,10 @@ class ServerParser:
         return at
 
     def _acks_alike(self, data: bytes, at: int, end: int) -> int:
-        """Takes the frames from `end` on that equal the ACK in `data[at:end]` except for the entry id, as of
-        a client that acknowledges each message at once; returns where the first other frame starts."""
-        ack = self._ack
-        if ack is None or not ack.positions or data[end : end + 18] != data[at : at + 18]:
+        """Takes the frames from `end` on that equal the ACK in `data[at:end]` except for the entry id."""
+        if self._ack is None:
             return end
-        position = ack.positions[-1]
-        if data[at:end] != encode_ack(ack.consumer_id, (position,)):
-            return end  # It has more fields than the usual ACK.
-        room = _POSITIONS_PER_ACK_MAX - len(ack.positions)
-        width = len(varint(position.entry_id))
-        stride = end - at
-        ids = alike_entry_ids(data, end, len(data), stride, stride - width, width, max(0, room))
-        ack.positions += positions_of(position.ledger_id, ids)
-        return end + stride * len(ids)
+        return add_acks_alike(self._ack, data, at, end, _POSITIONS_PER_ACK_MAX)
 
     def _large_frame(self, view: memoryview, at: int, end: int) -> None:
         """One frame straight from the caller's buffer."""
@@ -254,6 +247,10 @@ class ServerParser:
 
     def _command(self, data: bytes, at: int, stop: int, rest: bytes) -> None:
         """Decodes the command in `data[at + 8:stop]` with the rest of its frame."""
+        if stop - at >= LONG_LIST_BYTES and (long := long_list(data, at + 8, stop)) is not None:
+            self.commands += 1
+            self._add_unordered(long)
+            return
         # Type and field both have tags of one byte, and the field fills the command: the usual layout.
         body = at + 12
         if (
@@ -273,20 +270,17 @@ class ServerParser:
                     self._add_ack(ack)
                     return
             elif kind == _FLOW and tag == 0x5A and data[body] == 0x08:
-                consumer_id, body = read_varint(data, body + 1, stop)
-                if body < stop and data[body] == 0x10:
-                    permits, body = read_varint(data, body + 1, stop)
-                    if body == stop and permits <= 0xFFFFFFFF:
-                        self.commands += 1
-                        self._events.append(FlowEvent(ConsumerId(consumer_id), permits))
-                        return
+                flow = decode_flow(data, body, stop)
+                if flow is not None:
+                    self.commands += 1
+                    self._events.append(flow)
+                    return
         elif stop - body >= 128 and data[at + 8 : at + 11] == b"\x08\x0a\x52":
             size, body = read_varint(data, at + 11, stop)
-            if body + size == stop:
-                ack = decode_ack(data, body, stop)
-                if ack is not None:
-                    self._add_ack(ack)
-                    return
+            ack = decode_ack(data, body, stop) if body + size == stop else None
+            if ack is not None:
+                self._add_ack(ack)
+                return
         self._any_command(data[at + 8 : stop], rest)
 
     def _send(self, data: bytes, at: int, stop: int, entry: bytes) -> None:
@@ -349,6 +343,7 @@ class ServerParser:
 
     def _add_ack(self, ack: AckEvent) -> None:
         """Joins a plain individual ack to the one before it, when that is of the same consumer."""
+        self.commands += len(ack.positions) >> _IDS_OF_ONE_BITS
         before = self._ack
         if ack.cumulative or ack.request_id is not None:
             self._ack = None
@@ -380,8 +375,7 @@ class ServerParser:
                 self._add_send(*ids, highest, send.is_chunk, entry, txn_of(send))
                 return
         elif kind == _ACK:
-            self._ack = None
-            self._events.append(ack_of_command(command.ack))
+            self._add_unordered(ack_of_command(command.ack))
             return
         elif kind == _FLOW:
             self._events.append(FlowEvent(command.flow.consumer_id, command.flow.messagePermits))
@@ -389,3 +383,8 @@ class ServerParser:
         self._runs.clear()
         self._ack = None
         self._events.append(CommandEvent(kind, command))
+
+    def _add_unordered(self, event: AckEvent | LongList) -> None:
+        """Ends the gathering of acks, and no run."""
+        self._ack = None
+        self._events.append(event)

@@ -18,9 +18,10 @@ from magnetar.broker.handlers.texts import (
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import encode_ack
 from magnetar.wire.commands import PING, message_id_data
-from magnetar.wire.events import AckEvent, CommandEvent, ServerEvent
+from magnetar.wire.events import CommandEvent, LongList, ServerEvent
 from magnetar.wire.frames import FrameError, encode_command
 from magnetar.wire.lengths import COMMAND_BYTES_MAX, ENVELOPE_BYTES
+from magnetar.wire.long_lists import parts
 from magnetar.wire.server import ServerParser
 
 FRAME_MAX: Final = 6 << 20
@@ -122,14 +123,20 @@ def longest() -> list[pb.BaseCommand]:
 @pytest.mark.parametrize("command", longest(), ids=lambda command: pb.BaseCommand.Type.Name(command.type))
 def test_what_the_rules_of_texts_allow_is_taken(command: pb.BaseCommand) -> None:
     (event,) = parse(encode_command(command))
+    if isinstance(event, LongList):
+        found = [part for part in parts(event) if isinstance(part, pb.CommandRedeliverUnacknowledgedMessages)]
+        ids = [each for part in found for each in part.message_ids]
+        assert ids == list(command.redeliverUnacknowledgedMessages.message_ids)
+        return
     assert isinstance(event, CommandEvent)
     assert event.command == command
 
 
 def test_acknowledgements_have_no_limit_but_that_of_frames() -> None:
     (event,) = parse(encode_ack(1, [Position(1 << 40, n) for n in range(100_000)]))
-    assert isinstance(event, AckEvent)
-    assert len(event.positions) == 100_000
+    assert isinstance(event, LongList)
+    found = [part for part in parts(event) if isinstance(part, pb.CommandAck)]
+    assert sum(len(part.message_id) for part in found) == 100_000
 
 
 def test_a_long_command_is_refused_by_its_first_bytes() -> None:

@@ -76,8 +76,8 @@ class Connection(asyncio.BufferedProtocol):
         self._turns, self._quotas = broker.turns, broker.quotas
         self._tail = self._left = b""
         self._slices: Iterator[list[object]] = iter(())
-        self._more: list[object] = []
-        """Events that were read and are handled in a later turn; `_slices` yields the later ones."""
+        self._more: list[object] | None = None
+        """Events that were read, for a later turn; `_slices` yields those behind. None: there are none."""
         self._large: bytearray | None = None
         self._filled = 0
         self._flush_scheduled = False
@@ -132,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._left, self._more = b"", []
+        self._left, self._more = b"", None
         self._broker.alarms.discard(self)
         self._turns.forget(owner_of(self._session), self)
         self._broker.farewells.lost(self._session)
@@ -157,7 +157,9 @@ class Connection(asyncio.BufferedProtocol):
         except FrameError as error:
             self._tail = b""
             # Its first turn: ids that are dropped from a list are sent again by the client.
-            self._guarded_handle(next(sliced(error.events), ()))
+            self._slices = sliced(error.events)
+            self._guarded_handle(self._next_slice() or ())
+            self._more = None
             self.close(f"illegal frame: {error}")
             return
         if consumed == size:
@@ -169,10 +171,23 @@ class Connection(asyncio.BufferedProtocol):
             self._keep(buffer, consumed, size)
         if events:
             self._slices = sliced(events)
-            self._guarded_handle(next(self._slices, ()))
-            self._more = next(self._slices, [])
+            self._guarded_handle(self._next_slice() or ())
+            self._more = self._next_slice()
         if parser.commands or timed:
             self._count(parser.commands, begun_ms)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether something that was read waits for a later turn."""
+        return self._more is not None or bool(self._left)
+
+    def _next_slice(self) -> list[object] | None:
+        """What the next turn handles of what was read; None: that was all, or the rest is no legal frame."""
+        try:
+            return next(self._slices, None)
+        except FrameError as error:
+            self.close(f"illegal frame: {error}")
+            return None
 
     def _count(self, commands: int, begun_ms: float | None) -> None:
         """A read was handled: the connection rests if its role used too much, and waits for its next turn if
@@ -184,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         if rest_ms and not self._closing:
             self._session.throttle(_TURN)
             self._rest(rest_ms)
-        elif commands and (self._more or self._left or turns.spent) and not self._closing:
+        elif commands and (self._waits or turns.spent) and not self._closing:
             # Also within a read of the loop, which would go on with this socket else.
             self._session.throttle(_TURN)
             turns.wait(owner_of(self._session), self)
@@ -206,11 +221,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Its turn: the next of its commands, or the next read."""
-        if self._more:
-            more, self._more = self._more, next(self._slices, [])
+        if self._more is not None:
+            more, self._more = self._more, None
             if not self._closing:
                 begun_ms = self._quotas.now_ms() if self._quotas.timed else None
                 self._guarded_handle(more)
+                if not self._closing:
+                    self._more = self._next_slice()
                 self._write_out()
                 self._quotas.count(owner_of(self._session), 0, begun_ms)
                 self._turns.wait(owner_of(self._session), self)
@@ -219,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         if left and not self._closing:
             self._parse(left, len(left))
             self._write_out()
-        if not (self._left or self._more or self._rests):
+        if not (self._waits or self._rests):
             self._session.unthrottle(_TURN)
 
     def _keep(self, buffer: bytearray | bytes, start: int, end: int) -> None:

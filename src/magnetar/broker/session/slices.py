@@ -1,7 +1,8 @@
 """Lists of message ids in slices: one command may name a hundred thousand (pure).
 
-To acknowledge one costs half a microsecond, to send one again two, and all that a command names would be one
-piece of work. So it becomes several events, for one turn of the loop each.
+To decode and acknowledge one costs two microseconds, to send one again three, and all that a command names
+would be one piece of work. So it becomes several events, for one turn of the loop each, and long commands are
+decoded in the turns that handle them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.events import AckEvent, CommandEvent
+from magnetar.wire.acks import ack_of_command
+from magnetar.wire.events import AckEvent, CommandEvent, LongList
+from magnetar.wire.long_lists import parts
 
 ACKS_MAX: Final = 8_192
 """Positions of one event; the parser gathers half as many from small commands."""
@@ -18,13 +21,23 @@ REDELIVERED_MAX: Final = 2_048
 BATCH_ACKS_MAX: Final = 1_024
 WORDS_MAX: Final = 4_096
 """Of the sets of messages in batches."""
+TXN_ACKS_MAX: Final = 20_001
+"""Ids of an acknowledgement in a transaction that are decoded: one more than a transaction takes, so that it
+refuses them."""
 _REDELIVER: Final = pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES
 
 
 def sliced(events: Sequence[object]) -> Iterator[list[object]]:
-    """The same events in the same order, in lists that take a turn each; mostly there is one."""
+    """The same events in the same order, in lists that take a turn each; mostly there is one. Empty ones take
+    a turn too: something was decoded. Raises FrameError."""
     turn: list[object] = []
     for event in events:
+        if isinstance(event, LongList):
+            if turn:
+                yield turn
+                turn = []
+            yield from _decoded(event)
+            continue
         slices = _slices(event)
         if slices is None:
             turn.append(event)
@@ -34,6 +47,51 @@ def sliced(events: Sequence[object]) -> Iterator[list[object]]:
             turn = []
     if turn:
         yield turn
+
+
+def _decoded(event: LongList) -> Iterator[list[object]]:
+    """What a long command says, in turns."""
+    together: AckEvent | None = None
+    last: AckEvent | None = None
+    for part in parts(event):
+        if part is None:
+            yield []
+        elif isinstance(part, pb.CommandRedeliverUnacknowledgedMessages):
+            yield [
+                CommandEvent(
+                    event.type, pb.BaseCommand(type=_REDELIVER, redeliverUnacknowledgedMessages=part)
+                )
+            ]
+        elif together is not None:
+            # All or none: they are one event, however many there are.
+            if _ids(together) < TXN_ACKS_MAX:
+                _add(together, ack_of_command(part))
+            yield []
+        else:
+            ack = ack_of_command(part)
+            if ack.txn is not None:
+                together = ack
+                yield []
+                continue
+            if last is not None:
+                # The receipt is that of the last part.
+                last.request_id = None
+                yield from sliced([last])
+            last = ack
+    if together is not None:
+        yield [together]
+    elif last is not None:
+        yield from sliced([last])
+
+
+def _ids(ack: AckEvent) -> int:
+    return len(ack.positions) + len(ack.batch_acks or ())
+
+
+def _add(ack: AckEvent, more: AckEvent) -> None:
+    ack.positions += more.positions
+    if more.batch_acks:
+        ack.batch_acks = (ack.batch_acks or []) + more.batch_acks
 
 
 def _slices(event: object) -> Iterator[object] | None:
