@@ -570,6 +570,14 @@ SECURITY_RULES: Final = (
         ("unit/broker/session/test_slices.py",),
     ),
     Rule(
+        "no role takes all transactions",
+        "a role without rights takes all places of the coordinators for a day",
+        "broker/transactions/coordinator.py",
+        "        if owner and self._open_of[owner] >= self.open_max - self.open_count:\n",
+        "        if False:\n",
+        ("unit/broker/transactions/test_shares.py",),
+    ),
+    Rule(
         "a text of a WebSocket has few parts",
         "one text has the loop for most of a second",
         "websocket/documents.py",

@@ -10,6 +10,7 @@ It decides nothing that survives by itself: a decision is the header in the stor
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -58,6 +59,8 @@ class Coordinator:
         self.transactions: dict[int, Transaction] = {}
         """By sequence: open ones, and decided ones that are not resolved."""
         self.open_count = 0
+        self._open_of: Counter[str] = Counter()
+        """Open ones, by owner."""
         self._deadlines: list[tuple[float, int]] = []
         """A heap; ended transactions stay until they are due."""
 
@@ -78,6 +81,12 @@ class Coordinator:
         if self.open_count >= self.open_max:
             raise TooManyTransactionsError(
                 f"coordinator {self.number} has {self.open_count} open transactions, as many as it may"
+            )
+        # To begin one takes no right: without this rule a role would take all places for a day.
+        if owner and self._open_of[owner] >= self.open_max - self.open_count:
+            raise TooManyTransactionsError(
+                f"role {owner} has {self._open_of[owner]} open transactions of coordinator {self.number}, "
+                "as many as are free for others"
             )
         assert not self.must_reserve, "numbers are set aside first"
         sequence = self.next_sequence
@@ -108,12 +117,19 @@ class Coordinator:
     def _add(self, txn: Transaction) -> None:
         self.transactions[txn.id.sequence] = txn
         self.open_count += 1
+        self._open_of[txn.owner] += 1
         heapq.heappush(self._deadlines, (txn.deadline_ms, txn.id.sequence))
 
     def never_began(self, txn: Transaction) -> None:
         """Its header could not be written: no client was told of it."""
         if self.transactions.pop(txn.id.sequence, None) is not None:
-            self.open_count -= 1
+            self._ended(txn.owner)
+
+    def _ended(self, owner: str) -> None:
+        self.open_count -= 1
+        self._open_of[owner] -= 1
+        if not self._open_of[owner]:
+            del self._open_of[owner]
 
     # -- while it is open --------------------------------------------------------------------------
 
@@ -191,7 +207,7 @@ class Coordinator:
         assert state is not TxnState.OPEN
         txn.state, txn.ending, txn.verdict = state, None, None
         txn.unresolved = txn.topics
-        self.open_count -= 1
+        self._ended(txn.owner)
         self.counts.ended(txn, now_ms)
 
     def due(self, now_ms: float) -> list[Transaction]:
@@ -248,6 +264,7 @@ class Coordinator:
         """Asserts what must always hold."""
         assert self.next_sequence <= self.reserved or not self.transactions
         assert self.open_count == sum(1 for _ in self.open_ones())
+        assert self._open_of == Counter(txn.owner for txn in self.open_ones())
         waiting = {sequence for _, sequence in self._deadlines}
         for sequence, txn in self.transactions.items():
             txn.check()
