@@ -1,6 +1,6 @@
-"""What Pulsar has and this broker has not: answered 501 with the reason, read as not set where it can be.
+"""Pulsar's features that this broker lacks: answered 501 with the reason, or read as not set where possible.
 
-Storing it would let an operator believe in something that nobody does.
+Storing such a setting would let an operator rely on something that has no effect.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Admin(Closing):
         return self._http.request(method, path, body, query=query).document()
 
     def answer(self, path: str, *, query: Mapping[str, object] | None = None) -> Answer:
-        """Of a GET, with its headers."""
+        """The answer to a GET, with its headers."""
         return self._http.request("GET", path, query=query)
 
     # -- what there is
@@ -120,7 +120,7 @@ class Admin(Closing):
         self.call("POST", f"{paths.topic(topic.base)}/deduplicationEnabled", body=True)
 
     def stats(self, topic: str | TopicName) -> dict[str, Any]:
-        """Of a topic, all partitions together where it has any."""
+        """Statistics of a topic, all partitions together if it has any."""
         try:
             return dict(self.call("GET", f"{paths.topic(topic)}/stats"))
         except AdminRefusedError as error:
@@ -129,7 +129,7 @@ class Admin(Closing):
             return dict(self.call("GET", f"{paths.topic(topic)}/partitioned-stats"))
 
     def explain(self, topic: str, subscription: str | None = None) -> list[dict[str, Any]]:
-        """Of each subscription, or of one, why it does or does not dispatch."""
+        """Explains for each subscription, or one, why it dispatches or does not."""
         path = paths.topic(topic) if subscription is None else paths.subscription(topic, subscription)
         found = self.call("GET", f"{path}/explain")
         return list(found) if isinstance(found, list) else [found]

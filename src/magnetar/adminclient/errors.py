@@ -1,9 +1,9 @@
-"""What can go wrong for a caller of the admin API.
+"""Errors of the admin client.
 
 AdminCallError (a ClientError)
-├── AdminRefusedError      the API answered with a status that is no success
-├── AdminUnreachableError  nobody answers at the address, or the connection broke
-└── AdminTargetError       the address, the token or the certificates cannot be used
+├── AdminRefusedError       the API answered with an error status
+├── AdminUnreachableError   no answer at the address, or the connection broke
+└── AdminTargetError        the address, the token or the certificates cannot be used
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _REDIRECTS_MAX: Final = 5
 _REDIRECTS: Final = (301, 302, 307, 308)
 _TEXT_MAX: Final = 500
-"""Of an error's body that is no JSON."""
+"""Characters of an error's body that is no JSON."""
 
 
 class Sent(NamedTuple):

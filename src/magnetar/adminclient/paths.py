@@ -34,18 +34,18 @@ def _local(name: str | TopicName) -> tuple[TopicName, str]:
 
 
 def topic(name: str | TopicName) -> str:
-    """Of a full or a short name. Raises InvalidTopicNameError."""
+    """Path of a topic with a full or a short name. Raises InvalidTopicNameError."""
     parsed, local = _local(name)
     return f"{ROOT}/{parsed.domain}/{local}"
 
 
 def schema(name: str | TopicName) -> str:
-    """Of a topic's schemas. Raises InvalidTopicNameError."""
+    """Path of a topic's schemas. Raises InvalidTopicNameError."""
     return f"{ROOT}/schemas/{_local(name)[1]}"
 
 
 def lookup(name: str | TopicName) -> str:
-    """Of the question who serves a topic. Raises InvalidTopicNameError."""
+    """Path of the lookup of a topic. Raises InvalidTopicNameError."""
     parsed, local = _local(name)
     return f"/lookup/v2/topic/{parsed.domain}/{local}"
 

@@ -45,7 +45,7 @@ class AdminTarget:
     timeout_s: float = 30.0
     """For one call to be answered."""
     remedies: Remedies = Remedies()
-    """Of the errors that calls raise."""
+    """The remedies in the errors of calls."""
 
     def __repr__(self) -> str:
         return f"AdminTarget({self.url})"

@@ -64,7 +64,7 @@ class Node:
     size: int = 0
     symbols: list[str] = field(default_factory=list)
     items: Node | None = None
-    """Of an array; the values of a map."""
+    """Type of an array's items, or of a map's values."""
     branches: list[Node] = field(default_factory=list)
     fields: list[NodeField] = field(default_factory=list)
 

@@ -4,8 +4,8 @@ Avro has no sizes in front of its records, so a value is read from its first fie
 keeps a place in each value and moves all places at once: each step reads the next field of all values with a
 few array operations. Costs about 0.1 µs per field and value from some hundred values on.
 
-Writers' fields are matched to the columns by name or alias, as Avro's schema resolution does; what columns
-nobody wrote get the default that the reader's definition gives, else null.
+Writers' fields are matched to the columns by name or alias, as Avro's schema resolution does; a column that
+is missing in the values gets the default of the reader's definition, else null.
 
 Source: Apache Avro 1.12 specification, "Binary encoding" and "Schema Resolution".
 """
@@ -37,12 +37,9 @@ class AvroValues:
         reader: bytes,
         writer: Callable[[bytes], bytes | None] | None = None,
     ) -> None:
-        """
-        Args:
-            type_: what comes out; of records any fields, by name.
-            reader: definition that has aliases and defaults, and that values without a version are read by,
-                if they are that from their first byte to their last.
-            writer: definition of a version; None for a version that nobody knows.
+        """Args: type_: the resulting type; of records any fields, by name. reader: definition with aliases
+        and defaults, also for values without a version that match it from their first byte to their last.
+        writer: definition of a version; None for an unknown version.
 
         Raises ValueSchemaError.
         """
@@ -80,7 +77,8 @@ class AvroValues:
                 f"value {int(np.argmax(at > ends))} of a batch is not what version {version.hex()!r} of the"
                 " Avro schema says: it is too short"
             )
-        # Who names no version claims no schema, and any bytes begin like some record: only all of it tells.
+        # A value without a version claims no schema, and any bytes begin like some record: only the whole
+        # value decides.
         if not version and (at < ends).any():
             raise PayloadError(
                 f"value {int(np.argmax(at < ends))} of a batch names no version of the Avro schema, and is"

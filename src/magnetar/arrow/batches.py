@@ -27,7 +27,7 @@ _SHORT_TAGS: Final = b"\x0a\x12"
 
 
 class BatchSpans(NamedTuple):
-    """Of each message: where its metadata starts, where its payload starts and ends."""
+    """For each message: where its metadata starts, where its payload starts and ends."""
 
     metadata: Ints
     payload: Ints

@@ -1,8 +1,8 @@
-"""Entries become Arrow record batches.
+"""Decodes entries into Arrow record batches.
 
 The entries of one delivery are one buffer. Metadata of all entries, and of all messages in their batches, are
-read as columns (`fields`); payloads stay where they are until one pass of Arrow's own code copies them
-into the value column. No Python object is made for a message. Columns that nobody asked for cost nothing.
+read as columns (`fields`); payloads stay in place until one pass of Arrow's own code copies them into the
+value column. No Python object is made for a message. Columns that were not requested cost nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BATCH: Final = 1
 _SEALED: Final = 2
 """Encrypted by its producer: cannot be opened."""
 _LEFT_OUT: Final = 3
-"""Markers of the broker, and what nobody wants."""
+"""Markers of the broker, and messages that were filtered out."""
 
 
 class Decoder:
@@ -48,13 +48,9 @@ class Decoder:
         rows: RowFilter | None = None,
         pieces_before: PiecesBefore | None = None,
     ) -> None:
-        """
-        Args:
-            values: what payloads become; None leaves them bytes.
-            encrypted: "fail", "skip", or "bytes", which gives the payload of such an entry as one row.
-            rows: leaves out rows that nobody wants, before they cost much.
-            pieces_before: finds the pieces of a large message that lie before the range that is read.
-        """
+        """Args: values: the type of payloads; None leaves them bytes. encrypted: "fail", "skip", or "bytes",
+        which returns the payload of such an entry as one row. rows: filters rows early, before they cost
+        much. pieces_before: finds the chunks of a large message that lie before the range that is read."""
         self._topic = topic
         self._base = str(topic.base)
         self._columns = tuple(columns)

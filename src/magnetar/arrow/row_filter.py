@@ -1,8 +1,8 @@
-"""Rows that nobody wants, left out where that is cheapest.
+"""Filters rows where that is cheapest.
 
-Publish time belongs to entries: those outside are not decompressed or opened. Keys belong to messages.
-What is left out is exactly what a filter says; nothing is guessed from the order of entries, as the clocks of
-producers differ.
+Publish time belongs to entries: those outside the range are not decompressed or opened. Keys belong to
+messages. Exactly the rows that a filter excludes are left out; the order of entries is not used, as the
+clocks of producers differ.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Provider(Protocol):
     """Whether `identify` takes milliseconds of computing and belongs into a thread."""
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
-        """Who it is, by which proof, or what to do before asking again. Raises AuthenticationError."""
+        """The identity and its proof, or what to do before asking again. Raises AuthenticationError."""
         ...
 
     def counts(self, proof: str) -> bool:
@@ -41,7 +41,7 @@ class Provider(Protocol):
 class TlsProvider:
     """The role is the common name of the client's certificate, verified in the handshake.
 
-    A certificate counts as long as whoever was trusted in that handshake is trusted: one of them signed it.
+    A certificate stays valid as long as all authorities of that handshake are trusted: one of them signed it.
     """
 
     slow = False
@@ -63,7 +63,7 @@ class TlsProvider:
         return Identity(str(role), proofs=(Proof(METHOD_TLS, " ".join(trusted)),))
 
     def counts(self, proof: str) -> bool:
-        """Whether everybody who was trusted then is trusted now."""
+        """Whether all authorities that were trusted then are trusted now."""
         return self._trusted.issuperset(proof.split())
 
 
@@ -108,13 +108,13 @@ class Authentication:
     """Time between two looks for credentials that have ended."""
 
     def provider(self, credentials: Credentials) -> Provider | None:
-        """Who proves these credentials; None: nobody, see `identify`."""
+        """The provider for these credentials; None: there is none, see `identify`."""
         return self.providers.get(credentials.method)
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
-        """Who it is, or what to do before asking again. Raises AuthenticationError.
+        """The identity, or what to do before asking again. Raises AuthenticationError.
 
-        As in Pulsar, an unknown method is anonymous: what it may do is then up to the grants.
+        As in Pulsar, an unknown method is anonymous: grants decide what it may do.
         """
         provider = self.provider(credentials)
         if provider is not None:

@@ -48,7 +48,7 @@ class BasicProvider:
         user, colon, password = credentials.data.decode("utf-8", "replace").partition(":")
         hashed = self._hashes.get(user)
         try:
-            # Who is not there is checked as somebody is, so that users cannot be found by timing.
+            # An unknown user is checked like a known one, so that users cannot be found by timing.
             good = self._context.verify(password, hashed or self._decoy(user))
         except (ValueError, TypeError):
             # Passwords that no hash can be made of: NUL bytes, too long for bcrypt.
@@ -58,7 +58,7 @@ class BasicProvider:
         return Identity(user, proofs=(Proof(METHOD_BASIC, _proof(user, hashed)),))
 
     def _decoy(self, user: str) -> str:
-        """Somebody's hash, always the same for one name: schemes and costs as frequent as among users."""
+        """A hash of no user, always the same for one name: schemes and costs as frequent as among users."""
         digest = hmac.digest(self._key, user.encode(), hashlib.sha256)
         return self._decoys[int.from_bytes(digest[:8], "big") % len(self._decoys)]
 

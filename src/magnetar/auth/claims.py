@@ -55,9 +55,9 @@ def verified(token: bytes, key: Key, algorithms: Sequence[str], *, now_s: int, l
 def identity(
     claims: Claims, *, role_claim: str, leeway_s: int, proof: str, several: bool = False
 ) -> Identity:
-    """Who the claims speak of, and until when, proven by `proof`. Raises AuthenticationError.
+    """The identity in the claims, and its end, proven by `proof`. Raises AuthenticationError.
 
-    Of a claim that is a list the first is the role; with `several` the others count as well.
+    If a claim is a list the first item is the role; with `several` the others count as well.
     """
     found = claims.get(role_claim)
     listed: list[Any] = found if isinstance(found, list) and found else [found]

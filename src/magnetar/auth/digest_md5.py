@@ -1,14 +1,11 @@
-"""The hand-shake of SASL by user and password, DIGEST-MD5. Sync, no chance: nonces are handed in.
+"""The SASL handshake by user and password, DIGEST-MD5. Sync; nonces are handed in.
 
-The password does not go over the wire, but whoever listens can try passwords on what does: with TLS only, or
-where everybody on the network is trusted. It is here because Apache's bookies and clients have no other one
-besides Kerberos.
-
+The password is not sent, but an eavesdropper can try passwords against the messages: use it with TLS only, or
+on a trusted network. It exists because Apache's bookies and clients support no other one besides Kerberos.
     server   realm="...",nonce="...",charset=utf-8,algorithm=md5-sess
     client   username="...",realm="...",nonce="...",nc=00000001,cnonce="...",digest-uri="...",
              response=...,qop=auth,charset=utf-8
     server   rspauth=...
-
 Source: RFC 2831; the realm and the host in the URI are those of BookKeeper's SASL provider.
 """
 
@@ -62,7 +59,7 @@ class DigestServer:
             and said.get("authzid", user) == user
             and bool(said.get("cnonce"))
         )
-        # For a user that there is not as much is done, so that nobody can tell.
+        # An unknown user costs as much as a known one, so that timing does not tell them apart.
         password = self._users.get(user, self._nonce)
         secret = _secret(user, realm, password, self._nonce, said.get("cnonce", ""), said.get("authzid"))
         wanted = _response(secret, self._nonce, said.get("cnonce", ""), uri, "AUTHENTICATE")

@@ -1,4 +1,4 @@
-"""The two refusals: who you are is not proven, or you may not do it."""
+"""The two refusals: not authenticated, and not authorized."""
 
 from __future__ import annotations
 

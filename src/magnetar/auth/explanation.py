@@ -37,7 +37,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Who wants to do what with which topic."""
+    """A role, an action and a topic."""
 
     role: str
     action: Action

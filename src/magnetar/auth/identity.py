@@ -44,7 +44,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client is."""
+    """The identity of a client."""
 
     role: str
     expires_ms: int | None = None
@@ -58,7 +58,7 @@ class Identity:
 
     @property
     def speakers(self) -> tuple[tuple[str, ...], ...]:
-        """Everybody who must have a right for this identity to have it, each by one of its roles."""
+        """All roles that must have a right for this identity to have it, each by one of its names."""
         own = (self.role, *self.also)
         return (own, (self.via,)) if self.via else (own,)
 

@@ -90,8 +90,8 @@ class IssuerKeys:
 
 
 def _is_within(since_ms: int | None, now_ms: int, length_ms: int) -> bool:
-    """Whether less than `length_ms` have passed. Not so when the clock was set back to before: how much has
-    passed nobody knows then, and an issuer would not be asked for hours."""
+    """Whether less than `length_ms` have passed. False when the clock was set back to before the start: the
+    elapsed time is unknown then, and an issuer would not be asked for hours."""
     return since_ms is not None and -_SLEWED_MS <= now_ms - since_ms < length_ms
 
 

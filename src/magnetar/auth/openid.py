@@ -131,7 +131,7 @@ class KeyFetch:
 
     @property
     def target(self) -> str:
-        """The issuer: one request answers everybody."""
+        """The issuer: one request answers all waiting logins."""
         return self.issuer
 
     def run(self) -> None:

@@ -101,7 +101,8 @@ def _revoked(settings: AuthSettings) -> frozenset[str]:
 
 
 def _tell_let_in_again(file: Path | None, before: Set[str], now: Set[str]) -> None:
-    """Somebody may have wanted that; or the file was read while it was written."""
+    """Logs identities that are admitted again: that may be intended, or the file was read while it was
+    written."""
     if before - now:
         _log.warning(
             "%s has %d ids of revoked tokens, %d before: the removed tokens are valid again. If this was "
@@ -173,7 +174,7 @@ def _openid(auth: AuthSettings, earlier: Provider | None) -> Provider:
             f"authentication by openid: {error}; correct openid_issuers and openid_audiences"
         ) from error
     if isinstance(earlier, OpenIdProvider):
-        # What was fetched stays: an issuer that does not answer now would lock everybody out.
+        # The fetched keys stay: otherwise an issuer that does not answer would lock out all clients.
         made.keep_keys_of(earlier)
         _tell_let_in_again(auth.revoked_tokens, earlier.revoked, made.revoked)
     return made

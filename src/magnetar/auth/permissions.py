@@ -1,13 +1,11 @@
-"""Who may do what.
+"""Grants: which role may do what.
 
-A superuser may do everything. A role among a tenant's `adminRoles` may do everything within the tenant.
-Every other role needs a grant of its namespace or topic:
-
+A superuser may do everything. A role among a tenant's `adminRoles` may do everything within the tenant. Every
+other role needs a grant of its namespace or topic:
     auth_policies.namespace_auth            {role: [action, ...]}
     auth_policies.destination_auth          {topic: {role: [action, ...]}}; a partition has its topic's
-    auth_policies.subscription_auth_roles   {subscription: [role, ...]}: nobody else may consume with it
+    auth_policies.subscription_auth_roles   {subscription: [role, ...]}: only these may consume with it
     subscription_auth_mode                  "Prefix": the subscription's name must begin with the role
-
 Source: Pulsar's authorization provider and policies document.
 """
 
@@ -26,7 +24,7 @@ class Action(enum.Enum):
     PRODUCE = "produce"
     CONSUME = "consume"
     LOOKUP = "lookup"
-    """Asking where a topic is and what its schema is: whoever may produce or consume."""
+    """Looking up a topic and reading its schema: for roles that may produce or consume."""
     ADMINISTER_TENANT = "administer the tenant"
     ADMINISTER_CLUSTER = "administer the cluster"
     READ_METRICS = "read the metrics"

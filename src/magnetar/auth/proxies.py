@@ -12,7 +12,8 @@ from magnetar.auth.errors import AuthorizationError
 
 
 def check_original(role: str, original: str, proxy_roles: frozenset[str]) -> None:
-    """Raises AuthorizationError unless a connection of `role` may act for `original` ("": for nobody)."""
+    """Raises AuthorizationError unless a connection of `role` may act for `original` ("": for no other
+    role)."""
     if role in proxy_roles:
         if not original:
             raise AuthorizationError(f"role {role!r} is a proxy's and must name its client's role")

@@ -21,7 +21,7 @@ _GOOD_MS: Final = 300_000
 _BAD_MS: Final = 10_000
 """A client that tries again and again with an old password costs one check in so long."""
 _ENTRIES_MAX: Final = 4_096
-"""Of each kind: who guesses pushes out other guesses, not those who know."""
+"""Entries of each kind: a client that guesses evicts other guesses, not valid credentials."""
 
 
 class Remembered:

@@ -51,13 +51,13 @@ class Renewal:
         client_renews: bool,
         others_end_ms: int | None = None,
     ) -> None:
-        """`credentials`: what the client can show anew; None when it cannot: a proxy told us its role.
+        """`credentials`: those that the client can renew; None when it cannot: a proxy forwarded its role.
 
         `client_renews`: whether the client understands AUTH_CHALLENGE. `others_end_ms`: Unix ms when the
-        credential of the proxy between us ends, which nobody can renew on this connection; None: never.
+        credential of the proxy ends, which cannot be renewed on this connection; None: never.
         """
         self.identity = identity
-        """Who it is; the newest that was proven."""
+        """The identity that was proven last."""
         self.state = State.VALID
         self.reason = ""
         """Why the connection is to be closed, after a check that says so."""
@@ -93,7 +93,7 @@ class Renewal:
         return Credentials(self._credentials.method, data, self._credentials.certificate_role)
 
     def proven(self, identity: Identity) -> None:
-        """The new credentials are good. Raises AuthenticationError when they are somebody else's."""
+        """The new credentials are valid. Raises AuthenticationError when they are another identity's."""
         assert self.state is State.VERIFYING
         if (identity.role, set(identity.also)) != (self.identity.role, set(self.identity.also)):
             raise AuthenticationError("renewed credentials must name the same role")

@@ -37,10 +37,10 @@ class OpenIdSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Who is let in, and how it is proven."""
+    """The accepted methods of authentication, and their keys."""
 
     methods: tuple[str, ...] = ()
-    """Some of METHODS; none: everybody may do everything."""
+    """Some of METHODS; none: every client may do everything."""
     tls_ca: Path | None = None
     """Certificates, PEM, of those who sign clients' certificates."""
     several_roles: bool = False

@@ -10,7 +10,7 @@ _CERTIFICATE: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]*CERTIFICATE-----(.*?)--
 
 
 def fingerprints(pem: bytes) -> frozenset[str]:
-    """Of the certificates in a file's content; what else stands in it is passed over."""
+    """Fingerprints of the certificates in a file's content; other content is ignored."""
     return frozenset(
         hashlib.sha256(b"".join(block.split())).hexdigest() for block in _CERTIFICATE.findall(pem)
     )

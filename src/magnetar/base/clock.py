@@ -34,7 +34,7 @@ class SettledTime:
     __slots__ = ("_apart_ms", "_doubted_since_ms")
 
     def __init__(self, now_ms: int, running_ms: float) -> None:
-        """`running_ms`: of a clock that nobody sets."""
+        """`running_ms`: of a clock that is never set."""
         self._apart_ms = now_ms - running_ms
         self._doubted_since_ms: float | None = None
 
@@ -68,7 +68,7 @@ class ManualClock:
         return self._settled.of(self._now_ms, self._monotonic_ms)
 
     def step(self, ms: int) -> None:
-        """Somebody sets the wall clock, `ms` ahead or, when negative, back."""
+        """The wall clock is set, `ms` ahead or, when negative, back."""
         self.settled_ms()
         self._now_ms += ms
         self.settled_ms()

@@ -67,8 +67,8 @@ class LostEntriesError(CorruptDataError):
         remedy: str = "`magnetar doctor storage` shows all",
         certain: bool = True,
     ) -> None:
-        """`remedy`: what to do, for people. `certain`: they do not come back by themselves; else nobody is
-        led past them unless an operator gave up these very entries."""
+        """`remedy`: what an operator can do. `certain`: the entries will not reappear; otherwise consumers
+        skip them only when an operator gave up these very entries."""
         entries = f"{first_entry} to {'the end' if last_entry is None else last_entry}"
         super().__init__(
             path,

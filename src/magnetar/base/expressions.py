@@ -67,7 +67,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "lower": lambda text: as_text(text).lower(),
     "len": len,
 }
-"""Functions that everybody may offer: their cost grows with their arguments alone."""
+"""Functions for all expressions: their cost grows with their arguments alone."""
 
 
 @dataclass(frozen=True, slots=True)

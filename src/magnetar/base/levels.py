@@ -17,7 +17,7 @@ from magnetar.base.names import NamespaceName, TopicName
 ONE: Final = "*"
 MANY: Final = "**"
 LEVELS_MAX: Final = 64
-"""Of a wildcard; one with more is a plain name."""
+"""Levels of a wildcard; one with more is a plain name."""
 
 
 class Levels:

@@ -21,7 +21,7 @@ Transitions = Mapping[S, Set[S]]
 
 
 class InvalidTransitionError(AssertionError):
-    """A state that cannot follow the one before it. No MagnetarError: nobody handles a bug."""
+    """A state that cannot follow the present one. No MagnetarError: it is a bug, which no caller handles."""
 
     def __init__(self, name: str, before: Enum, after: Enum, why: str, story: str) -> None:
         super().__init__(f"{name} cannot go from {before.name} to {after.name} ({why}); before that: {story}")

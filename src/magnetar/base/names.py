@@ -42,7 +42,7 @@ _KNOWN_NAMES: Final = 2_048
 """Names whose parts are remembered: a client that opens a topic names it three times, and its keys are
 made from it a dozen times. About a megabyte."""
 _REMEMBERED_CHARS_MAX: Final = 256
-"""Longer ones are not remembered: who asks for very many of them fills no memory."""
+"""Longer names are not cached: a client that asks for very many of them must not fill the memory."""
 _SHOWN_CHARS_MAX: Final = 200
 """So much of a wrong name is told."""
 

@@ -26,7 +26,7 @@ _GIVEN: Final = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a field of this name is not for everybody."""
+    """Whether the value of a field of this name is secret."""
     return _SECRET.search(name) is not None and _HARMLESS.search(name) is None
 
 

@@ -1,4 +1,4 @@
-"""Callbacks that keep nobody alive."""
+"""Callbacks that do not keep their objects alive."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A steady stream of a few thousand messages a second finds the disk busy about as long as it takes for the next
 message to come: nearly each becomes a commit of its own, which costs several times what the message does. A
-wait of a fraction of a millisecond between two commits lets a handful share one. But whoever has only so many
-messages under way, and sends the next when a receipt comes, would only wait longer for it.
+wait of a fraction of a millisecond between two commits lets a handful share one. But a producer with a
+bounded number of messages in flight, which sends the next one after a receipt, would only wait longer for it.
 
 What comes does not say which of the two it is. So it is tried: while most commits end with entries waiting,
 and there are many a second, commits wait for WINDOW_S. When as many bytes become durable as before, they go
@@ -23,7 +23,7 @@ WINDOW_S: Final = 0.1
 CHECK_WINDOWS: Final = 20
 """Windows with waiting until one without it."""
 KEPT_SHARE: Final = 0.9
-"""Of the bytes a second without waiting: with less it is given up."""
+"""Share of the bytes per second without waiting: with less, waiting is given up."""
 REFUSED_S_MIN: Final = 1.0
 REFUSED_S_MAX: Final = 32.0
 """For how long it is not tried after it was given up: at first, and at most."""

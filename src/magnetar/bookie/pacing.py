@@ -131,13 +131,13 @@ class Pacer:
                 self._handle = call_later(self._wait_s, self._due)
             return False
         if self._gathering.waits and waiting_bytes < GATHERED_BYTES and self._handle is None:
-            # Who comes meanwhile neither waits longer nor ends the wait.
+            # Blocks that arrive meanwhile neither prolong nor end the wait.
             self._resting = self._urgent = True
             return False
         return True
 
     def told(self) -> None:
-        """Everybody has heard of the commit that ended; the loop rests now if the next one is to wait."""
+        """All listeners were told of the commit that ended; the loop rests now if the next one is to wait."""
         if self._resting:
             self._resting = False
             self._handle = self._loop.call_soon(self._rest)

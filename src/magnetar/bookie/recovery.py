@@ -1,19 +1,18 @@
 """Scanning a segment that has no valid footer: what of it counts, what is damage, where it ends.
 
-Groups of blocks are written and synced one after the other, and each block says up to where the
-segment was synced before its group was written (`synced_to`). So for a place that does not hold
-what it should:
+Groups of blocks are written and synced one after the other, and each block says up to where the segment was
+synced before its group was written (`synced_to`). So for a place that does not hold what it should:
 
 - some good block further on has `synced_to` beyond the place: the place was synced once and is
   damaged now. It is noted and skipped; what follows is still used;
 - no block has: the place belongs to the last group, whose sync never returned. Nothing in it was
   acknowledged; the log ends here, even if later blocks of that same group reached the disk.
 
-A mark is written when the log goes idle, so that the last group is covered soon as well, and the
-first block of the next segment says where this one ended.
+A mark is written when the log goes idle, so that the last group is covered soon as well, and the first block
+of the next segment says where this one ended.
 
-Of a segment that is known to have ended nothing is torn: whatever does not hold is damage. Nor is a block
-that reaches beyond the file: a file is as long from the start as it may become.
+A segment that is known to have ended has no torn block: every mismatch is damage. Nor is a block that reaches
+beyond the file: a file is as long from the start as it may become.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _place(context: str | None, given: dict[str, str | None]) -> Place:
     known = contexts.load(file).place(context or "")
     values = {name: value or getattr(known, name) for name, value in given.items()}
     if given["token"] or given["token_file"]:
-        # Who names one credential does not mean the other one of the context.
+        # A caller that names one credential does not mean the other one of the context.
         values["token"], values["token_file"] = given["token"] or "", given["token_file"] or ""
     if given["url"] and not given["admin_url"]:
         values["admin_url"] = ""
@@ -142,7 +142,7 @@ def calls(command: _F) -> _F:
     def run(context: str | None, timeout: float, output: str, **rest: Any) -> Any:
         given: dict[str, str | None] = {name: rest.pop(name) for name in _OF_PLACES}
         if _said("context", ParameterSource.COMMANDLINE):
-            # Who names a context here means it, whatever the environment says.
+            # A context named on the command line wins over the environment.
             given = {
                 name: None if _said(name, ParameterSource.ENVIRONMENT) else value
                 for name, value in given.items()

@@ -49,13 +49,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         print(f"magnetar: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(code_of(error))
     except BrokenPipeError:
-        # Who read what is printed has seen enough. What is left in the buffer goes nowhere.
+        # The reader of the output closed it. The rest of the buffer is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except OSError as error:
         if error.filename is None:
             raise
-        # A file system that is read-only or full, a folder of somebody else: the cause is not in the program.
+        # A file system that is read-only or full, a folder of another user: the cause is not in the program.
         print(f"magnetar: {error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(FAILED)
     sys.exit(code if isinstance(code, int) else 0)

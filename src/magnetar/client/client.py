@@ -146,7 +146,7 @@ class Client(Closing):
         return self._ask(lambda connection: self._follow(connection, topic))
 
     def _owner(self, topic: TopicName) -> ServiceUrl:
-        """Of the topic, asked over HTTP."""
+        """The owner of the topic, looked up over HTTP."""
         text = self.admin.lookup(topic, tls=self.url.is_tls)
         if not text:
             key = "brokerUrlTls" if self.url.is_tls else "brokerUrl"

@@ -86,7 +86,7 @@ class Connection(Closing):
         return self._socket.fileno() >= 0
 
     def fileno(self) -> int:
-        """Of the socket; -1 when it is closed."""
+        """Descriptor of the socket; -1 when it is closed."""
         return self._socket.fileno()
 
     def has_data(self) -> bool:

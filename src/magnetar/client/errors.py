@@ -1,11 +1,11 @@
-"""What can go wrong for a client of the binary protocol.
+"""Errors of a client of the binary protocol.
 
 ClientError
-├── UnreachableError       nobody answers at an address, or the connection broke
-├── RequestTimeoutError    the broker did not answer in time
-├── RefusedError           the broker answered with an error code
-├── PayloadError           an entry cannot be decoded: damaged, encrypted, unknown compression
-└── DataLossError          entries that should be there are gone
+├── UnreachableError      no answer at an address, or the connection broke
+├── RequestTimeoutError   the broker did not answer in time
+├── RefusedError          the broker answered with an error code
+├── PayloadError          an entry cannot be decoded: damaged, encrypted, unknown compression
+└── DataLossError         entries that should be there are gone
 """
 
 from __future__ import annotations

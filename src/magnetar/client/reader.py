@@ -154,8 +154,8 @@ def _read_until(
     deadline = time.monotonic() + timeout_s
     while position < end:
         columns = reader.read(_STALL_S)
-        # Waiting for more delays nobody, as the end is known to be there, and what decodes the entries does
-        # so much faster in large pieces.
+        # Waiting for more delays no message, as the end is known, and decoding is much faster in large
+        # pieces.
         while 0 < columns.size_bytes < bytes_target and not _reaches(columns, end):
             more = reader.read(_STALL_S)
             if not len(more):

@@ -24,7 +24,7 @@ threading.Thread(target=end_with_the_tour, daemon=True).start()
 from magnetar.cli.main import main
 sys.exit(main())
 """
-"""However the tour ends, its end of the pipe is closed then: a broker that nobody knows of must not stay."""
+"""However the tour ends, its end of the pipe is closed then: the broker must not stay as an orphan."""
 _READY_S = 30.0
 _DRAIN_S = 15.0
 
@@ -44,7 +44,7 @@ class BrokerProcess:
         self._ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-c", _COMMAND, "standalone", "--data", str(self.data)]
         command += ["--port", "0", "--http-port", "0", "--ready-file", str(self._ready_file)]
-        # What the tour leaves is looked at later, when nobody is connected any more.
+        # The tour's results are examined later, when no client is connected any more.
         environment = {**os.environ, "MAGNETAR_INACTIVE_TOPIC_DELETION": "false"}
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C in the terminal must reach the tour alone, which stops Spark before

@@ -37,7 +37,8 @@ from magnetar.demo.topics import ALERTS, DEAD_LETTERS, RESULTS, Cluster
 FORMAT = "magnetar"
 _OFTEN = "500 milliseconds"
 _SELDOM = "2 seconds"
-"""For queries that nobody waits for: each batch costs Spark a round of planning and of Python processes."""
+"""For queries without a waiting reader: each batch costs Spark a round of planning and of Python
+processes."""
 _KEEP = StorageLevel.MEMORY_AND_DISK
 
 CONFIGURATION = {

@@ -35,7 +35,7 @@ class PublishingFailedError(DemoError):
 
 @dataclass(slots=True)
 class ReplayState:
-    """Counters of a running replay; written by its thread only, read by anyone."""
+    """Counters of a running replay; only its thread writes, all threads may read."""
 
     sent: int = 0
     """Messages acknowledged, retries not counted."""

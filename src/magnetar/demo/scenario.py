@@ -1,5 +1,5 @@
-"""What the tour simulates on top of the recorded data: who reports late, which sends are retried, what
-counts as what.
+"""The simulated part of the tour on top of the recorded data: late reporters, repeated sends, and the
+expected counts.
 
 This is the ground truth that the event generator acts out and that the independent computation checks
 against. All of it follows from `Scenario.seed`; two runs with one scenario are equal in every byte they

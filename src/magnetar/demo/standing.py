@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from magnetar.spark.pipelines.failures import is_worker_missing
 
 RESTARTS_MAX: Final = 5
-"""Of all queries together; a machine that needs more of them is too busy for the tour."""
+"""Restarts of all queries together; a machine that needs more of them is too busy for the tour."""
 
 
 class Standing(Protocol):

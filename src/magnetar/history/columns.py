@@ -1,8 +1,8 @@
-"""The columns of a segment: names, ids and types are a promise to everybody who reads the files.
+"""The columns of a segment. Names, ids and types are a stable format for all readers of the files.
 
-Ids are those of the Parquet schema (`field_id`) and never change their meaning; a column that goes leaves its
-id unused. Times have microseconds, because tables of Iceberg know no others; Pulsar's have milliseconds.
-docs/internals/history-format.md says what each column holds.
+Ids are those of the Parquet schema (`field_id`) and never change their meaning; a column that is dropped
+leaves its id unused. Times have microseconds, because tables of Iceberg support no others; Pulsar's have
+milliseconds. docs/internals/history-format.md describes each column.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class PathSource:
 
 
 class WithEnd:
-    """A source whose end somebody knows; see `KnownEnd`."""
+    """A source whose end is known; see `KnownEnd`."""
 
     def __init__(self, source: ByteSource, footer: Footer | None) -> None:
         self._source = source

@@ -33,7 +33,7 @@ _HEAD: Final = struct.Struct("<4sIII")
 _MAGIC: Final = b"MGKI"
 VERSION: Final = 2
 _ENTRY_BYTES: Final = {1: 4, 2: 8}
-"""Of a prefix, by version."""
+"""Bytes of a prefix, by version."""
 _RECORD: Final = np.dtype([("hash", "<u8"), ("group", "<u4"), ("row", "<u4")])
 Records = npt.NDArray[np.void]
 _RECORDS_PER_PREFIX: Final = 64
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
     row_group: int
     row: int
-    """Of the last message with it in the row group."""
+    """Row of the last message with it in the row group."""
 
 
 class KeyIndexBuilder:

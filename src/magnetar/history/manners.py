@@ -19,7 +19,7 @@ class Manners(Protocol):
 
 
 class AtOnce:
-    """For whoever has the machine for itself: bench, tests, tools."""
+    """For processes that have the machine to themselves: bench, tests, tools."""
 
     def compute(self, part: Callable[[], Result]) -> Result:
         """Calls it."""

@@ -26,7 +26,7 @@ def _table() -> tuple[int, ...]:
 
 
 def put_right(data: bytes, wanted: int) -> bytes | None:
-    """`data` with one bit flipped, so that its CRC32C is `wanted`; None when no one bit does that."""
+    """`data` with one bit flipped, so that its CRC32C is `wanted`; None when there is no such bit."""
     table = _table()
     # What is left in a register behind a byte that differs in one bit.
     bits = {table[1 << bit]: 1 << bit for bit in range(8)}

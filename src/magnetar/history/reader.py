@@ -259,7 +259,7 @@ class SegmentReader:
             return Rows.of_table(self.row_group(group, names), same)
         if self._table is None or self._table[0] != group:
             self._table = None
-            # The row group stays: who reads on wants the next ledger of it.
+            # The row group stays: a sequential reader wants the next ledger of it.
             self._table = group, self.row_group(group, ("ledger_id", *REBUILD_COLUMNS))
         table = self._table[1]
         with self._sound():

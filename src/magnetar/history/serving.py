@@ -55,12 +55,12 @@ class Connection:
         self._file = stream.makefile("rb", buffering=1 << 16)
 
     def send(self, kind: Kind, body: bytes) -> None:
-        """Raises OSError when nobody is there."""
+        """Sends a frame. Raises OSError when the peer is gone."""
         self._stream.sendall(HEAD.pack(len(body), kind))
         self._stream.sendall(body)
 
     def send_runs(self, parts: Sequence[bytes | memoryview]) -> None:
-        """The body of a RUNS frame, in parts. Raises OSError when nobody is there."""
+        """Sends the body of a RUNS frame, in parts. Raises OSError when the peer is gone."""
         size = None if self._handover is None else self._handover.put(parts)
         if size is None:
             self.send(Kind.RUNS, b"".join(parts))
@@ -68,7 +68,7 @@ class Connection:
             self.send(Kind.RUNS_PUT, SIZE.pack(size))
 
     def receive(self) -> tuple[Kind, bytes]:
-        """Raises EOFError when nobody is there any more."""
+        """Receives a frame. Raises EOFError when the peer is gone."""
         head = self._file.read(HEAD.size)
         if len(head) < HEAD.size:
             raise EOFError

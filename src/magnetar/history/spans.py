@@ -79,7 +79,7 @@ class Spans:
         return self.ledgers[at]
 
     def group_with(self, ledger_id: LedgerId, entry: int) -> int:
-        """Number of the row group with an entry. Raises DamagedSegmentError when no one has it."""
+        """Number of the row group with an entry. Raises DamagedSegmentError when there is none."""
         span = self.of(ledger_id)
         if not span.first_entry <= entry <= span.last_entry:
             raise DamagedSegmentError(

@@ -26,8 +26,8 @@ class NoPandas(MetaPathFinder):
 
 
 def main() -> None:
-    """Serves the socket whose number is the first argument; the second one is by how much others go first: 0
-    where somebody waits for what is done; the third one is the memory that both see, -1 for none."""
+    """Serves the socket whose number is the first argument. The second is the niceness: 0 when a caller waits
+    for the results. The third is the shared memory's descriptor, -1 for none."""
     niceness = int(sys.argv[2])
     os.nice(niceness)
     sys.meta_path.insert(0, NoPandas())

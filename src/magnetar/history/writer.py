@@ -199,13 +199,13 @@ class SegmentWriter:
         section, keys = self._keys.finish()
         kept: dict[str, str] = {}
         if section:
-            # Buffered by nobody: what was written to the sink lies in the file.
+            # Not buffered: bytes written to the sink are in the file.
             place = layout.KeyIndexPlace(self._file.size, len(section), _bits(section), VERSION)
             self._sink.write(section)
             kept[layout.KEY_INDEX_KEY] = place.encode()
         summary = self._summary(keys)
         kept |= {
-            # Who reads files of one ledger need not be able to read those of several.
+            # Readers of files of one ledger need not support those of several.
             layout.FORMAT_KEY: str(FORMAT_VERSION if len(self._ledgers) > 1 else FORMAT_OF_ONE_LEDGER),
             layout.TOPIC_KEY: self._origin.topic,
             layout.RANGE_KEY: encode(self._ledgers),

@@ -1,6 +1,6 @@
-"""Conversions behind everybody else on the machine, and never starved for good.
+"""Runs conversions on idle cores only, without starving them for good.
 
-What computes runs in a thread of the class SCHED_IDLE: whoever wakes up, the broker's loop above all,
+What computes runs in a thread of the class SCHED_IDLE: a thread that wakes up, the broker's loop above all,
 takes its core at once. With a lower priority alone the kernel lets it finish its time slice first, some
 milliseconds that every message of that moment waits. Where others leave no core at all, parts are done at the
 process's own priority: a thread of that class is then given a thousandth of a core, and a part takes minutes.
@@ -31,7 +31,7 @@ _STAT: Final = "/proc/stat"
 
 
 def behind_everyone() -> None:
-    """The calling thread runs when nobody else wants to, where the system has that class."""
+    """Lets the calling thread run only on an idle core, where the system supports that."""
     if hasattr(os, "SCHED_IDLE"):
         with contextlib.suppress(OSError):  # a sandbox may refuse; the lower priority stays
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -56,10 +56,11 @@ class Yielding:
         self._awake = 0
         self._looked = time.monotonic(), idle_s()
         self._used_s = 0.0
-        """Of a core by parts, since that look."""
+        """Seconds of a core that parts used since that check."""
 
     def compute(self, part: Callable[[], Result]) -> Result:
-        """Calls it behind everyone; here where others leave no core, and after one that was starved."""
+        """Computes on idle cores; at the process's own priority where others leave no core, and after a part
+        that was starved."""
         if not self._awake and self._no_core_is_left():
             self._awake = AWAKE_PARTS
         if self._awake:

@@ -28,7 +28,7 @@ GUARDS: Final = {
     # DROP TABLE … PURGE by Iceberg's own procedures delete them.
     "gc.enabled": "false",
 }
-"""Of every table, set again wherever they are missing or different."""
+"""Properties of every table, set again wherever they are missing or different."""
 
 PROPERTIES: Final = {
     **GUARDS,
@@ -42,7 +42,7 @@ PROPERTIES: Final = {
     # What is to change is worked out anew after each conflict: pyiceberg must not try the old plan again.
     "commit.retry.num-retries": "0",
 }
-"""Of every table."""
+"""Initial properties of every table."""
 
 
 class Lake:

@@ -1,4 +1,4 @@
-"""Checks and upkeep that somebody asked for: one at a time for each table, in the background."""
+"""Requested checks and upkeep: one at a time for each table, in the background."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def files_of_log(
         if copy.context.delete_after_ms and copy.context.attempt not in without
         for file in _files(log_name, copy, place)
     ]
-    # Nobody who has read the same list and does not know of them may come after.
+    # No process that has read the same list without them may write after this.
     version = ListVersion(stat.created_ms, stat.version, int(bool(without)))
     return LogFiles(str(topic.base), topic.partition, version, tuple(files), frozenset(replaced))
 

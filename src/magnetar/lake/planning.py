@@ -1,13 +1,13 @@
-"""What has to change in a table so that it has what a stored list names. Pure.
+"""The changes that make a table match a stored list. Pure.
 
-The stored list of ledgers is the truth, the table follows it, and never the other way round: a change is
-worked out from the two as they are, so that one that a crash cut off is simply done again.
+The stored list of ledgers is the truth, the table follows it, and never the other way round. A change is
+computed from the two as they are, so that one that a crash interrupted is simply done again.
 
 One race is left: a process that has read an old list may write after another one has deleted objects. So a
-table notes of each log which version of the list it has seen (`ListVersion`), in the same commit that changes
-files; who comes with an older one changes nothing. Before objects go the table is told so with a version that
-is greater than the one that still names them (`retired`). Catalogs make commits one after the other and
-refuse one that did not start from the last, which then is worked out anew.
+table records for each log which version of the list it has seen (`ListVersion`), in the same commit that
+changes files; a process with an older one changes nothing. Before objects are deleted the table gets a
+version that is greater than the one that still names them (`retired`). Catalogs serialise commits and refuse
+one that did not start from the last, which is then computed again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The worker's process, seen from the event loop: started by the first call, ended when nobody asks."""
+"""The worker's process, from the event loop's side: started by the first call, ended when idle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from magnetar.runtime.tasks import begin, call_later, ended
 
 PROGRAM: Final = "magnetar.lake.worker"
 IDLE_S: Final = 60.0
-"""A worker that nobody needs for so long gives its memory, some 150 MB, back."""
+"""Seconds after which an idle worker ends, which frees about 150 MB of memory."""
 CALL_S: Final = 600.0
 """A call that says nothing for so long is given up, and the worker with it."""
 _LINE_BYTES_MAX: Final = 256 << 20

@@ -1,7 +1,7 @@
 """A snapshot that has the same rows in other files.
 
-pyiceberg's producers know appending, overwriting and deleting. Who follows a table by its snapshots takes
-what a `replace` adds for nothing new, and would read rows anew that an `overwrite` adds.
+pyiceberg's producers support appending, overwriting and deleting. A reader that follows a table by its
+snapshots ignores the files of a `replace`, and would read the rows of an `overwrite` again.
 """
 
 from __future__ import annotations

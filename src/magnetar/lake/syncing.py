@@ -1,7 +1,7 @@
-"""Makes a table have what a stored list names. One commit: columns, files, what was seen, expired snapshots.
+"""Makes a table match a stored list. One commit: columns, files, versions seen, expired snapshots.
 
     load the table ─ plan (planning.py) ─ read footers ─ write manifests ─ commit in the catalog
-         ▲                                                                     │ somebody else committed
+         ▲                                                                     │ another commit came first
          └─────────────────────────────────────────────────────────────────────┘
 
 A crash before the commit leaves the table as it was, and manifests that nothing names (`upkeep.py` sweeps).
@@ -102,7 +102,7 @@ def sync(lake: Lake, wanted: LogFiles, step: Callable[[str], None] = _nothing) -
         try:
             snapshot_id = _commit(lake, topic, table, change)
         except (CommitFailedException, TableAlreadyExistsError):
-            # Somebody else committed: planned anew from what the table is now.
+            # Another process committed: planned again from the table's present state.
             continue
         step("committed")
         return Synced(
@@ -177,7 +177,7 @@ def _strangers(table: Table | None, added: Iterable[str]) -> tuple[tuple[str, ..
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
     if not found or snapshot is None:
-        # Without the last one of ours nobody knows what they took.
+        # Without our last snapshot it is unknown what they removed.
         return tuple(found), 0
     before = {file.file_path for file in files_of(table, snapshot)}
     return tuple(found), sum(path in before for path in added)
@@ -257,7 +257,8 @@ def _write_snapshot(transaction: Transaction, change: _Change) -> None:
         notes["magnetar.ledgers"] = ledgers
     update = transaction.update_snapshot(snapshot_properties=notes)
     spec_id = transaction.table_metadata.default_spec_id
-    # One that only notes a version is a snapshot too: whoever plans at the same time then meets a conflict.
+    # One that only records a version is a snapshot too: a process that plans at the same time then meets a
+    # conflict.
     producer: _SnapshotProducer[Any]
     if change.plan.replaces:
         producer = ReplaceFiles(transaction, notes)

@@ -6,7 +6,7 @@
     the process starts,     look()      every list is compared with its table, tables without a log go
     and every hour
 
-The list is read from the store each time, never taken from memory: whoever owns the log has written it.
+The list is read from the store each time, never taken from memory: the owner of the log has written it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class LakeTables:
         self.worker = worker
         self.upkeep = upkeep
         self.jobs = Jobs(spawn)
-        """Checks and upkeep that somebody asked for."""
+        """Requested checks and upkeep."""
         self._store = store
         self._clock = clock
         self._spawn = spawn
@@ -250,7 +250,8 @@ class LakeTables:
 
         Raises LakeError, MetadataError: then they must stay.
         """
-        # Remembered: the list may go on naming them, and whoever reads it meanwhile must not bring them back.
+        # Remembered: the list may go on naming them, and a process that reads it meanwhile must not bring
+        # them back.
         retiring = frozenset(attempts)
         self._retired[log_name] = self._retired.get(log_name, frozenset()) | retiring
         for _ in range(_TRIES):

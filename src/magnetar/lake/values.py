@@ -130,7 +130,7 @@ class Synced:
     removed: int = 0
     snapshot_id: int | None = None
     strangers: tuple[str, ...] = ()
-    """Snapshots that somebody else has written since the last one of ours: what, when, by whom."""
+    """Snapshots of other writers since our last one: operation, time, writer."""
     restored: int = 0
     """Files that these took from the table, and that are in it again."""
     gone: tuple[str, ...] = ()

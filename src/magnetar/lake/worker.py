@@ -26,7 +26,7 @@ from magnetar.lake.values import (
 )
 
 NICE: Final = 5
-"""By how much others go first. Who deletes a topic with history waits for its table."""
+"""Niceness of the process. The deletion of a topic with history waits for its table."""
 _PROGRESS_S: Final = 0.2
 KINDS: Final[dict[str, type[LakeError]]] = {"setup": LakeSetupError, "conflict": LakeConflictError}
 """What an error is, by its word on the wire."""

@@ -56,7 +56,7 @@ class StoredSummary:
 
     @property
     def backlog_entries(self) -> int:
-        """Of the subscription that is furthest behind."""
+        """Backlog of the subscription that is furthest behind."""
         return max((cursor.backlog_entries for cursor in self.cursors), default=0)
 
 

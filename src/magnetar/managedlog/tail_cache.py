@@ -150,7 +150,7 @@ class TailCache:
             yield run, self._sizes[at]
 
     def _index_of(self, position: Position) -> int:
-        """Of the last run that begins at or before `position`; the first one when none does."""
+        """Index of the last run that begins at or before `position`; the first one when none does."""
         runs = self._runs
         # A reader at the end of the log asks for the newest run.
         if len(runs) > self._head and _first_of(runs[-1]) <= position:

@@ -208,7 +208,7 @@ class EmbeddedMetadataStore:
         return lambda: self._session_watchers.remove(callback)
 
     async def sync(self) -> None:
-        """Nobody else writes: every read sees the newest."""
+        """Nothing to do: there is one writer, so every read sees the newest value."""
         self._check_usable()
 
     async def check(self) -> None:

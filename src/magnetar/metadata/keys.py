@@ -225,5 +225,5 @@ def transaction_outcomes(number: int) -> str:
 
 
 def hidden_entries(log_name: str) -> str:
-    """Children: ledgers of a log with entries that nobody may read."""
+    """Children: ledgers of a log with hidden entries."""
     return f"{HIDDEN_ENTRIES}/{log_name}"

@@ -1,4 +1,4 @@
-"""Ephemeral nodes that are there when whoever made them goes on."""
+"""Ephemeral nodes that exist as long as their process works."""
 
 from __future__ import annotations
 

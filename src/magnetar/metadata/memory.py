@@ -164,7 +164,7 @@ class MemoryMetadataStore:
         return lambda: None
 
     async def sync(self) -> None:
-        """Nobody else writes: every read sees the newest."""
+        """Nothing to do: there is one writer, so every read sees the newest value."""
         self._check_open()
 
     async def close(self) -> None:

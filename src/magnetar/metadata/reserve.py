@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 PIECE_BYTES: Final = 1 << 20
-"""Given up at once: some hundred small writes, and no segment that somebody else would take for itself."""
+"""Bytes released at once: some hundred small writes, and too few for a segment of another store."""
 _MARGIN: Final = 4
 """The file is only made longer while the disk has so many times its size free."""
 

@@ -30,14 +30,14 @@ class ScopedMetadataStore:
 
     def __init__(self, store: MetadataStore, scope: str, *, beside: frozenset[str] = frozenset()) -> None:
         """`scope`: the path that is the root here, not "/" itself. `beside`: paths that are not moved, but
-        shared with whoever else uses the service."""
+        shared with other users of the service."""
         paths.split(scope)
         self._store = store
         self._scope = scope
         self._beside = beside
 
     def _outer(self, path: str) -> str:
-        """Of a path that can hold a value."""
+        """The outer path of a value."""
         paths.split(path)
         return path if path in self._beside else self._scope + path
 

@@ -1,8 +1,8 @@
-"""Looks at every row of a metadata file, and tells what is damaged.
+"""Reads every row of a metadata file, and reports damage.
 
-One flipped bit in the file must not make a value vanish: whatever deletes what nobody names would believe
-it. A row is damaged when it fails its checksum, which covers its key; and rows are missing when the totals
-disagree with what is there. Reads 100,000 rows in about a second on a busy machine.
+One flipped bit in the file must not make a value vanish: code that deletes unnamed objects would believe it.
+A row is damaged when it fails its checksum, which covers its key; rows are missing when the totals disagree
+with the rows. Reads 100,000 rows in about a second on a busy machine.
 """
 
 from __future__ import annotations

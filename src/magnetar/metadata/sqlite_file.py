@@ -36,7 +36,8 @@ _CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB
 
 
 def check_left_log(file: Path, *, durable: bool = True) -> None:
-    """Before anybody opens the file: SQLite drops damaged commits, and the log with the last connection.
+    """To be called before the file is opened: SQLite drops damaged commits, and the log with the last
+    connection.
 
     Raises CorruptDataError, OSError.
     """
@@ -50,7 +51,7 @@ def check_left_log(file: Path, *, durable: bool = True) -> None:
 def connect(file: Path, *, durable: bool, first: bool = False) -> sqlite3.Connection:
     """A connection in write-ahead mode, without implicit transactions.
 
-    `first`: nobody uses the file yet, so damage in a log that was left is looked for. Raises sqlite3.Error,
+    `first`: the file is not in use yet, so a log that was left is checked for damage. Raises sqlite3.Error,
     OSError, CorruptDataError.
     """
     if first:

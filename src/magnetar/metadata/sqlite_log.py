@@ -161,10 +161,10 @@ class _Log:
 
 
 def check_log(file: Path, *, durable: bool = True) -> Mended | None:
-    """Puts one flipped bit of the log of the metadata file `file` right, durably, and says which.
+    """Repairs one flipped bit of the log of the metadata file `file`, durably; returns its description.
 
-    To be called before anybody opens it. `durable`: its commits were synced. Raises CorruptDataError: commits
-    are lost, and nothing was changed; OSError.
+    To be called before the file is opened. `durable`: its commits were synced. Raises CorruptDataError:
+    commits are lost, and nothing was changed; OSError.
     """
     log_file = file.with_name(f"{file.name}-wal")
     data = log_file.read_bytes() if log_file.exists() else b""
@@ -210,7 +210,7 @@ class Examined(NamedTuple):
     salts: bytes = b""
     """Empty: it has no header that holds."""
     end: int = 0
-    """Of the last of them, in bytes."""
+    """End of the last of them, in bytes."""
 
 
 def examine(data: bytes, file: Path) -> Examined:
@@ -272,7 +272,7 @@ def _flips_in(log: _Log, frames: Sequence[_Frame], at: int, found: tuple[int, in
     """
     frame = frames[0]
     if frame.salts != log.salts:
-        # Of an earlier log, most likely.
+        # From an earlier log, most likely.
         return [] if found != frame.stored else _difference(frame.salts, log.salts, at + 8)
     of_sums = _difference(struct.pack(">2I", *frame.stored), struct.pack(">2I", *found), at + 16)
     if of_sums and len(frames) > 1:

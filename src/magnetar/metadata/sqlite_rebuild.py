@@ -72,7 +72,8 @@ def _flips(data: bytes) -> Iterator[bytes]:
 
 
 def rebuild(damaged: Path, fresh: Path) -> Rebuilt:
-    """Reads `damaged`, which nobody uses, and makes `fresh`, which is not there. Raises sqlite3.Error."""
+    """Reads `damaged`, which must not be in use, and creates `fresh`, which must not exist. Raises
+    sqlite3.Error."""
     done = Rebuilt()
     source = sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     source.text_factory = bytes
@@ -115,7 +116,7 @@ def _whole(parent: Any, name: Any, data: Any, numbers: Sequence[Any], checksum: 
     row = _Row(parent, name, data, tuple(numbers))
     found = row.checksum
     if found == checksum or (found ^ checksum).bit_count() == 1:
-        # Of a row, or of the checksum alone.
+        # Damage of a row, or of the checksum alone.
         return row
     if len(parent) + len(name) + len(data or b"") > _REPAIRED_BYTES_MAX:
         return None

@@ -57,7 +57,7 @@ STATEMENTS: Final = frozenset((*_NODE, _SEQUENCE, *_TOTALS))
 
 
 def row_checksum(parent: bytes, name: bytes, data: bytes | None, numbers: Sequence[int] = ()) -> int:
-    """Of a node: its path, its value, and its other fields in the order of the columns."""
+    """Checksum of a node: its path, its value, and its other fields in the order of the columns."""
     key = b"%b\n%b" % (parent, name)
     if data is None:
         return zlib.crc32(key)
@@ -66,7 +66,7 @@ def row_checksum(parent: bytes, name: bytes, data: bytes | None, numbers: Sequen
 
 
 def sequence_checksum(parent: bytes, number: int) -> int:
-    """Of a counter."""
+    """Checksum of a counter."""
     return zlib.crc32(b"%b\n%d" % (parent, number))
 
 

@@ -77,8 +77,8 @@ class Stat(NamedTuple):
     ephemeral: bool
     """Vanishes with the session that created it."""
     created_by_self: bool
-    """Whether this store's session created it; known of ephemeral values everywhere, of others only where
-    nobody else writes."""
+    """Whether this store's session created it; known of ephemeral values everywhere, of others only with a
+    single writer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Whether metadata may be believed when it does *not* name something.
+"""Whether the metadata may be believed when it does *not* name something.
 
-Deleting what metadata does not name is right only while metadata is whole and the newest there is. A copy
-that was restored from a backup, or one that belongs to other messages, does not name what came after it, or
-never knew it. Whoever deletes because of an absence asks here first, each time.
+Deleting objects that the metadata does not name is right only while it is complete and the newest. A copy
+that was restored from a backup, or one that belongs to other messages, does not name later objects, or never
+did. Code that deletes because of an absence asks here first, each time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is told of which change."""
+"""Distributes changes to their watchers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class _Window:
 
 
 class EventLimit:
-    """Of all events of a process."""
+    """The limit over all events of a process."""
 
     def __init__(self, per_minute_max: int) -> None:
         """0: everything is logged."""

@@ -1,15 +1,15 @@
 """Set-up of the process's log: one record, one line.
 
-Text:  `2026-01-31T12:00:00.123Z INFO  magnetar.broker message`
-JSON:  `{"time": ..., "level": ..., "event": ..., "logger": ..., "message": ..., "error": ...}`
+    Text:   `2026-01-31T12:00:00.123Z INFO magnetar.broker message`
+    JSON:   `{"time": ..., "level": ..., "event": ..., "logger": ..., "message": ..., "error": ...}`
 
-`events.py` says what an event is. Of one event so many records a minute are written as `configure` is told,
-and the next one after that says how many were left out. Of the audit log only refusals are counted so, by who
-was refused: nobody fills the disk with them, or hides those of others.
+`events.py` defines events. Each event has a bounded number of records a minute, see `configure`; the next
+record after that tells how many were left out. In the audit log only refusals are counted so, by the refused
+client: no client can fill the disk with them, or hide those of others.
 
 Line breaks and other control characters within a record (a traceback, a client's text) are written as
-escapes, and what is longer than anybody reads is cut: no peer can forge or bloat a record. Records leave in
-the caller's thread: log what is rare.
+escapes, and very long records are cut: no peer can forge or bloat a record. Records are written in the
+caller's thread: log rare events only.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 """What may be asked for."""
 
 PER_MINUTE_MAX: Final = 600
-"""Records of one event: more than anybody reads, and some MiB an hour."""
+"""Records of one event per minute: more than a person reads, and some MiB an hour."""
 
 _ROOT: Final = "magnetar"
 _AUDIT: Final = "magnetar.audit"
 _EVENT: Final = "event"
 SUBJECT: Final = "subject"
-"""Attribute of a refusal's record: who was refused."""
+"""Attribute of a refusal's record: the refused client."""
 _REFUSED: Final = "refused"
 _ALL_REFUSED: Final = 10
 """How many times as many refusals are written in all as of one subject."""
@@ -134,12 +134,12 @@ class _Figures:
 
 
 _FIGURES: Final = _Figures()
-"""Of the process, as its log is."""
+"""The counts of the process, which has one log."""
 
 
 def collect(exposition: Exposition) -> Iterable[None]:
     """A collector of `/metrics`."""
-    # Whoever logs and shows no metrics need not load the registry.
+    # A process that logs and shows no metrics need not load the registry.
     from magnetar.observability.catalogue import text_of
 
     name = "magnetar_log_records_total"

@@ -1,7 +1,7 @@
 """Metrics for OpenTelemetry: a scrape as the SDK's data, and the SDK's exporters over HTTP or gRPC.
 
-The scrape is made on the event loop as for Prometheus; what follows (reading, encoding, sending) may run in
-a thread. The libraries come with the extra `otel` and are imported when somebody exports.
+The scrape is made on the event loop as for Prometheus; the rest (reading, encoding, sending) may run in a
+thread. The libraries come with the extra `otel` and are imported when the export is configured.
 
 Source: OpenTelemetry's metrics data model, and its mapping of Prometheus's families: counters are monotonic
 cumulative sums, gauges gauges, histograms explicit-bucket histograms. Names stay Prometheus's.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
 SCHEMES: Final = {"http": "http", "https": "http", "grpc": "grpc", "grpcs": "grpc"}
-"""Of an endpoint: which protocol is spoken; those with s are encrypted."""
+"""The protocol of an endpoint's scheme; those with s are encrypted."""
 EXTRA: Final = "OpenTelemetry needs the extra 'otel': pip install '.[otel]' in a clone"
 _HTTP_PATH: Final = "/v1/metrics"
 _SCOPE: Final = "magnetar"
@@ -39,7 +39,7 @@ _UNITS: Final = {
     "bytes per second": "By/s",
     "ratio": "1",
 }
-"""Of the registry, as UCUM writes them."""
+"""The registry's units, in UCUM's notation."""
 
 _LINE: Final = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

@@ -85,7 +85,7 @@ class SchemaRegistry:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._loaded: Recent[str, _History] = Recent(_HISTORIES_KEPT)
-        # Only as long as somebody holds or waits for them.
+        # Only as long as a caller holds or waits for them.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def _lock(self, topic: TopicName) -> asyncio.Lock:

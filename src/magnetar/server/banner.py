@@ -64,10 +64,10 @@ def banner(
 
 
 def write_ready_file(path: Path, endpoints: Endpoints, *, data_dir: Path | None) -> None:
-    """Writes a JSON object of `pid`, `broker_url`, `http_url`, `data_dir` (null when nothing is kept), and
+    """Writes a JSON object of `pid`, `broker_url`, `http_url`, `data_dir` (null without persistence), and
     with TLS `broker_tls_url` and `https_url`.
 
-    Renamed into place: who sees the file sees all of it. Raises StartupError.
+    Renamed into place: a reader never sees a partial file. Raises StartupError.
     """
     document = {
         "pid": os.getpid(),

@@ -21,7 +21,7 @@ OPEN_FILES_FEW: Final = 10_000
 OWN_FILES: Final = 256
 """Segments, metadata, listeners and the like: a reserve that no client gets."""
 HTTP_SOCKETS_MAX: Final = 20_480
-"""Of the admin service, most of them WebSockets; a quarter of what clients may have where that is less."""
+"""Sockets of the admin service, most of them WebSockets; at most a quarter of the clients' sockets."""
 
 
 def wanted_limit(soft: int, hard: int, *, unlimited: int) -> int:
@@ -35,9 +35,9 @@ class Sockets(NamedTuple):
     """How many sockets of others may be open."""
 
     clients: int
-    """Of the Pulsar protocol, or of ledger clients."""
+    """Sockets of the Pulsar protocol, or of ledger clients."""
     http: int
-    """Of the admin service, WebSockets with them."""
+    """Sockets of the admin service, WebSockets included."""
 
 
 def affordable_sockets() -> Sockets:

@@ -65,9 +65,9 @@ _log = logging.getLogger("magnetar.server")
 _BACKLOG = 1024
 """Connections that may wait to be accepted."""
 _ORPHANS_S = 600
-"""Between two looks at ledgers that nobody names."""
+"""Seconds between two searches for unnamed ledgers."""
 _DISK_S = 1
-"""Between two looks at how full the disk is."""
+"""Seconds between two measurements of the disk."""
 
 
 def run(config: StandaloneConfig, *, shares: bool = False) -> int:
@@ -138,7 +138,7 @@ class Standalone:
         self._credentials: CredentialFiles | None = None
         """None: still to be read."""
         self._terminal = os.isatty(0)
-        """Whether somebody sits before it; SIGHUP says that the terminal is gone, if it is."""
+        """Whether the process has a terminal; if so, SIGHUP says that the terminal was closed."""
         self._backed_up: tuple[DataFolder, Kept] | None = None
         """What a backup copies; None: the messages do not lie in one folder here."""
         self._heap: Heap
@@ -371,7 +371,7 @@ class Standalone:
 
     def _signalled(self, number: int) -> None:
         if self._stop.is_set():
-            # Asked twice: whoever stops us has lost patience. What was acknowledged is durable already.
+            # The second signal: no more waiting. Acknowledged messages are durable already.
             if self.config.ready_file is not None:
                 remove_ready_file(self.config.ready_file)
             os._exit(128 + number)

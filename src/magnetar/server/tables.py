@@ -75,7 +75,7 @@ def begin_tables(
 def _settings(config: StandaloneConfig, file: Path, storage: TieredStorage) -> CatalogSettings | None:
     wanted = config.lake_catalog
     if not wanted and not file.exists() and not is_installed():
-        # Nobody asked for tables, and there have never been any.
+        # Tables are not configured, and there have never been any.
         return None
     try:
         settings = catalog_settings(wanted, store_url=storage.url, file=file)

@@ -50,7 +50,7 @@ _FRESH_S: Final = 5.0
 """Between two looks at how old messages are that are not in history: one grows so much older, and again while
 its ledger is sealed, than its policy wants."""
 _SWEEP_S: Final = 3600.0
-"""Between two looks for objects that nobody names."""
+"""Seconds between two searches for unnamed objects."""
 
 
 class _LateTables:
@@ -183,7 +183,7 @@ class Tiering:
         if not self._tables_loaded:
             self._tables_loaded = True
             assert self._broker is not None
-            # The port is served before: nobody who offloads nothing waits for it.
+            # The port is opened before: a broker that does not offload must not wait for it.
             from magnetar.server.tables import begin_tables
 
             self._lake = begin_tables(
@@ -259,7 +259,7 @@ async def open_tiering(
                 folder.lake_catalog_file.unlink(missing_ok=True)
 
         former = await former_places(stores.metadata, folder.offloaded_dir.absolute(), moved)
-        # What somebody named means what it says.
+        # A setting that is named explicitly is used as it is.
         named = {url: now for url, now in former.items() if url != tiering.storage.url}
         tiering.storage.former = named
     return tiering
@@ -315,7 +315,7 @@ def _work_dir(folder: Path | None) -> Path:
 
 
 def _new_worker(niceness: int, waited_for: bool) -> Worker:
-    # Nobody who does not offload pays for it.
+    # A broker that does not offload need not load it.
     from magnetar.tiered.parquet.worker import OffloadWorker
 
     return OffloadWorker(niceness=0 if waited_for else niceness)

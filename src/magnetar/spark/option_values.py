@@ -1,7 +1,7 @@
-"""Options as Spark hands them over: texts by name, without regard to case.
+"""Options as Spark passes them: texts by name, case-insensitive.
 
-Names of Spark's Kafka source and of pulsar-spark are taken where they mean the same, so that jobs move over
-with few changes. What nobody knows is an error that names the nearest option there is.
+Names of Spark's Kafka source and of pulsar-spark are accepted where they mean the same, so that jobs move
+over with few changes. An unknown option is an error that names the nearest known one.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ PySpark. Programs that Spark starts in other ways pass through unchanged.
                           │                                                   │
                           └──────────────── one connection ───────────────────┘
 
-PySpark is told that the connection is a Unix domain socket at a path of ours: at those nobody asks for a
+PySpark is told that the connection is a Unix domain socket at a path of ours: for those it does not ask for a
 secret.
 """
 

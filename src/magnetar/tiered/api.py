@@ -131,7 +131,7 @@ class OffloadedLog(Protocol):
     async def begin_merge(self, copy: OffloadedCopy) -> None:
         """Stores that an object is about to be made of those of several ledgers; durable on return.
 
-        Until `end_merge` or `drop_merge` nobody deletes it. Raises LogFencedError, MetadataError.
+        Until `end_merge` or `drop_merge` it is not deleted. Raises LogFencedError, MetadataError.
         """
 
     async def end_merge(

@@ -3,11 +3,12 @@
     begin ─ Remember what is known of an earlier attempt ─ DiscardObjects of it ─ Remember the intent
           ─ ( Convert ─ Upload ─ Verify ) for each segment ─ Remember that it is complete ─ done
 
-One effect at a time; whoever carries it out calls `succeeded` or `failed`. After a failure the objects of the
-attempt are deleted, and the list goes on naming it, so that the next attempt deletes what this one could not.
+One effect at a time; the driver that carries it out calls `succeeded` or `failed`. After a failure the
+objects of the attempt are deleted, and the list goes on naming it, so that the next attempt deletes what this
+one could not.
 
-An earlier attempt is stored once more as it is known before its objects go: when the answer to its last
-write was lost it may count as complete, and this process not know it; then that write fails, by version.
+An earlier attempt is stored once more as it is known before its objects go: when the answer to its last write
+was lost it may count as complete, and this process not know it; then that write fails, by version.
 
 What a crash leaves between any two effects:
 - before the intent is stored: nothing of this attempt;
@@ -96,7 +97,7 @@ class OffloadAttempt:
     """Copies one sealed ledger."""
 
     def __init__(self, ledger: SealedLedger, *, attempt: UUID, url: str, now_ms: int) -> None:
-        """`attempt` is one that nobody had before; the ledger holds at least one entry."""
+        """`attempt` is a new, unique id; the ledger holds at least one entry."""
         assert ledger.entries > 0, "an empty ledger leaves the list"
         assert ledger.offload is None or not ledger.offload.local_deleted, "there is nothing to copy from"
         self.outcome: Outcome | None = None

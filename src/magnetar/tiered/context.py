@@ -1,11 +1,11 @@
-"""What a log remembers of a ledger's copy in an object store.
+"""The record of a ledger's copy in an object store.
 
 One copy is one attempt with an id of its own: the names of its objects begin with it, so that two attempts
-never write the same object, and an object that no list of ledgers names belongs to nobody. A copy is made of
+never write the same object, and an object that no list of ledgers names is an orphan. A copy is made of
 segments: Parquet files with consecutive entries.
 
-Small segments of neighbouring ledgers become one object when somebody asks for it (`merger.py`): these
-ledgers then have one attempt in common, and the object is named by the first of them.
+Small segments of neighbouring ledgers become one object on request (`merger.py`): these ledgers then share
+one attempt, and the object is named by the first of them.
 
 Source: Pulsar's `OffloadContext` in the stored list of ledgers.
 """
@@ -20,7 +20,8 @@ from magnetar.base.ids import LedgerId
 from magnetar.tiered.parquet.api import Footer, segment_suffix
 
 DRIVER: Final = "magnetar-parquet"
-"""Name of the format in Pulsar's `OffloadDriverMetadata`; who does not know it leaves the ledger alone."""
+"""Name of the format in Pulsar's `OffloadDriverMetadata`; programs that do not know it leave the ledger
+alone."""
 MERGED_DRIVER: Final = "magnetar-parquet-merged"
 """The same for copies in an object of several ledgers."""
 
@@ -92,7 +93,7 @@ class OffloadContext:
     merged: LedgerRange | None = None
     """The ledgers that have its object in common; None for a copy of its own."""
     delete_after_ms: int = 0
-    """Of a copy that another one has replaced: until then readers may hold it, Unix ms."""
+    """For a replaced copy, Unix ms: readers may hold it until then."""
     foreign: bytes = b""
     """As it is stored, when another offloader wrote it: kept, and neither read nor deleted here."""
 

@@ -104,7 +104,7 @@ class OffloadedReader:
         return min(max(first, last), self.last_entry)
 
     def _reads_on(self, first: int) -> bool:
-        """Whether somebody ended there before, or comes from the ledger before this one."""
+        """Whether a reader ended there before, or comes from the previous ledger."""
         return first == 0 or first in self._ends
 
     def _served(self, piece: Piece, first: int, last: int, bytes_max: int) -> list[EntryRun]:
@@ -125,7 +125,7 @@ class OffloadedReader:
         try:
             await self._fetch(first, AHEAD_BYTES)
         except MagnetarError as error:
-            # Whoever reads on meets it again.
+            # A sequential reader meets it again.
             _log.debug("%s", error)
         finally:
             self._ahead.discard(first)

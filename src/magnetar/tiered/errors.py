@@ -1,13 +1,13 @@
-"""What goes wrong with object stores.
+"""Errors of object stores.
 
 StorageError
-└── StoreError                 the store refused or could not be reached; says what to do next
-    ├── MissingObjectError     an object that a list of ledgers names is not there
-    ├── ReadOnlyStoreError     the store is another installation's: nothing may be written or deleted
-    ├── SwapLostError          somebody else has changed a small object meanwhile
-    └── StoreSetupError        the URL, its library or the credentials are wrong: no use in trying again
+└── StoreError              the store refused or could not be reached; says what to do next
+    ├── MissingObjectError  an object that a list of ledgers names is not there
+    ├── ReadOnlyStoreError  the store is another installation's: nothing may be written or deleted
+    ├── SwapLostError       another process has changed a small object meanwhile
+    └── StoreSetupError     the URL, its library or the credentials are wrong: no use in trying again
 CorruptDataError
-└── DamagedObjectError         an object's bytes are not what was written
+└── DamagedObjectError      an object's bytes are not what was written
 """
 
 from __future__ import annotations

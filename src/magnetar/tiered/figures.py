@@ -49,9 +49,9 @@ class Figures:
         self.deleted = 0
         """Objects deleted, with their ledgers or as orphans."""
         self.orphans = 0
-        """Objects that nobody named."""
+        """Objects that no list named."""
         self.kept = 0
-        """Objects that nobody names, and that were in the store before it was this installation's."""
+        """Unnamed objects from before the store belonged to this installation."""
         self.local_deleted = 0
         """Ledgers taken from the bookies."""
         self.share = 0.0

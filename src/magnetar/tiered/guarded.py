@@ -28,7 +28,7 @@ Failed = Callable[["StoreOwner", MagnetarError], None]
 async def installation_id(metadata: MetadataStore, new_id: Callable[[], UUID]) -> str:
     """The id of this metadata; made when it is first asked for. Raises MetadataError."""
     while (value := await metadata.get(OFFLOAD_OWNER)) is None:
-        with contextlib.suppress(BadVersionError):  # somebody else made it: read anew
+        with contextlib.suppress(BadVersionError):  # another process created it: read again
             await metadata.put(OFFLOAD_OWNER, str(new_id()).encode(), expected_version=MUST_NOT_EXIST)
     return value.data.decode()
 
@@ -103,7 +103,8 @@ class Owners:
         return iter(self._owners.values())
 
     async def begin(self, open_store: Callable[[str], ObjectStore], failed: Failed) -> None:
-        """Takes every store that this installation has written to: who asks for one gets an answer."""
+        """Takes over every store that this installation has written to, so that requests for them are
+        answered."""
         metadata = self._context.metadata
         for key in await metadata.children(OFFLOAD_STORES):
             value = await metadata.get(f"{OFFLOAD_STORES}/{key}")

@@ -36,7 +36,7 @@ class LoggedLedger(NamedTuple):
 
 
 class UnreadRange(NamedTuple):
-    """Entries that have no copy, and so no index: who wants to know reads them."""
+    """Entries without a copy, and so without an index: the caller must read them."""
 
     ledger_id: LedgerId
     first_entry: int

@@ -1,7 +1,7 @@
-"""Small objects become larger ones by themselves: one log at a time, a bounded part of each in each round.
+"""Merges small objects automatically: one log at a time, a bounded part of each in each round.
 
-Whoever copies a ledger waits for one object at most: the turn is given back after each. Logs that were
-merged longest ago come first, so that one that always has something to merge keeps no other from it.
+The copy of a ledger waits for one object at most: the turn is released after each. Logs that were merged
+longest ago come first, so that one that always has something to merge does not delay the others.
 """
 
 from __future__ import annotations

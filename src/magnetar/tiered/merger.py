@@ -4,11 +4,11 @@
 
 What a crash leaves between any two steps:
 - before the attempt is noted: nothing;
-- after it: an object that the stored list notes as to be deleted, which whoever opens the log next does;
+- after it: an object that the stored list notes as to be deleted, by the next opening of the log;
 - after the list names it: old objects that the list notes as to be deleted, when the lag is over.
 
-Who reads while this happens goes on in the old objects until then. A broker that lost the log cannot change
-the list, so what it made is deleted. A ledger that retention removes meanwhile ends the merge.
+Readers stay in the old objects until then. A broker that lost the log cannot change the list, so what it made
+is deleted. A ledger that retention removes meanwhile ends the merge.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Merger:
         new_id: Callable[[], UUID],
         turn: asyncio.Lock,
     ) -> None:
-        """`turn`: held by whoever makes objects."""
+        """`turn`: held while an object is made."""
         self.step: Callable[[str], None] = lambda step: None
         """Told where a crash may come, before each step: `note`, `write`, `upload`, `compare`, `name`,
         `done`."""

@@ -1,12 +1,13 @@
 """Which small objects of neighbouring ledgers become one. Pure.
 
-Only ledgers that the bookies have no more: what they have can be copied anew when its object is damaged.
+Only ledgers that the bookies have no more: a ledger that they have can be copied again when its object is
+damaged.
 
-An object that has several ledgers goes when all of them may go. So it has ledgers of a tenth of the time,
-and of the bytes, that retention keeps, at most: no message is kept for a tenth longer than it would be.
+An object of several ledgers is deleted when all of them may be. So it has ledgers of at most a tenth of the
+time, and of the bytes, that retention keeps: no message is kept for a tenth longer than necessary.
 
-A merge makes what each byte lies in larger by half at least, so that a byte is written again a few times in
-its life, however often somebody asks for it.
+A merge makes the object of each byte larger by half at least, so that a byte is rewritten only a few times,
+however often merging is requested.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from uuid import UUID
 from magnetar.tiered.api import SealedLedger
 
 TARGET_BYTES: Final = 128 << 20
-"""Of a merged object, at most."""
+"""Bytes of a merged object, at most."""
 CHEAP_BYTES: Final = 4 << 20
 """Up to here an object is written again whatever that gains."""
 LEDGERS_MAX: Final = 1000

@@ -34,8 +34,8 @@ from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.stores.api import ObjectStore
 
 READ_BYTES: Final = 256 << 10
-"""Of a ledger, at a time; after each the loop and the pace have their turn. The loop is busy with it for a
-third of a millisecond, with 1 MiB it was for more than one."""
+"""Bytes of a ledger per read; after each the loop and the pace have their turn. The loop is busy with it for
+a third of a millisecond; with 1 MiB it was for more than one."""
 SEGMENT_BYTES: Final = 512 << 20
 """Bytes of entries in one object; also how much room one takes in the working folder, at most."""
 

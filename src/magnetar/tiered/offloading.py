@@ -62,7 +62,7 @@ class Offloading:
         new_id: Callable[[], UUID],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        """`default` holds where policies say nothing; `new_id` gives ids that nobody had before."""
+        """`default` applies without a policy; `new_id` returns unique ids."""
         self.before_each: Callable[[], Awaitable[None]] | None = None
         """Done before each attempt; when it raises, nothing is attempted: a ledger is not converted for a
         store that does not answer."""
@@ -170,7 +170,7 @@ class Offloading:
             request.succeed(Position(left[0].ledger_id if left else upto.ledger_id, 0))
 
     async def _copy(self, known: _Offloaded, ledger: SealedLedger) -> None:
-        """Copies a ledger unless somebody has meanwhile. Raises MagnetarError: why not."""
+        """Copies a ledger unless it was copied meanwhile. Raises MagnetarError with the reason."""
         async with self._one_at_a_time:
             current = next((one for one in known.log.sealed() if one.ledger_id == ledger.ledger_id), None)
             if current is None or rules.is_copied(current) or current.held:

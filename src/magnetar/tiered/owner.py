@@ -1,11 +1,11 @@
 """Takes and keeps object stores: reads records, notes words, asks whether an owner lives. See `ownership.py`.
 
-    start ─ the record says our word ─ released, or nobody else can have it ─────────────── step: it is ours
+    start ─ the record says our word ─ released, or no other can have it ──────────────── step: it is ours
                                      └ else ask, and wait ─ the same record ─────────────── step: it is ours
                                                           ├ a word that metadata has noted: a peer; ours too
                                                           └ another word: its owner lives ─ read-only
           ─ no record, or one of an earlier version ─ step: it is ours, what is in it is kept
-          ─ another word ─ read-only, until somebody claims it
+          ─ another word ─ read-only, until it is claimed
 
 Each object that is written costs a step, each one that is deleted a look at the record.
 """
@@ -31,7 +31,7 @@ from magnetar.tiered.stores.api import ObjectStore
 _log = logging.getLogger("magnetar.tiered")
 
 POLLS: Final = 3
-"""A living owner looks at the record so often while somebody waits for it."""
+"""How often a living owner reads the record while another process waits for it."""
 _TRIES: Final = 30
 """Changes of peers that may come between."""
 
@@ -87,7 +87,7 @@ class StoreOwner:
 
     @property
     def url(self) -> str:
-        """Of the store."""
+        """The store's URL."""
         return self._store.url
 
     @property
@@ -133,14 +133,14 @@ class StoreOwner:
             self._refused(state)
 
     async def claim(self, *, sweep_earlier: bool = False) -> None:
-        """Takes the store whosever it is; somebody decided so. `sweep_earlier`: what is in it and named by no
-        list may be deleted. Raises StoreError, MetadataError."""
+        """Takes the store, whichever installation owns it, by an operator's decision. `sweep_earlier`:
+        unnamed objects in it may be deleted. Raises StoreError, MetadataError."""
         async with self._turn:
             await self._step(claim=True, sweep_earlier=sweep_earlier)
         _log.warning("the store %s was claimed: this installation writes to it and deletes from it", self.url)
 
     async def release(self) -> None:
-        """The process stops, and no other one of this installation goes on: who starts next need not wait.
+        """The process stops, and no other one of this installation goes on: the next one need not wait.
 
         Raises StoreError, MetadataError.
         """
@@ -181,7 +181,7 @@ class StoreOwner:
             if state.verdict is Verdict.FOREIGN:
                 if not self._private or record is None or record.installation != state.installation:
                     raise self._refused(state)
-                # As after a backup was restored: nobody else reaches this copy of the store.
+                # As after a backup was restored: no other process reaches this copy of the store.
                 _log.warning("%s: %s; objects in it that no log names are kept", self.url, self._why(state))
                 async with self._turn:
                     await self._step(claim=True)
@@ -195,11 +195,11 @@ class StoreOwner:
                 asking = replace(record, asked=str(self._context.new_id()))
                 try:
                     await self._store.swap(RECORD, asking.encode(), state.tag)
-                except SwapLostError:  # somebody else wrote: looked at anew
+                except SwapLostError:  # another process wrote: read again
                     continue
                 self._context.step("asked")
                 record = asking
-            # Who lives answers by another word. Compared by change: clocks of two machines say nothing.
+            # A living owner answers by another word. Compared by change: clocks of two machines may differ.
             await self._context.pause(self._context.poll_s * POLLS)
             after = await self._look()
             if after.verdict is Verdict.OURS and after.record is not None:
@@ -247,14 +247,14 @@ class StoreOwner:
                     await self._context.metadata.put(
                         self._path, noted.encode(), expected_version=state.version
                     )
-                except BadVersionError:  # somebody else wrote: looked at anew
+                except BadVersionError:  # another process wrote: read again
                     continue
                 self._context.step("noted")
             record = OwnerRecord(state.installation, noted.next, noted.epoch)
             try:
                 await self._store.swap(RECORD, record.encode(), state.tag)
             except SwapLostError:
-                # A peer ended this step, or somebody asks, or has taken it: the next look tells.
+                # A peer ended this step, or another process asks, or has taken it: the next check tells.
                 continue
             self._context.step("changed")
             if not unfinished:

@@ -6,8 +6,8 @@ that changes at each write, and metadata notes which word it wrote last:
 
     note the next word in metadata  ─  change the record, if it is what was read  ─  write the object
 
-The record says a word that metadata has noted: metadata is the newest there is. It says another one: somebody
-else has written since, from the same past or another one; then nothing is written and nothing is deleted.
+The record says a word that metadata has noted: metadata is the newest there is. It says another one: another
+process has written since, from the same past or another one; then nothing is written and nothing is deleted.
 
 What a crash leaves between the steps: a noted word that is not in the record yet. Both count until the record
 says the new one, and it is used before there is another: the request that was to write it may still be on its
@@ -37,9 +37,9 @@ class OwnerRecord:
     epoch: int = 0
     """How often it has changed; for people."""
     asked: str = ""
-    """Somebody who knows the word asks whether its owner lives; who lives changes the word."""
+    """A process that knows the word asks whether its owner lives; a living owner changes the word."""
     released: bool = False
-    """The owner has stopped: who knows the word need not ask."""
+    """The owner has stopped: a process that knows the word need not ask."""
 
     def encode(self) -> bytes:
         """JSON, for people to read as well."""
@@ -90,7 +90,7 @@ class Verdict(Enum):
 
     OURS = "ours"
     FREE = "free"
-    """Nobody's, or this installation's since before there were words."""
+    """Without an owner, or this installation's since before there were words."""
     FOREIGN = "foreign"
 
 

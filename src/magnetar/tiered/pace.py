@@ -22,7 +22,7 @@ _RECENT_WEIGHT: Final = 0.3
 SHARE_MIN: Final = 0.02
 """Offloading never stops altogether: what keeps it waiting for ever would fill the disk."""
 _GROWTH: Final = 0.02
-"""What a share gains by a piece of work that disturbed nobody."""
+"""Gain of a share by a piece of work that disturbed no client."""
 _PAUSE_MAX_S: Final = 5.0
 
 
@@ -30,7 +30,7 @@ class Pace:
     """The share of time that offloading takes."""
 
     def __init__(self, *, share_max: float = 1.0, share_busy: float = 0.25, bytes_per_s_max: int = 0) -> None:
-        """`share_max`: of the time, at most, while nobody else wants anything; `share_busy`: at most while
+        """`share_max`: share of the time, at most, while the machine is idle; `share_busy`: at most while
         clients publish or consume; `bytes_per_s_max`: 0 for no limit."""
         assert SHARE_MIN <= share_busy <= share_max <= 1
         self.share_max = share_max

@@ -53,10 +53,10 @@ _BUCKET_SCHEMES: Final = ("s3", "gs", "az")
 
 
 def other_store(document: Mapping[str, Any], url: str) -> str:
-    """Where a policy wants ledgers to go, when that is not the broker's `url`; else "".
+    """The store of a policy when it is not the broker's `url`; else "".
 
-    Such a policy is kept and copies nothing: a copy in another place than its owner named would be found by
-    nobody, or by those who must not.
+    Such a policy is stored and copies nothing: a copy in another place than its owner named would not be
+    found, or by the wrong readers.
     """
     parts = urlsplit(url)
     driver = document.get(DRIVER)

@@ -26,8 +26,8 @@ READ_CACHE_BYTES: Final = 64 << 20
 """Pieces of copies kept in memory, over all topics."""
 
 READ_WORKERS: Final = 2
-"""Processes that read for consumers, each one call at a time: one that waits for a store does not hold up
-all. They end when nobody reads."""
+"""Processes that read for consumers, each one call at a time: one that waits for a store does not delay all.
+They end when idle."""
 
 
 class TieredStorage:
@@ -45,17 +45,17 @@ class TieredStorage:
         cache_bytes: int = READ_CACHE_BYTES,
         owners: Owners | None = None,
     ) -> None:
-        """`url` is where new copies go; `open_store` opens any URL that a stored list names; `work_dir` is
-        for files under way; `new_worker` makes a worker that has not started its process; it is
-        told whether consumers will wait for it; `owners` are asked before a store is changed; None: nobody
-        is."""
+        """`url` is the store of new copies; `open_store` opens any URL in a stored list; `work_dir` is for
+        temporary files; `new_worker` makes a worker that has not started its process; its argument tells
+        whether consumers will wait for it; `owners` check before a store is changed; None: there is no check.
+        """
         self.url = url
         self.work_dir = work_dir
         self.clock = clock
         self.figures = Figures()
         self.cache = PieceCache(cache_bytes)
         self.follower: Follower | None = None
-        """Told of copies that come and go; None: nobody else names their objects."""
+        """Told of new and deleted copies; None: no table names their objects."""
         self.owners = owners
         self.former: Mapping[str, str] = {}
         """URLs that a store of this process had before it moved, each with its URL now."""
@@ -87,7 +87,7 @@ class TieredStorage:
         return self.owners is not None and self.store(self.url).url != MEMORY_URL
 
     async def check_owner(self) -> Holding | None:
-        """What is noted of the store of new copies; None: nobody has to be asked.
+        """The recorded state of the store of new copies; None: there is no check.
 
         Raises ReadOnlyStoreError when it is another installation's, StoreError, MetadataError.
         """
@@ -133,7 +133,7 @@ class TieredStorage:
         """See `Tiers.retire`."""
         if self.follower is None:
             return
-        # What never was complete nobody has been told of.
+        # No follower was told of a copy that never was complete.
         attempts = {copy.context.attempt for copy in copies if copy.context.complete}
         if attempts:
             await self.follower.retire(log_name, attempts)

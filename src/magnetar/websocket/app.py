@@ -47,7 +47,7 @@ _LEFT_S: Final = 60.0
 _TOLD_S: Final = 1.0
 """For so long a client that has to give way may be told why."""
 _REASON_BYTES_MAX: Final = 123
-"""Of a close frame. Source: RFC 6455, 5.5."""
+"""Bytes of a close frame's reason. Source: RFC 6455, 5.5."""
 
 
 class WebSockets:
@@ -168,7 +168,7 @@ class _Connection:
         try:
             async with asyncio.timeout(_TOLD_S):
                 await self.close(code, reason)
-        except (TimeoutError, OSError):  # who does not read is not told why; the connection goes in any case
+        except (TimeoutError, OSError):  # a client that does not read is not told why
             pass
         self._abort()
 

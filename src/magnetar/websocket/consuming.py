@@ -125,7 +125,7 @@ class ConsumerSocket(Endpoint):
             if self.options.pull:
                 self._pulled = min(self._pulled + order.permits, documents.PERMITS_MAX)
         elif self._reads:
-            # What a reader's client settles makes room for more, and no more than that.
+            # Messages that a reader's client settles allow as many more, and no more than that.
             self._unacked.settle(order.message_id)
         else:
             self._settle(order)
@@ -152,7 +152,8 @@ class ConsumerSocket(Endpoint):
             return self._parts[held.part]
         index = data.partition if data.HasField("partition") else -1
         found = [part for part in self._parts.values() if part.topic.partition == index]
-        # Of several topics an id does not say which: what the client does not hold is nobody's then.
+        # In several topics an id does not name the topic: an id that the client does not hold belongs to
+        # none.
         return found[0] if len(found) == 1 else None
 
     def _acknowledge(self, part: Part, data: pb.MessageIdData, pieces: Iterable[Position]) -> None:
@@ -379,7 +380,7 @@ class ConsumerSocket(Endpoint):
             self.broker.alarms.after(self, min(times) - self._running_ms(), self._ring)
 
     def _running_ms(self) -> int:
-        """Of a clock that nobody sets."""
+        """Milliseconds of a clock that is never set."""
         return int(self.broker.clock.monotonic_ms())
 
     def _ring(self) -> None:

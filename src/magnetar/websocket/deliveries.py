@@ -66,7 +66,7 @@ class Opened:
     """What the broker counted it for."""
     messages: list[Incoming]
     discarded: bool = False
-    """Whether nobody will acknowledge it, so that the consumer does at once."""
+    """Whether the client will not acknowledge it, so that the consumer does at once."""
 
 
 class _Pieces:
@@ -176,7 +176,7 @@ class Opener:
             self._pieces_held.size_bytes += len(uuid)
         pieces = self._pieces[uuid]
         if len(pieces.found) != number:
-            # Its beginning went to somebody else, or is gone: what is left of it is of no use to anybody.
+            # Its first chunks went to another consumer, or are gone: the rest is of no use.
             self._let_go(uuid)
             return Opened(1, [], discarded=True)
         pieces.found.append((event.position, body))

@@ -152,7 +152,7 @@ def order_of(text: str) -> Order:
     message_id = document.get("messageId")
     if not isinstance(message_id, str):
         raise MessageError(Fault.NOT_JSON, "messageId is missing")
-    # Of all other types Pulsar's broker takes the message for acknowledged.
+    # For all other types Pulsar's broker counts the message as acknowledged.
     return Order("negativeAcknowledge" if kind == "negativeAcknowledge" else "ack", message_id)
 
 

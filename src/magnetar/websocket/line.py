@@ -1,10 +1,10 @@
 """A WebSocket's connection to the broker: a session like that of the binary protocol, without a socket.
 
-Commands go in as events, frames come out and are read as a client reads them. Who somebody is, what he may
-do, limits, deduplication and statistics are the session's business, so they are the same here as there.
+Commands go in as events, frames come out and are read as a client reads them. Authentication, rights, limits,
+deduplication and statistics are the session's, so they are the same here as there.
 
-What is read for a client whose WebSocket is slow waits here, a few messages at most: above
-`_WAITING_BYTES_MAX` the session is not written to, as if its socket were full, and dispatch stops.
+Messages for a client whose WebSocket is slow wait here, a few at most: above `_WAITING_BYTES_MAX` the session
+is not written to, as if its socket were full, and dispatch stops.
 """
 
 from __future__ import annotations

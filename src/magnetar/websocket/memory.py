@@ -1,9 +1,10 @@
-"""What sockets hold of messages in the broker's memory, and which one gives way (pure).
+"""The bytes of messages that sockets hold in the broker's memory, and which socket is closed when they are
+too many (pure).
 
-A client decides how large its messages are, how far they unpack, how many pieces they have, how many it
-leaves unsettled and how slowly it reads. Each socket may hold a little; what goes beyond it comes out of one
-budget for all of them. When that is used up, the socket that holds most is closed, of the tenant that holds
-most: who holds little goes on.
+A client decides how large its messages are, how far they unpack, how many chunks they have, how many it
+leaves unsettled and how slowly it reads. Each socket may hold a little; the rest comes out of one budget for
+all of them. When that is used up, the socket that holds most is closed, of the tenant that holds most:
+sockets that hold little go on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from typing import Final, Protocol
 
 FREE_BYTES: Final = 64 << 10
-"""Of each socket; not counted."""
+"""Bytes of each socket that are not counted."""
 HELD_BYTES_MAX: Final = 128 << 20
 """Beyond that, of all sockets together."""
 
@@ -46,7 +47,7 @@ class HeldBytes:
         """Bytes that are counted."""
 
     def hold(self, holder: Holder, size_bytes: int) -> None:
-        """The socket holds so many bytes now. Somebody gives way when that is too much for all."""
+        """The socket holds this many bytes now. A socket is closed when that exceeds the budget."""
         if size_bytes <= FREE_BYTES and holder not in self._by_holder:
             return
         self._set(holder, max(0, size_bytes - FREE_BYTES))

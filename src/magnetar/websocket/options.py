@@ -48,7 +48,7 @@ _CRYPTO: Final = ("FAIL", "DISCARD", "CONSUME")
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """Of a producer."""
+    """Options of a producer."""
 
     name: str
     initial_sequence_id: int | None
@@ -68,7 +68,7 @@ class ProducerOptions:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """Of a consumer, and of a reader."""
+    """Options of a consumer, and of a reader."""
 
     name: str
     kind: pb.CommandSubscribe.SubType
@@ -89,9 +89,9 @@ class ConsumerOptions:
     earliest: bool
     """Where a new subscription begins: with the first message, else with the next one."""
     start: Position | None = None
-    """Of a reader: the entry after which it begins, or EARLIEST or LATEST."""
+    """Start of a reader: the entry after which it begins, or EARLIEST or LATEST."""
     start_batch_index: int = -1
-    """Of a reader: the message in that entry after which it begins; -1: the whole entry."""
+    """Start of a reader: the message in that entry after which it begins; -1: the whole entry."""
 
 
 def producer_options(query: Mapping[str, str]) -> ProducerOptions:

@@ -29,7 +29,7 @@ class Part:
         self.ended = False
         """Whether the broker said that no message will follow."""
         self.seen: tuple[Position, int] | None = None
-        """Of a reader: the last message that the client got, where it goes on."""
+        """Position of a reader: the last message that the client got."""
 
     async def opened(self, event: MessageEvent, count: Callable[[int], None]) -> Opened:
         """Opens an entry; `count` hears of the bytes that this takes, before, and when it is done. Raises
@@ -40,7 +40,7 @@ class Part:
         cost = opener.cost(event, metadata)
         if cost < BESIDE_BYTES:
             return opener.open(event, metadata)
-        # Before they are there: somebody may have to give way for them.
+        # Before they are stored: a socket may have to be closed for them.
         count(cost)
         try:
             return await in_thread(lambda: opener.open(event, metadata))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 FRAMES_MAX: Final = 16
-"""Of a piece: a quarter of a millisecond of work."""
+"""Frames of a piece: a quarter of a millisecond of work."""
 _HEAD_BYTES_MAX: Final = 14
 
 

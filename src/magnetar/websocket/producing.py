@@ -220,6 +220,6 @@ class ProducerSocket(Endpoint):
     async def close(self) -> None:
         if self._flush is not None:
             self._flush.cancel()
-        # What was taken from the client is sent, though nobody hears of it any more.
+        # The client's accepted messages are sent, though it gets no answer any more.
         self._flush_all()
         await super().close()

@@ -47,7 +47,7 @@ class _Sent:
     entry: bytes
     contexts: list[str | None]
     due_ms: float
-    """Of the clock that only runs."""
+    """When it is due, on the monotonic clock."""
     batched: bool
 
 
@@ -184,7 +184,7 @@ class Publishing:
             if first.deliver_at_ms is not None:
                 metadata.deliver_at_time = first.deliver_at_ms
             if first.replicate_to is not None:
-                # Pulsar's word for nobody else: an empty list would say everybody.
+                # Pulsar's notation for no other cluster: an empty list would mean all.
                 metadata.replicate_to.extend(first.replicate_to or ("__local__",))
         if self._compression != pb.NONE:
             metadata.compression = self._compression

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class Share:
-    """Of the role of one socket, or of its address."""
+    """The share of one socket's role, or of its address."""
 
     __slots__ = ("_broker", "_owner")
 

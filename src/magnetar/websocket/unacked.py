@@ -44,7 +44,7 @@ class Unacked:
         self._due: dict[str, int] = {}
         """In the order of their times: each is as long after its sending as the others."""
         self.held_bytes = 0
-        """Of the messages that are kept for the dead letters."""
+        """Bytes of the messages that are kept for the dead letters."""
 
     def __len__(self) -> int:
         return len(self._held)

@@ -1,1 +1,1 @@
-"""Who may call which route, grants, and what the audit says of changes. See README.md."""
+"""The right that each route needs, grants, and the audit of changes. See README.md."""

@@ -1,7 +1,7 @@
-"""Who may call what. Without authentication in the broker, everybody may call everything.
+"""The right that each route needs. Without authentication in the broker, every caller has all rights.
 
-What a route needs follows from its path, and what is not listed here needs a superuser, so that a new
-route is closed until somebody opens it.
+A route's right follows from its path. A path that is not listed here needs a superuser, so that a new route
+is closed until it is opened deliberately.
 
 Source: Pulsar's admin API: its operations on topics by the right to produce, to consume or to look up,
 everything else of a tenant by the tenant's administrators.
@@ -36,9 +36,9 @@ class Scope(enum.Enum):
     """What the right must cover."""
 
     NOTHING = enum.auto()
-    """Everybody."""
+    """All callers."""
     IDENTITY = enum.auto()
-    """Everybody who is identified."""
+    """All authenticated callers."""
     TOPIC = enum.auto()
     NAMESPACE = enum.auto()
     TENANT = enum.auto()
@@ -54,7 +54,7 @@ class Need:
     scope: Scope
     action: Action = Action.ADMINISTER_CLUSTER
     domain: str = PERSISTENT
-    """Of the topic, where the path does not tell it by a variable."""
+    """The domain of the topic, where the path has no variable for it."""
     of_namespace: bool = False
     """Whether it is about a namespace, or its list of topics."""
 
@@ -93,9 +93,9 @@ _READ_BY_CONSUME: Final = (
 )
 """What tells of messages, or shows them."""
 _OF_THE_OPERATOR: Final = (["resourcegroup"],)
-"""Of a namespace what its own tenant must not change: it would lift the limits that protect the others."""
+"""Settings of a namespace that its own tenant must not change: they protect the other tenants."""
 _SPLIT: Final = ["split"]
-"""Of a bundle: how the cluster shares its topics, which Pulsar leaves to superusers too."""
+"""Operations on a bundle, which places topics in the cluster; Pulsar leaves them to superusers too."""
 _DOMAINS: Final = ("persistent", "non-persistent")
 
 
@@ -160,8 +160,8 @@ def _topics(*, reading: bool, rest: list[str]) -> Need | None:
 
 
 async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[str, str]) -> Identity | None:
-    """Who calls, when they may; None where everybody may. Raises AuthenticationError, AuthorizationError,
-    InvalidNameError."""
+    """The caller's identity when it has the right; None without authentication. Raises AuthenticationError,
+    AuthorizationError, InvalidNameError."""
     if needed.scope is Scope.NOTHING:
         return None
     peer = peer_of(request)

@@ -1,6 +1,6 @@
 """`.../authorization`: whether a role may do something with a topic, and which rule says so.
 
-Everybody may ask about itself; about others, who administers the tenant.
+Every role may ask about itself; administrators of the tenant may ask about other roles.
 """
 
 from __future__ import annotations

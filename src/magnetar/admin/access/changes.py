@@ -11,7 +11,7 @@ _PATH_CHARS_MAX: Final = 1_000
 _QUERY_CHARS_MAX: Final = 300
 _BODY_CHARS_MAX: Final = 1_000
 _READ_BYTES_MAX: Final = 64 << 10
-"""Of a larger body its size is told."""
+"""A larger body is logged by its size alone."""
 _SETTINGS: Final = "/admin/v2/brokers/configuration/"
 """What follows is a setting's name and its value."""
 

@@ -1,7 +1,8 @@
-"""Grants: who may produce to and consume from a namespace or a topic, and who may use a subscription.
+"""Grants: which roles may produce to and consume from a namespace or a topic, and which may use a
+subscription.
 
-All of them stand in the namespace's policies, see `auth/permissions.py`. A change counts at once: who is
-connected by a right that is taken away is disconnected.
+All of them are in the namespace's policies, see `auth/permissions.py`. A change counts at once: clients whose
+right was revoked are disconnected.
 
 Source: Pulsar's admin API, its paths, bodies and status codes.
 """
@@ -121,7 +122,8 @@ async def subscription_permissions(call: Call) -> object:
 
 
 async def grant_subscription(call: Call) -> None:
-    """From now on only these roles may use the subscription; no role: whoever may consume."""
+    """Restricts the subscription to these roles; without any, all roles with the right to consume may use
+    it."""
     subscription, roles = call.params["subscription"], call.json()
     if roles is None:
         raise BadRequestError("Roles should not be null", remedy="send a list of roles")

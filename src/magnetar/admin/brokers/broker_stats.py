@@ -34,7 +34,7 @@ async def topics(call: Call) -> object:
 
 
 def _pieces(found: dict[str, dict[str, list[bytes]]]) -> Iterator[bytes]:
-    """Of the document whose innermost fields are JSON already; megabytes that are copied once."""
+    """The document in pieces; its innermost fields are JSON already, megabytes that are copied once."""
     for number, (namespace, bundles) in enumerate(found.items()):
         yield f"{',' if number else '{'}{as_json(namespace)}:".encode()
         for position, (bundle, texts) in enumerate(bundles.items()):

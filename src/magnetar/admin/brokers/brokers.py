@@ -1,4 +1,4 @@
-"""`/admin/v2/brokers`: who serves, and whether it works."""
+"""`/admin/v2/brokers`: the active brokers, and their health."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED: Final = {"broker_assignment": "shared", "is_controlled": False, "is_act
 
 
 async def broker_id(call: Call) -> str:
-    """This broker's `host:port` of the admin API, the same for whoever asks and however it was reached."""
+    """This broker's `host:port` of the admin API, the same for every caller and every address."""
     return call.broker.broker_id
 
 
@@ -104,7 +104,7 @@ async def version(call: Call) -> object:
 
 
 async def shutdown(call: Call) -> object:
-    """Refused: whoever started the process ends it."""
+    """Refused: the process is stopped by its service manager."""
     raise NotImplementedHereError(
         "a broker is not stopped over HTTP: send its process SIGTERM, it drains then"
     )

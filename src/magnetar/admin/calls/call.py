@@ -41,7 +41,7 @@ BODY_BYTES_MAX = 1 << 20
 
 
 PARTITIONS_MAX = 10_000
-"""Partitions of one topic; each is a topic of its own once someone publishes to it."""
+"""Partitions of one topic; each becomes a topic of its own with its first message."""
 
 
 class Text(str):
@@ -97,7 +97,7 @@ class Call:
     peer: str = "?"
     """Address of the client, for logs."""
     identity: Identity | None = None
-    """Who calls; None where everybody may do everything."""
+    """The caller's identity; None without authentication."""
 
     # -- names ---------------------------------------------------------------------------------------
 

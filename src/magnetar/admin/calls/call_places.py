@@ -1,7 +1,7 @@
-"""How many calls run at a time, in all and of one address; those that run share the event loop.
+"""How many calls run at a time, in all and per address; running calls share the event loop.
 
-Probes and scrapes have places of their own: whoever fills those of calls must not make an orchestrator
-believe that the broker is dead, or blind those who watch it.
+Probes and scrapes have places of their own: clients that fill those of calls must neither make an
+orchestrator believe that the broker is dead, nor blind its monitoring.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class CallPlaces:
         bucket = self._rates.pop(address, None) or TokenBucket(self._per_second, 1_000, now_ms)
         self._rates[address] = bucket
         if len(self._rates) > _ADDRESSES_MAX:
-            # Who called longest ago has all its tokens back: forgetting it gives nothing away.
+            # The address with the oldest call has all its tokens back: forgetting it loses nothing.
             del self._rates[next(iter(self._rates))]
         if bucket.available(now_ms) <= 0:
             return False

@@ -1,12 +1,13 @@
-"""Calls over HTTP have the event loop for a few milliseconds of each of its turns, address after address.
+"""Gives calls over HTTP the event loop for a few milliseconds of each of its turns, address after address.
 
-A call runs in steps, from one wait to the next. Two hundred dear ones would all do a step in the same turn,
-and nobody else is served before the last. When those of a turn have used up its time, further steps wait in
-line: of each address one goes on in turn, so that who makes many calls does not hold up who makes one.
+A call runs in steps, from one wait to the next. Two hundred expensive ones would all do a step in the same
+turn, and no other client would be served before the last. When the calls of a turn have used up its time,
+further steps wait in line: of each address one goes on in turn, so that an address with many calls does not
+delay one with a single call.
 
-Of an address it is now the call that began first, now the one that has waited longest. With the first way
-alone a dear call would hold up all others that come through the same proxy; with the second all would be half
-done at the same time, and what they have put together would be in memory for all of them.
+Within an address the call that began first and the one that has waited longest alternate. With the first rule
+alone an expensive call would delay all others through the same proxy; with the second all would be half done
+at the same time, and their partial results would fill the memory.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ class CallTurns:
         self._now_ms = now_ms
         self._used_ms = 0.0
         self._expected_ms = 0.0
-        """Of a step: as long as the last ones at most. Who goes on in a turn is chosen before it is known."""
+        """Expected milliseconds of a step: at most as long as the last ones. The order is chosen before a
+        step's length is known."""
         self._due = False
         self._calls = 0
         self._oldest = False
         """Whether it was the turn of a call that began first."""
         self._line: dict[str, dict[int, asyncio.Future[None]]] = {}
-        """Who waits, by address and number of the call; whose turn was longest ago comes first."""
+        """Waiting calls, by address and number of the call; the address with the oldest turn first."""
 
     @types.coroutine
     def sharing(self, address: str, work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
@@ -97,7 +99,7 @@ class CallTurns:
             place = places.pop(min(places) if self._oldest else next(iter(places)))
             if places:
                 self._line[address] = places
-            # Who was cancelled while it waited is through already.
+            # A call that was cancelled while it waited is through already.
             if not place.done():
                 place.set_result(None)
                 left -= 1

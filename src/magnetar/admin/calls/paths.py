@@ -22,7 +22,7 @@ class PathTree(Generic[_T]):
         self._literals: dict[str, PathTree[_T]] = {}
         self._variable: PathTree[_T] | None = None
         self._value: _T | None = None
-        # Of the whole way here: two patterns may name the same part otherwise.
+        # The names cover the whole path here: otherwise two patterns could name the same part.
         self._names: tuple[str, ...] = ()
         self._rest: _T | None = None
         self._rest_names: tuple[str, ...] = ()

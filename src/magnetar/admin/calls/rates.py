@@ -1,8 +1,8 @@
-"""Rates from counters that only grow, worked out when someone asks. Pure.
+"""Rates from counters that only grow, computed on request. Pure.
 
-The rate is that of the time since the last answer, but at least `window_ms_min`: asking often must not
-shrink the window to nothing. The first answer covers the whole life of what is counted. Time is measured by
-the clock that nobody sets.
+The rate is that of the time since the last answer, but at least `window_ms_min`: frequent requests must not
+shrink the window to nothing. The first answer covers the whole life of the counter. Time is measured by the
+monotonic clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Rates:
         if looks is None:
             age_ms, age_ms_max = float(self._clock.now_ms() - since_ms), now_ms - self._oldest_ms
             if not 0 <= age_ms <= age_ms_max:
-                # The wall clock was set meanwhile: counted since nobody knows when.
+                # The wall clock was set meanwhile: the start of the counter is unknown.
                 age_ms = age_ms_max
             looks = self._looks[subject] = _Looks(now_ms - age_ms, (0,) * len(counters))
         if now_ms - looks.recent_ms >= self._window_ms_min:

@@ -289,7 +289,7 @@ def _subscription_values(subscription: AnySubscription, since_ms: int, rates: Ra
         "pulsar_subscription_back_log_no_delayed": max(0, backlog - delayed),
         "pulsar_subscription_delayed": delayed,
         "pulsar_subscription_unacked_messages": unacked,
-        # Who has nothing unacknowledged is not blocked: the look costs only where it may be.
+        # A consumer without unacknowledged messages is not blocked: the check costs only where it may be.
         "pulsar_subscription_blocked_on_unacked_messages": int(unacked > 0 and subscription.view().blocked),
         **values,
     }

@@ -10,7 +10,7 @@ from magnetar.observability.metrics import Exposition, labels
 
 
 def collect(broker: Broker, out: Exposition) -> Iterator[None]:
-    """Of every coordinator that has begun a transaction."""
+    """Adds the samples of every coordinator that has begun a transaction."""
     if not broker.transactions.enabled:
         return
     cluster = ("cluster", broker.config.cluster)

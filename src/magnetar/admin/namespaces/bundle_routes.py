@@ -86,7 +86,7 @@ async def split(call: Call) -> None:
 
 
 def _bytes_per_s(call: Call, name: TopicName) -> float:
-    """In and out; 0 for a topic that nobody has loaded."""
+    """Bytes per second in and out; 0 for a topic that is not loaded."""
     topic = call.broker.topics.get(str(name))
     if topic is None:
         return 0.0

@@ -108,7 +108,7 @@ async def get_allowed(call: Call) -> object:
 
 
 async def set_allowed(call: Call) -> None:
-    """Names these clusters; the one that asks must be among them, as nobody else serves the topics."""
+    """Sets the allowed clusters; this one must be among them, as no other serves the topics."""
     wanted = await allowed_of(call, await call.broker.policies.namespace(call.namespace()))
     await change_namespace(call, lambda found: found.update({_ALLOWED: wanted}))
 

@@ -76,7 +76,7 @@ def _of_topic(policy: Policy) -> Iterator[Route]:
 
 
 def _where_the_topic_is(route: Route) -> Route:
-    """The route for topics that exist: a policy must not wait for a topic that somebody creates later."""
+    """The route for existing topics: a policy must not wait for a topic that is created later."""
     method, path, handler = route
     if not path.startswith(T):
         return route

@@ -56,7 +56,7 @@ SCHEMA: Final = {
     },
     "required": ["messages"],
 }
-"""Of a body, for the OpenAPI document."""
+"""Schema of a body, for the OpenAPI document."""
 
 
 @dataclass(frozen=True, slots=True)

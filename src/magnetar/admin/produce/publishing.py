@@ -29,7 +29,7 @@ class OneCall(OwnConnection):
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def outcomes(self) -> list[Outcome]:
-        """Of all messages. Raises MagnetarError when the producer was sent away."""
+        """The outcomes of all messages. Raises MagnetarError when the producer was detached."""
         async with asyncio.timeout(DEADLINE_S):
             await self._done
         return self._outcomes

@@ -3,10 +3,10 @@
 Paths are matched as they were sent, before percent-decoding, so that an encoded slash in a name of a
 subscription does not become a separator; variables are decoded afterwards.
 
-Who may ask: see `access.py`. Without authentication two things are refused that a browser on this machine
-could be made to do by any web page. A request that changes something and carries an `Origin` other than
-the address it was sent to (a page that posts to localhost), and, while only this machine can reach the
-port, a `Host` that is no name of this machine (a page whose own name was made to point here).
+Rights: see `access.py`. Without authentication two kinds of requests are refused, which any web page could
+have a browser on this machine send. A request that changes something and carries an `Origin` other than the
+address it was sent to (a page that posts to localhost); and, while only this machine can reach the port, a
+`Host` that is no name of this machine (a page whose own name was made to resolve to here).
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="magnetar"'}
 _AMBIGUOUS: Final = frozenset((b"content-length", b"transfer-encoding"))
 _CLOSE: Final = {"Connection": "close"}
 _ONE_LENGTH: Final = "send Content-Length or Transfer-Encoding, not both"
-"""Who reads the one and who reads the other see different requests: smuggling. Source: RFC 9112, 6.3."""
+"""A proxy that reads the one and a server that reads the other see different requests: smuggling. Source: RFC
+9112, 6.3."""
 
 
 def build(broker: Broker, service: Service, routes: list[Route], sockets: ASGIApp | None = None) -> ASGIApp:
@@ -132,7 +133,7 @@ class _Resource:
         request = Request(scope, receive)
         try:
             response = await self._respond(handler, request)
-        except ClientDisconnect:  # nobody is left to be answered
+        except ClientDisconnect:  # the client has disconnected: there is no answer
             return
         await _compress(response, request)
         await response(scope, receive, send)

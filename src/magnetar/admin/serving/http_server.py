@@ -54,7 +54,7 @@ class HttpServer(LoopServer):
             http=_Protocol,
             ws=self._upgrades,
             ws_max_size=broker.config.message_bytes_max * 4 // 3 + TEXT_BESIDE_BYTES,
-            # Compressing a large text would hold up everybody else for a tenth of a second.
+            # Compressing a large text would block all other clients for a tenth of a second.
             ws_per_message_deflate=False,
             ws_ping_interval=PING_S,
             ws_ping_timeout=PONG_S,

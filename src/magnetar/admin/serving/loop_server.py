@@ -23,7 +23,7 @@ _GRACE_S: Final = 1
 HEAD_S: Final = 10.0
 """A request's head may take so long, from the opening of the connection or from its first byte on."""
 HEAD_LINES_MAX: Final = 256
-"""Of a request's head, which may have 64 KiB: 12,000 short lines take 240 ms to be read."""
+"""Lines of a request's head, which may have 64 KiB: 12,000 short lines take 240 ms to be read."""
 SLICE_BYTES: Final = 8 << 10
 """Bytes of a read that are parsed in one turn of the loop: a body in chunks of one byte takes 1 µs a byte."""
 STUCK_S: Final = 60.0
@@ -33,7 +33,7 @@ LOOK_S: Final = 1.0
 _CALLERS_MAX: Final = 1_024
 """Connections, without WebSockets; for one more the idle one goes that was silent for longest."""
 _SOCKETS_MAX: Final = 1_024
-"""Connections at a time, where nobody says how many."""
+"""Connections at a time, by default."""
 
 
 def config_of(app: Any, *, calls_per_second: int = 0, **more: Any) -> Config:
@@ -67,7 +67,7 @@ class CallProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._rest = bytearray()  # Of a read, not parsed yet.
+        self._rest = bytearray()  # The bytes of a read that are not parsed yet.
         self.order[self] = None
         self._head_since_s = self.loop.time()
         # Private to h11, which is pinned, and has no other place for it: it matches line after line.
@@ -147,7 +147,8 @@ class CallProtocol(H11Protocol):
 
 
 class LoopServer(Server):
-    """No signal handlers, no loop of its own, no ticking while nobody is there."""
+    """A server without signal handlers, without a loop of its own, and without periodic wake-ups while it is
+    idle."""
 
     def __init__(self, config: Config, entrance: Entrance | None = None) -> None:
         """`config` is of `config_of`, with a CallProtocol; `entrance` counts the sockets."""
@@ -207,10 +208,10 @@ class LoopServer(Server):
         return False
 
     async def main_loop(self) -> None:
-        """Waits for the end; uvicorn's own loop wakes ten times a second to look for it.
+        """Waits for the end; uvicorn's own loop wakes ten times a second to check for it.
 
-        Closes what sends no whole request: uvicorn waits for one for ever, and a few hundred such
-        connections would keep everyone else out.
+        Closes connections that send no whole request: uvicorn waits for one for ever, and a few hundred such
+        connections would use up all places.
         """
         self._announce.set()
         while not self._stopped.is_set():

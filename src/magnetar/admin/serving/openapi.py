@@ -47,7 +47,7 @@ _ANY: Final[Mapping[str, Any]] = {
     "text/plain": {"schema": {"type": "string"}},
     "application/octet-stream": {"schema": {}},
 }
-"""Of what declares nothing."""
+"""The content of a route that declares none."""
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:

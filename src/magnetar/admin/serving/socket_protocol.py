@@ -28,7 +28,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     """One connection."""
 
     turns: CommandTurns
-    """Of the broker; set before anything is read."""
+    """The broker's turns; set before the first read."""
     _due = False
     _held = False
 

@@ -43,7 +43,7 @@ def explanation(topic: AnyTopic, name: str) -> Document:
 
 
 async def explain(call: Call) -> object:
-    """Of the subscription of the path, one document for each part of the topic that has it."""
+    """Explains the subscription of the path: one document for each part of the topic that has it."""
     name = call.params["subscription"]
     topics = await parts(call.broker, call.topic())
     found = [explanation(topic, name) for topic in topics if name in topic.subscriptions]
@@ -53,7 +53,7 @@ async def explain(call: Call) -> object:
 
 
 async def explain_all(call: Call) -> object:
-    """Of every subscription of the topic, or of its partitions."""
+    """Explains every subscription of the topic, or of its partitions."""
     topics = await parts(call.broker, call.topic())
     return [explanation(topic, name) for topic in topics for name in sorted(topic.subscriptions)]
 

@@ -1,7 +1,7 @@
 """`/admin/v2/resourcegroups` and `/admin/v2/resource-quotas`.
 
-A resource group's rates are shared by all topics of the namespaces that name it. A resource quota is what a
-bundle is expected to need: a hint to whoever places bundles, which one broker does not.
+A resource group's rates are shared by all topics of the namespaces that name it. A resource quota is the
+expected load of a bundle: a hint for a load balancer, which one broker does not have.
 """
 
 from __future__ import annotations

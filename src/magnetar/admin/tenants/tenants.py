@@ -100,7 +100,7 @@ async def get_stored(call: Call) -> object:
     """What a tenant stores and may store, in bytes. Not a part of Pulsar's API."""
     await _known(call)
     tenant = call.name("tenant")
-    # Whoever asks without end has it counted once a second.
+    # A caller that asks in a loop gets a count that is a second old at most.
     await look_at(call.broker, tenant, older_than_ms=1_000)
     mark = call.broker.stored.of(tenant)
     return {"limit": mark.limit, "stored": mark.stored, "refusing": bool(mark.refusal)}

@@ -49,7 +49,7 @@ _ACCESS_MODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asks for statistics when, and for what."""
+    """Records the requests for statistics: their times and topics."""
 
     rates: Rates
     broker_id: str

@@ -174,7 +174,7 @@ async def terminate_partitions(call: Call) -> object:
             " terminate commands",
             remedy=f"POST {name.local}/terminate",
         )
-    # Also those that nobody has used: else they would come to be later and take messages.
+    # Unused partitions too: otherwise they would be created later and accept messages.
     topics = [await call.broker.topic(name.with_partition(i)) for i in range(count)]
     return {
         str(topic.name.partition): position_document(await topic.terminate(), topic.name) for topic in topics

@@ -180,7 +180,7 @@ class BookieNode:
         deadline_s = loop.time() + self._options.claim_timeout_s
         while True:
             try:
-                # What was announced, not what the disk has become meanwhile: else nobody would announce that.
+                # What was announced, not what the disk has become meanwhile: else the change would not be
                 read_only = self.read_only
                 await self._registry.register(info, read_only=read_only)
                 self._announced = read_only

@@ -14,9 +14,9 @@ from typing import Any, Final
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 
 PROPERTY: Final = "canary"
-"""Of a namespace: whether it has one."""
+"""Property of a namespace: whether it has a canary."""
 LOCAL_NAME: Final = "__canary"
-"""Of a canary's topic."""
+"""Local name of a canary's topic."""
 
 
 @dataclass(frozen=True, slots=True)

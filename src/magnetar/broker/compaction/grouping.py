@@ -22,7 +22,7 @@ class SurvivorGroup:
         self._append = append
         self._run: EntryRun | None = None
         self._offset = 0
-        """Of the next entry of the run, whose message has the index `_index`."""
+        """Offset of the next entry of the run, whose message has the index `_index`."""
         self._index = 0
         self._first_index = 0
         self._entries: list[bytes] = []

@@ -92,7 +92,7 @@ class CompactionJob:
         """These are in force now; the topic's threshold wins over the namespace's, which wins over the
         broker's."""
         default = namespace_policies.get(THRESHOLD_POLICY, config.compaction_threshold_bytes)
-        # A number below 0, which a document may have that nobody checked, would always be due.
+        # A number below 0, which an unchecked document may have, would always be due.
         self.threshold_bytes = max(0, int(topic_policies.get(THRESHOLD_POLICY, default) or 0))
         self.retain_null_key = config.compaction_retain_null_key
 

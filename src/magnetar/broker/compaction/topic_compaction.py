@@ -134,7 +134,7 @@ class TopicCompaction:
         side = self._side(cursor)
         named = NamedLedger.of(cursor.properties, cursor.mark_delete)
         if named is not None:
-            # Until loading ends the topic belongs to its flight: nobody else reads or compacts.
+            # Until loading ends the topic belongs to its flight: no other task reads or compacts.
             self._stored = CompactedLedger(await side.open(named.ledger_id))
             self.job.loaded(named.horizon)
             cursor.ack_cumulative(named.horizon)
@@ -243,7 +243,7 @@ class TopicCompaction:
         cursor.set_properties(NamedLedger(writer.ledger_id, horizon).properties())
         await cursor.flush()
         cursor.ack_cumulative(horizon)
-        # Nobody else switches: one compaction runs at a time, which `job` sees to.
+        # No other task switches: one compaction runs at a time, which `job` ensures.
         old, self._stored = self._stored, CompactedLedger(reader)
         self.job.switched(horizon, removed)
         if old is not None:

@@ -18,7 +18,7 @@ from magnetar.wire.payload import is_batch
 SINGLES_MAX: Final = 5_000
 """Messages of a batch that is opened for filters: some milliseconds in the loop that serves all clients."""
 PLAIN_BYTES_MAX: Final = 1 << 20
-"""Of a batch that is opened for filters, once it is decompressed: as long."""
+"""Decompressed bytes of a batch that is opened for filters, at most."""
 
 
 class Verdict(Enum):
@@ -37,8 +37,8 @@ class Candidate:
     """An entry that is about to be sent: one message, or a batch as a whole."""
 
     metadata: pb.MessageMetadata
-    """Of the message or of the batch; not to be changed. A batch has the properties and the key that its
-    producer set for the batch: none, or those of its first message. See `singles`."""
+    """Metadata of the message or of the batch; not to be changed. A batch has the properties and the key that
+    its producer set for the batch: none, or those of its first message. See `singles`."""
     payload: memoryview
     """As it is stored: compressed, encrypted, a batch with its messages in it."""
     messages: int
@@ -79,7 +79,7 @@ class Context:
     """Full name, with the partition."""
     subscription: str
     properties: Mapping[str, str]
-    """Of the subscription. When they change, a new filter is made."""
+    """The subscription's properties. When they change, a new filter is created."""
 
 
 class EntryFilter(Protocol):

@@ -33,10 +33,10 @@ from magnetar.wire import pulsar_pb2 as pb
 
 NAME: Final = "expression"
 PROPERTY: Final = "filter.expression"
-"""Of the subscription."""
+"""The property of the subscription with its expression."""
 
 _CHARS_MAX: Final = 2_000
-"""Of an expression: it is evaluated for every message, and written by a client."""
+"""Characters of an expression: it is evaluated for every message, and written by a client."""
 _PARTS_MAX: Final = 200
 """Names, values, functions and operators of an expression: the steps that it takes."""
 _METADATA_BYTES_MAX: Final = 64 << 10

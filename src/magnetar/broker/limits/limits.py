@@ -30,11 +30,11 @@ class Limits:
     """Types that may subscribe."""
     producers_max: int = 0
     consumers_max: int = 0
-    """Of the topic."""
+    """Consumers of the topic."""
     consumers_max_per_subscription: int = 0
     subscriptions_max: int = 0
     topics_max: int = 0
-    """Of the namespace; partitions count."""
+    """Topics of the namespace; partitions count."""
     unacked_max_per_consumer: int = UNACKED_MESSAGES_MAX
     """Messages of a Shared or Key_Shared consumer."""
     unacked_max_per_subscription: int = UNACKED_MESSAGES_MAX_SHARED
@@ -50,9 +50,9 @@ class Limits:
     quotas: tuple[BacklogQuota, ...] = ()
     publish_rate: Rate = field(default_factory=Rate)
     dispatch_rate: Rate = field(default_factory=Rate)
-    """Of all subscriptions of the topic together."""
+    """Rate of all subscriptions of the topic together."""
     subscription_dispatch_rate: Rate = field(default_factory=Rate)
-    """Of each subscription."""
+    """Rate of each subscription."""
     subscription_rates: tuple[tuple[str, Rate], ...] = ()
     """Of single subscriptions of the topic, by name, instead of `subscription_dispatch_rate`."""
     group: ResourceGroup | None = None

@@ -16,7 +16,8 @@ from magnetar.metadata import keys
 
 LAST: Final = 0xFFFFFFFF
 DEFAULT_BUNDLES: Final = 4
-"""Of a namespace that is created without a number, as in Pulsar. One that is there keeps its own."""
+"""Bundles of a namespace that is created without a number, as in Pulsar. An existing namespace keeps its
+own."""
 
 
 def equal_parts(number: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from magnetar.ledger.api import Copies
 from magnetar.managedlog.config import UNLIMITED, Retention
 
 COPIES: Final = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
-"""Of the `persistence` policy, in the order of `Copies`."""
+"""Keys of the `persistence` policy, in the order of `Copies`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class TopicSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig, own: Policies, namespace: Policies) -> TopicSettings:
-        """Of a topic with these policies of its own in this namespace."""
+        """The settings of a topic with these policies of its own in this namespace."""
         return cls(
             retention=_retention(config, own, namespace),
             copies=None if config.copies is None else copies_in_force(config.copies, own, namespace),

@@ -1,10 +1,10 @@
 """One client's session: commands in, replies out. Knows no socket.
 
-The connection's driver (`connection.py`) hands in what the parser read and takes `out`. Commands that
-need storage run as background work and answer by request id; SEND, ACK and FLOW are handled at once.
+The connection's driver (`connection.py`) hands in the parser's events and takes `out`. Commands that need
+storage run as background work and are answered by request id; SEND, ACK and FLOW are handled at once.
 
-Source: Pulsar binary protocol; the behaviours behind the fields: who is answered when, which codes
-clients retry on.
+Source: Pulsar binary protocol, and the clients' behaviour: which requests expect an answer, which codes they
+retry on.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Session(Replies):
         self.opening_producers = Openings("producer")
         self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
-        self._share: TenantShare | None = None  # Of the tenant to which it published first.
+        self._share: TenantShare | None = None  # The share of the tenant to which it published first.
         self.requests, self._ack_receipts = Requests(self), AckReceipts(self)
         self._keep_alive = KeepAlive()
         self._holds: set[object] = set()

@@ -20,7 +20,7 @@ ACKS_MAX: Final = 8_192
 REDELIVERED_MAX: Final = 2_048
 BATCH_ACKS_MAX: Final = 1_024
 WORDS_MAX: Final = 4_096
-"""Of the sets of messages in batches."""
+"""Words in all bit sets of messages in batches."""
 TXN_ACKS_MAX: Final = 20_001
 """Ids of an acknowledgement in a transaction that are decoded: one more than a transaction takes, so that it
 refuses them."""

@@ -20,7 +20,8 @@ from magnetar.wire.frames import MAGIC_CHECKSUM, varint
 from magnetar.wire.payload import EntryError, entry_layout
 
 _MESSAGE_BYTES_MIN: Final = 6
-"""Of a message in a batch: the size of its metadata, 4, and `payload_size`, which it must have."""
+"""Least bytes of a message in a batch: the size of its metadata, 4, and `payload_size`, which it must
+have."""
 _METADATA_AT: Final = 10
 _HEAD: Final = struct.Struct(">H4xI").unpack_from
 """Magic and metadata size of an entry with a checksum."""

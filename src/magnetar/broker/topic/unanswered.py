@@ -39,7 +39,7 @@ class Unanswered:
         self.sequence_ids = sequence_ids
         self.highest_ids = highest_ids
         self.position = position
-        """Of the first entry; None for duplicates."""
+        """Position of the first entry; None for duplicates."""
         self.count = count
         self.size_bytes = size_bytes
         self.refusal = refusal

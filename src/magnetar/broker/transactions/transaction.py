@@ -26,7 +26,7 @@ HEADER_BYTES_MAX: Final = 512 * 1024
 
 
 POSITION_BYTES: Final = 64
-"""Of a position in it, at most, or of a run of entries."""
+"""Upper bound of the bytes of a position in it, or of a run of entries."""
 
 
 def text_bytes(text: str) -> int:
@@ -96,9 +96,9 @@ class Transaction:
     saved: int
     """The revision that is durable."""
     size_bytes: int
-    """Of the header, at most."""
+    """Upper bound of the header's bytes."""
     version: int | None
-    """Of the header in the store; None: it is not there."""
+    """Version of the header in the store; None: it is not there."""
     doubtful: bool
     """Whether the last write may have taken effect or not: the store is asked before the next one."""
     unresolved: set[str]

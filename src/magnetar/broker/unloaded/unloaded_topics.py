@@ -40,7 +40,7 @@ class Sums:
 
     topics: int = 0
     backlog_entries: int = 0
-    """Of each topic's subscription that is furthest behind."""
+    """Sum of each topic's largest backlog of a subscription."""
     size_bytes: int = 0
     inexact: int = 0
     """Topics of which the last ledger or a cursor is known as of an earlier time only."""

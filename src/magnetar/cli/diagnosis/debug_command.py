@@ -1,4 +1,4 @@
-"""`magnetar debug bundle`: what somebody who helps needs to see, in one file, without secrets."""
+"""`magnetar debug bundle`: everything that support needs to see, in one file, without secrets."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _files() -> Finding:
 
 
 def broker(caller: Caller) -> Iterator[Finding]:
-    """Of the broker."""
+    """Checks the broker."""
     from magnetar.adminclient import paths
 
     yield _port("admin API", caller.admin_url)
@@ -201,7 +201,7 @@ def _metrics(caller: Caller) -> Iterator[Finding]:
 
 
 def history(metrics: str) -> Iterator[Finding]:
-    """Of the object stores; nothing where the broker has none, or does not show them."""
+    """Checks the object stores; nothing where the broker has none, or does not show them."""
     read_only = _sum(metrics, "magnetar_offload_stores_read_only")
     gone = _sum(metrics, "magnetar_lake_files_gone")
     if read_only:
@@ -223,7 +223,7 @@ def history(metrics: str) -> Iterator[Finding]:
 
 
 def _sum(metrics: str, name: str) -> int | None:
-    """Of a metric's series; None: there is none."""
+    """Sum of a metric's series; None: there is none."""
     rows = (line.rpartition(" ") for line in metrics.splitlines())
     values = [float(value) for series, _, value in rows if series.partition("{")[0] == name]
     return int(sum(values)) if values else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECOND_NS: Final = 1_000_000_000
 _WAIT_S: Final = 0.1
 _UNANSWERED_MAX: Final = 1_000
-"""Entries of a partition under way; who publishes as fast as it goes keeps so many."""
+"""Entries of a partition in flight; reached when publishing without a rate."""
 
 
 class _Lane:

@@ -17,7 +17,7 @@ from magnetar.schemas.avro_bytes import long_bytes, sized
 
 _DEPTH_MAX: Final = 64
 _ITEMS_MAX: Final = 1 << 20
-"""Of an array or map whose items take no bytes: a few bytes must not become a list without end."""
+"""Items of an array or map whose items take no bytes: a few bytes must not become an endless list."""
 
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
@@ -195,7 +195,7 @@ def _encode(schema: Any, value: Any, names: dict[str, Any], place: str) -> bytes
 
 
 def _branch(schema: list[Any], value: Any, names: dict[str, Any], place: str) -> bytes:
-    """Of a union: the first one that the value fits."""
+    """The branch of a union: the first one that the value fits."""
     said = []
     for number, branch in enumerate(schema):
         try:

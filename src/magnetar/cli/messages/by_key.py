@@ -65,8 +65,8 @@ class KeyReading:
         self._needles = (key, base64.b64encode(key))
 
     def records(self, page: int | None = None) -> Iterator[Record]:
-        """Newest first; `page`: so many are enough. Of a partitioned topic those of the partition that the
-        key's hash chooses; of the others when it has none there."""
+        """Records, the newest first, at most `page`. In a partitioned topic those of the partition that the
+        key's hash chooses, or of the others when it has none there."""
         for topics in self._waves():
             if len(topics) == 1 and topics[0] == self._topic:
                 yield from self._some(self._topic, page)

@@ -61,7 +61,7 @@ class Decoder:
             try:
                 self._known[version] = self._client.schema(self._topic, version or None)
             except ClientError:
-                # Who may read messages need not be allowed to read schemas.
+                # A role with the right to read messages may lack the right to read schemas.
                 self._known[version] = None
         return self._known[version]
 

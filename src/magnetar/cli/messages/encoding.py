@@ -40,7 +40,7 @@ class Encoder:
 
     @property
     def version(self) -> bytes:
-        """Of the schema; empty when there is none."""
+        """Version of the schema; empty when there is none."""
         return b"" if self._schema is None else self._schema.version
 
     def payload(self, text: bytes) -> bytes:

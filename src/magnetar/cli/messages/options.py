@@ -90,7 +90,7 @@ def printer(output: str, template: str | None) -> Callable[[Mapping[str, Any]], 
 
         return lambda names: click.echo("---\n" + "\n".join(yaml_lines(plain(names))))
     line = templates.compiled("{value}" if template is None else template)
-    # Who ends a line himself gets no second one.
+    # A line that ends with a line break gets no second one.
     newline = template is None or not template.endswith((r"\n", r"\0"))
     return lambda names: click.echo(line(names), nl=newline)
 

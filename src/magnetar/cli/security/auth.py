@@ -1,4 +1,4 @@
-"""`magnetar auth`: who may do what, and why."""
+"""`magnetar auth`: which role may do what, and why."""
 
 from __future__ import annotations
 

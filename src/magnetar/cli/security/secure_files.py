@@ -199,7 +199,7 @@ def _folders(*folders: Path) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Raises SecureFilesError, also when somebody else has made the file meanwhile."""
+    """Raises SecureFilesError, also when another process has created the file meanwhile."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -66,7 +66,7 @@ def remove(file: Path, name: str) -> None:
 
 
 def _without(file: Path, name: str) -> tuple[list[str], bool]:
-    """The lines of everybody else, and whether the user was there."""
+    """The lines of all other users, and whether the user was there."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     except (OSError, UnicodeDecodeError) as error:

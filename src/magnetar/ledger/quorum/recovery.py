@@ -1,4 +1,4 @@
-"""Closes a ledger whose writer is gone, at an end that nobody can dispute. Sync, no I/O.
+"""Closes a ledger whose writer is gone, at an end that later answers cannot refute. Sync, no I/O.
 
     MARKING      metadata from OPEN to IN_RECOVERY
     ASKING       every member of the last ensemble is fenced and asked for its last entry, until enough have
@@ -9,12 +9,12 @@
     SEALING      one write: CLOSED, with the end and the ensembles that came about
 
 What a reader may assume is generous, what ends the ledger is strict: one good copy proves an entry; its
-absence needs Qw - Qa + 1 members that certainly lack it, and whatever is neither (a timeout, an I/O error,
-a wrong digest) proves nothing.
+absence needs Qw - Qa + 1 members that certainly lack it, and whatever is neither (a timeout, an I/O error, a
+wrong digest) proves nothing.
 
-Recovery reads go to the ensemble as it was at the start, because a bookie that took a place since has
-nothing yet; they fence, because otherwise an absence that was counted could turn into a copy afterwards.
-Several recoveries may run at once: the first write of CLOSED wins, the others adopt it.
+Recovery reads go to the ensemble as it was at the start, because a bookie that took a place since has nothing
+yet; they fence, because otherwise an absence that was counted could turn into a copy afterwards. Several
+recoveries may run at once: the first write of CLOSED wins, the others adopt it.
 
 Source: BookKeeper replication protocol, recovery; its TLA+ findings on fencing reads and on the first entry
 to read.

@@ -33,7 +33,7 @@ async def initialize_cluster(store: MetadataStore, tree: BookKeeperTree, instanc
     except BadVersionError:
         created = False
     try:
-        # A transaction of its own, as BookKeeper does: whoever finds the tree without it adds it.
+        # A transaction of its own, as BookKeeper does: a process that finds the tree without it adds it.
         await store.put(tree.layout_node, encode_layout(tree.layout), expected_version=MUST_NOT_EXIST)
     except BadVersionError:
         await open_tree(store, tree.root, layout=tree.layout)

@@ -23,7 +23,7 @@ from magnetar.metadata.bookkeeper.nodes_pb2 import CookieFormat
 from magnetar.metadata.bookkeeper.registry import Cookie
 
 LAYOUT_VERSION: Final = 5
-"""Of the folders of a bookie. Version 3 has no protobuf, version 4 no folders of indexes."""
+"""Version of a bookie's folders. Version 3 has no protobuf, version 4 no folders of indexes."""
 
 
 class CookieError(MetadataError):

@@ -1,4 +1,4 @@
-"""Who is the auditor: the candidate with the oldest vote."""
+"""The election of the auditor: the candidate with the oldest vote wins."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class AuditorElection:
     async def _is_own(self, vote: str) -> bool:
         """Whether this candidate made the vote, also when the answer to it was lost.
 
-        Such a vote stands as long as the session does. Taken for somebody else's it would keep this candidate
-        and everybody after it out of the office.
+        Such a vote lasts as long as the session. If it were taken for another's, it would block this
+        candidate and all later ones.
         """
         if vote == self._vote:
             return True

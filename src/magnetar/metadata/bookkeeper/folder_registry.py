@@ -78,7 +78,7 @@ class FolderBookieRegistry:
             )
 
     def _part(self, name: str) -> Path:
-        """Where a file is written before it is renamed into place: nobody lists this folder."""
+        """Where a file is written before it is renamed into place: this folder is never listed."""
         return self._folder / f"{name}.part"
 
     async def instance_id(self) -> str:
@@ -97,7 +97,7 @@ class FolderBookieRegistry:
         self._lock(bookie.bookie_id)
         told = {"host": address[0], "port": address[1], "read_only": read_only, "pid": os.getpid()}
         part = self._part(bookie.bookie_id)
-        # Not synced: after a power cut nobody is alive.
+        # Not synced: after a power cut no bookie is registered.
         part.write_text(json.dumps(told))
         part.replace(self._alive / bookie.bookie_id)
 
@@ -109,7 +109,7 @@ class FolderBookieRegistry:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            # Or somebody looks just now: who registers tries again.
+            # Or another process checks just now: the registration tries again.
             os.close(lock)
             raise BookieIdInUseError(bookie_id) from error
         # What the last process said of itself is not true of this one.
@@ -127,7 +127,7 @@ class FolderBookieRegistry:
         try:
             told: dict[str, Any] = json.loads((self._alive / bookie_id).read_bytes())
         except (FileNotFoundError, ValueError):
-            # Not JSON: a power cut left it, as nobody syncs it, and who registers removes it.
+            # Not JSON: a power cut left it, as the files are not synced; the next registration removes it.
             return None
         except OSError as error:
             raise MetadataError(f"{self._alive / bookie_id} cannot be read: {error}") from error
@@ -158,7 +158,7 @@ class FolderBookieRegistry:
         )
 
     def watch_bookies(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Looks at the folder now and then, and calls each time: nobody tells of a process that died."""
+        """Polls the folder, and calls back each time: there is no event for a process that died."""
         timer: asyncio.TimerHandle
 
         def look() -> None:
@@ -211,7 +211,7 @@ class FolderBookieRegistry:
         return await self.generation(bookie_id) or 0
 
     def connection_id(self) -> int:
-        """Of the broker's file: another one that was put in its place has another number."""
+        """Identity of the broker's file: another file in its place has another number."""
         try:
             return self._metadata_file.stat().st_ino
         except OSError as error:
@@ -244,7 +244,7 @@ class FolderBookieRegistry:
         return bool(await in_thread(self._query, _NODE, (parent, name)))
 
     async def ledger_ids(self) -> AsyncIterator[LedgerId]:
-        # Whoever lists deletes what is not listed: one flipped bit in a key must not look like a deletion.
+        # Callers delete ledgers that are not listed: one flipped bit in a key must not look like a deletion.
         try:
             await in_thread(check_file, self._metadata_file)
         except StorageError as error:
@@ -255,7 +255,7 @@ class FolderBookieRegistry:
                 yield ledger_id
 
     def _query(self, query: str, arguments: tuple[str, ...]) -> list[Any]:
-        """One statement sees one state of the file, whoever writes meanwhile."""
+        """One statement sees one state of the file, also during concurrent writes."""
         try:
             connection = sqlite3.connect(f"{self._metadata_file.as_uri()}?mode=ro", uri=True)
             try:

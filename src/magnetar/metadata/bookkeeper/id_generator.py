@@ -1,10 +1,10 @@
 """New ledger ids, drawn as BookKeeper draws them: each is a sequential node's number.
 
-    idgen/ID-<n>                  ids below 2^31 - 1: n itself
-    idgen-long/HOB-<high>/ID-<n>  high << 32 | n, with high from 1 on; the next one when n runs out
+    idgen/ID-<n>               ids below 2^31 - 1: n itself
+    idgen-long/HOB-<high>/ID-<n>   high << 32 | n, with high from 1 on; the next one when n runs out
 
-Once `idgen-long` exists everybody draws long ids. A node is deleted as soon as its number is known; one
-that stays behind costs nothing but its place, for it is ephemeral.
+Once `idgen-long` exists all clients draw long ids. A node is deleted as soon as its number is known; one that
+stays behind costs only its place, for it is ephemeral.
 
 Source: BookKeeper's ZkLedgerIdGenerator and LongZkLedgerIdGenerator.
 """
@@ -33,7 +33,7 @@ class LedgerIds:
         self._high = 1
 
     async def draw(self) -> int:
-        """An id that nobody else draws. Raises MetadataError."""
+        """Draws a unique id. Raises MetadataError."""
         if not self._long:
             # One look for each process would not see that others went over to long ids.
             self._long = bool(await self._store.children(self._tree.long_id_generator))

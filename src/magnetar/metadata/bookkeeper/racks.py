@@ -13,7 +13,7 @@ from magnetar.base.errors import MetadataError
 from magnetar.metadata.store import MetadataStore
 
 UNKNOWN_RACK: Final = "/default-rack"
-"""Of bookies that nobody has put anywhere."""
+"""Rack of bookies without an assignment."""
 
 
 class RacksError(MetadataError):
@@ -50,7 +50,7 @@ class BookieRacks:
 
     @property
     def any_known(self) -> bool:
-        """Whether somebody has put a bookie somewhere."""
+        """Whether any bookie has an assigned rack."""
         return bool(self._racks)
 
     def of(self, bookie: str) -> str:

@@ -1,6 +1,6 @@
-"""What bookies keep in the metadata store: who they are, where they are reached, whose disks they have.
+"""The records of bookies in the metadata store: identities, addresses, cookies.
 
-This is the contract; `tree_registry.py` keeps it in BookKeeper's tree on any `MetadataStore`. The other
+This is the contract; `tree_registry.py` implements it in BookKeeper's tree on any `MetadataStore`. The other
 half, ledgers and their metadata, is `magnetar.ledger.registry`.
 
 Source: BookKeeper's registration and cookies.
@@ -43,7 +43,7 @@ class BookieIdInUseError(MetadataError):
 
 
 class ClusterNotInitializedError(MetadataError):
-    """The tree has no layout or instance id: nobody initialized the cluster."""
+    """The tree has no layout or instance id: the cluster was not initialized."""
 
 
 def check_bookie_id(bookie_id: str) -> None:
@@ -104,7 +104,7 @@ class LiveBookies:
     """Those that give but do not take; one that changes over may for a moment be in both."""
 
     def all(self) -> frozenset[str]:
-        """Everybody who can be read from."""
+        """All bookies that can be read from."""
         return self.writable | self.read_only
 
 
@@ -120,7 +120,7 @@ class Cookie:
     journal_folders: tuple[str, ...]
     ledger_folders: tuple[str, ...]
     instance_id: str | None
-    """Of the cluster; None in cookies of early releases."""
+    """Instance id of the cluster; None in cookies of early releases."""
     index_folders: tuple[str, ...] | None = None
     """None: where the ledgers are."""
 
@@ -137,17 +137,17 @@ class BookieRegistry(Protocol):
     async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
         """Makes the bookie visible, or moves it between writable and read-only; durable on return.
 
-        A change of `read_only` first adds the new place, then takes away the old one: nobody finds the
-        bookie gone. The registration lives as long as the store's session; after a lost session it comes
-        back by itself with the next one. Raises BookieIdError; BookieIdInUseError when another session
-        holds the id (it may be that of this bookie's own last process: try again within its timeout).
+        A change of `read_only` first adds the new place, then removes the old one, so that the bookie is
+        always found. The registration lives as long as the store's session; after a lost session it is
+        renewed automatically with the next one. Raises BookieIdError; BookieIdInUseError when another session
+        holds the id (it may be that of this bookie's own previous process: try again within its timeout).
         """
 
     async def unregister(self, bookie_id: str) -> None:
         """Takes the registration back; not an error when there is none."""
 
     async def bookies(self) -> LiveBookies:
-        """Who is registered now."""
+        """The registered bookies."""
 
     def watch_bookies(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Calls back, on the event loop, when `bookies` may answer differently; returns the cancel.

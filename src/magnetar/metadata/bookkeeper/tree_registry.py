@@ -70,7 +70,7 @@ class TreeBookieRegistry:
 
     async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
         check_bookie_id(bookie.bookie_id)
-        # Until it is known as registered, nobody would bring back what goes with a session.
+        # Until it is recorded as registered, it would not be renewed after a lost session.
         await in_lasting_session(self._store, lambda: self._claim(bookie, read_only=read_only))
         self._registered[bookie.bookie_id] = (bookie, read_only)
         await self._release(bookie.bookie_id, read_only=not read_only)

@@ -121,7 +121,7 @@ class UnderreplicatedLedgers:
         return True
 
     async def locked(self) -> frozenset[LedgerId]:
-        """Ledgers that somebody works on."""
+        """Ledgers that workers have locked."""
         names = await self._store.children(self.paths.locks)
         found = (self.paths.ledger_id_of(name) for name in names)
         return frozenset(ledger_id for ledger_id in found if ledger_id is not None)
@@ -141,7 +141,7 @@ class UnderreplicatedLedgers:
         return not await self._store.exists(self.paths.disable)
 
     async def lost_bookie_delay_s(self) -> int | None:
-        """Seconds for which a single lost bookie is waited for; None when nobody has set them."""
+        """Seconds to wait for a single lost bookie; None when it is not set."""
         found = await self._store.get(self.paths.lost_bookie_delay)
         if found is None:
             return None
@@ -150,8 +150,8 @@ class UnderreplicatedLedgers:
         return int(found.data)
 
     async def propose_lost_bookie_delay(self, seconds: int) -> None:
-        """Sets the delay where nobody has."""
-        with contextlib.suppress(BadVersionError):  # somebody has set it: theirs stays
+        """Sets the delay when it is not set."""
+        with contextlib.suppress(BadVersionError):  # another process has set it: that value stays
             path = self.paths.lost_bookie_delay
             await self._store.put(path, str(seconds).encode(), expected_version=MUST_NOT_EXIST)
 

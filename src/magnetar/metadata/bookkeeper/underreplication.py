@@ -1,8 +1,8 @@
 """What auto-recovery works on, in Apache's nodes and values.
 
     underreplication/LAYOUT                           type: "BASIC" version: 1
-    underreplication/ledgers/<4 levels>/urL<id>       a ledger that lacks copies: who has lost them
-    underreplication/locks/urL<id>                    ephemeral: somebody works on it
+    underreplication/ledgers/<4 levels>/urL<id>       a ledger that lacks copies: which bookies lost them
+    underreplication/locks/urL<id>                    ephemeral: a worker repairs it
     underreplication/auditorelection/V_<n>            ephemeral: the first of them is the auditor
     underreplication/disable                          auto-recovery does nothing while it is there
     underreplication/lostBookieRecoveryDelay          seconds, decimal text
@@ -128,7 +128,7 @@ def decode_mark(ledger_id: LedgerId, value: bytes) -> UnderreplicatedLedger:
 
 
 def encode_lock(worker_id: str) -> bytes:
-    """Value of a lock: who holds it."""
+    """Value of a lock: its holder."""
     return _text(LockDataFormat(bookieId=worker_id))
 
 

@@ -121,7 +121,7 @@ class EtcdClient:
 def _check_wanted() -> None:
     """Raises CancelledError in a task that was cancelled.
 
-    gRPC may tell such a task how the call ended that it cancelled: whoever then tries again is never done.
+    gRPC may return the end of the cancelled call to such a task: one that then tries again would never end.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

@@ -175,7 +175,7 @@ class EtcdMetadataStore:
         while True:
             at = path
             if sequential:
-                # Repeated after a lost answer it leaves a number out, which harms nobody.
+                # A repetition after a lost answer skips a number, which is harmless.
                 answer = await self._client.call("KV/Txn", count(self._at(parent).encode()), TxnResponse)
                 at, expected_version = sequential_path(path, counted(answer)), MUST_NOT_EXIST
             try:

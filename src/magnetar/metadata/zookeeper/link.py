@@ -66,7 +66,7 @@ class ZooKeeperLink:
 
     @property
     def session_id(self) -> int:
-        """Of the session now; 0 when there is none."""
+        """The session's id; 0 when there is none."""
         return self._session.session_id
 
     async def call(self, opcode: Opcode, record: bytes) -> Reply:
@@ -107,7 +107,7 @@ class ZooKeeperLink:
     async def close(self) -> None:
         """Ends the session, if a server can be told so at once, and the connection."""
         if self._joined.is_set() and not self._closed:
-            # A session that nobody ended runs out by itself.
+            # A session that is not closed expires.
             with contextlib.suppress(MetadataError, TimeoutError):
                 async with asyncio.timeout(self._call_timeout_s):
                     await self._send(Opcode.CLOSE, b"")

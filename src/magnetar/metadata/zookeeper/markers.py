@@ -21,7 +21,7 @@ MARKERS_MAX: Final = 64
 """Writes of one store under way at a time; more wait."""
 
 ABANDONED_MS: Final = 24 * 3600 * 1000
-"""A store that was not heard of for so long has no write whose outcome anybody waits for."""
+"""Milliseconds after which a silent store has no write whose outcome is still awaited."""
 
 
 @dataclass(slots=True)

@@ -90,7 +90,7 @@ class NodeStat:
     czxid: int
     """Number of the transaction that created the node."""
     mzxid: int
-    """Of the one that last changed its data."""
+    """Transaction of the last change of its data."""
     created_ms: int
     modified_ms: int
     version: int
@@ -147,7 +147,7 @@ class Event:
 
 
 _OPEN_ACL: Final = pack_int(1) + pack_int(31) + pack_string("world") + pack_string("anyone")
-"""Everybody may do everything, as BookKeeper's own clients set it."""
+"""All clients may do everything, as BookKeeper's own clients set it."""
 
 _MULTI_END: Final = pack_int(-1) + pack_bool(True) + pack_int(-1)
 _OPCODES: Final = {Create: Opcode.CREATE, SetData: Opcode.SET_DATA, Remove: Opcode.DELETE}

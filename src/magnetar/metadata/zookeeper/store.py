@@ -49,9 +49,9 @@ _CHANGES: Final = {
 class ZooKeeperMetadataStore:
     """A `MetadataStore` on an ensemble of ZooKeeper 3.6 or newer. Made by `open`.
 
-    Differences that ZooKeeper brings: an ephemeral value has no children; deleting the parent of sequential
-    values ends their counter; a parent that another program made is an empty value, also when nobody asked
-    for it; `delete_recursive` is not atomic; the first version of a value put where children were is not 0.
+    Differences of ZooKeeper: an ephemeral value has no children; deleting the parent of sequential values
+    ends their counter; a parent that another program made is an empty value, even if it was not created as
+    one; `delete_recursive` is not atomic; the first version of a value put where children were is not 0.
     """
 
     def __init__(

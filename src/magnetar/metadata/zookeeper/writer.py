@@ -140,7 +140,7 @@ class NodeWriter:
         nodes = {step.write.path for step in steps if step.mode not in _SEQUENTIAL}
         async with self._turns.hold(nodes), self._room:
             marker = self._markers.take()
-            # Not given back after a cancellation: then nobody knows whether its write is still under way.
+            # Not returned after a cancellation: its write may still be under way.
             outcomes = await self._write(steps, marker)
             self._markers.give_back(marker)
             return outcomes
@@ -158,7 +158,8 @@ class NodeWriter:
                     done = zip(parts, outcomes, strict=False)
                     return [outcome for part, outcome in done if not part.makes_parent]
                 if failed == len(parts):
-                    # Somebody took this store for one that is gone. Nothing took effect without the marker.
+                    # Another process took this store for an abandoned one. Nothing takes effect without the
+                    # marker.
                     await self._make(marker.path, b"")
                 else:
                     await self._remedy(parts[failed], outcomes[failed].error)
@@ -233,7 +234,7 @@ class NodeWriter:
             reply = await self._again(Opcode.CREATE, pack_operation(Create(node, data)))
             if reply.error != Code.NO_NODE:
                 break
-            # Somebody who deletes empty parents was quicker.
+            # Another process that deletes empty parents was faster.
             for above in ancestors(node):
                 await self._again(Opcode.CREATE, pack_operation(Create(above, IMPLIED)))
         if reply.error != Code.NODE_EXISTS:
@@ -267,7 +268,7 @@ class NodeWriter:
     async def _again(self, opcode: Opcode, record: bytes) -> Reply:
         """The answer to a request that may be repeated."""
         while True:
-            # Sent again: whoever calls knows that twice is as good as once.
+            # Sent again: the caller knows that twice is as good as once.
             with contextlib.suppress(LostInFlightError):
                 return await self._link.call(opcode, record)
 

@@ -1,13 +1,13 @@
-"""What a write of the store is in ZooKeeper's operations, and what its errors mean. Pure.
+"""A write of the store in ZooKeeper's operations, and the meaning of its errors. Pure.
 
-Theory of operation. Every write is one multi whose last operation sets a *marker*: a node of this store
-alone that gets a value never used before. When the connection breaks before the answer, a sync and a read
-of the marker tell whether the multi took effect: ZooKeeper refuses what an older connection of the session
-has not brought through yet, and a multi happens as a whole. So nothing is guessed, also where somebody else
-wrote the same bytes to the same place. The marker's stat has the transaction's number and time, by which the
-nodes that it made are known again.
+Theory of operation. Every write is one multi whose last operation sets a *marker*: a node of this store alone
+that gets a value never used before. When the connection breaks before the answer, a sync and a read of the
+marker tell whether the multi took effect: ZooKeeper refuses later what an older connection of the session has
+not brought through, and a multi happens as a whole. So nothing is guessed, even when another process wrote
+the same bytes to the same place. The marker's stat has the transaction's number and time, which identify the
+nodes that it made.
 
-Whether a path holds a value is not known beforehand. A write assumes the likelier case and is planned anew
+Whether a path holds a value is not known beforehand. A write assumes the likelier case and is planned again
 when the server says otherwise.
 """
 
@@ -188,8 +188,8 @@ def _found_instead(step: Step, found: FoundNode | None, valued: FoundNode | None
 def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode | None) -> Outcome:
     """The outcome of an operation that took effect with the marker, though its answer was lost.
 
-    `found` is the node as it is now, somebody may have changed it since. Sequential creations are not for
-    this function: their paths are not known.
+    `found` is the node as it is now; another process may have changed it since. Sequential creations are not
+    for this function: their paths are not known.
     """
     match operation:
         case Remove():
@@ -204,8 +204,8 @@ def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode |
             elif found is None:
                 version = 0
             else:
-                # Ours, or when somebody wrote since one that is certainly not the newest any more: whoever
-                # compares with it is told.
+                # Ours, or after another write one that is certainly not the newest any more: a comparison
+                # with it fails.
                 version = found.stat.version - (found.stat.mzxid != marker.mzxid)
             return Outcome(
                 Code.OK, path, NodeStat(0, marker.mzxid, created_ms, marker.modified_ms, version, 0, 0)

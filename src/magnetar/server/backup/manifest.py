@@ -45,14 +45,14 @@ class Manifest:
     created_ms: int
     """Unix milliseconds of the point in time."""
     version: str
-    """Of the program."""
+    """Version of the program."""
     files: tuple[FileRow, ...]
     copied_bytes: int
     """What this backup added to the repository."""
 
     @property
     def size_bytes(self) -> int:
-        """Of all files, those included that earlier backups had brought."""
+        """Bytes of all files, including those that earlier backups had copied."""
         return sum(row.size_bytes for row in self.files)
 
 

@@ -1,9 +1,9 @@
 """A folder with backups. Blocking.
 
-FORMAT                    `magnetar-backup 1`
-LOCK                      held by whoever writes
-files/<2 hex>/<64 hex>    a file's bytes, by their SHA-256: what several backups have lies here once
-backups/<id>.json         a manifest for each backup; written last
+FORMAT                        `magnetar-backup 1`
+LOCK                          held by the process that writes
+files/<2 hex>/<64 hex>        a file's bytes, by their SHA-256: shared by backups with the same file
+backups/<id>.json             a manifest for each backup; written last
 """
 
 from __future__ import annotations

@@ -74,6 +74,6 @@ def _finish(part: Path, data: Path) -> None:
         data.rmdir()
     part.replace(data)
     sync_folder(data.parent)
-    # Last: without it a folder that was cut short would be a stranger's. Where it stays, it hurts nobody.
+    # Last: without it an interrupted folder would count as another program's. A leftover is harmless.
     with contextlib.suppress(OSError):
         (data / _UNFINISHED).unlink()

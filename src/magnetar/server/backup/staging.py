@@ -68,7 +68,7 @@ class Sources:
 
     @classmethod
     def of(cls, folder: DataFolder) -> Sources:
-        """Of a standalone."""
+        """The staging of a standalone server."""
         return cls(folder.metadata_file, folder.bookie_dir, folder.bookies_dir, folder.offloaded_dir)
 
     def link(self, staged: Path) -> None:
@@ -130,7 +130,7 @@ class Sources:
             source.backup(copy, pages=-1)
 
     def check_metadata(self, staged: Path) -> None:
-        """Looks at every row of the copy. Raises BackupError: damaged, so that nobody could start with it."""
+        """Reads every row of the copy. Raises BackupError: damaged, so that no server could start with it."""
         copied = staged / "metadata" / "metadata.db"
         try:
             with contextlib.closing(sqlite3.connect(copied, isolation_level=None)) as copy:
@@ -209,14 +209,14 @@ class Staging:
             self._sources.note(staged, created_ms, await ends())
 
     def renew(self, staged_id: str) -> bool:
-        """Somebody copies it still; False when it is not there any more."""
+        """Its copying continues; False when it is not there any more."""
         if self._current is None or self._current.staged_id != staged_id:
             return False
         self._seen.set()
         return True
 
     async def end(self, staged_id: str) -> bool:
-        """Nobody needs it any more; False when it was not there."""
+        """It is not needed any more; False when it was not there."""
         if self._current is None or self._current.staged_id != staged_id:
             return False
         current, self._current = self._current, None

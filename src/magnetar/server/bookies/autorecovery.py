@@ -54,7 +54,7 @@ class AutoRecoveryConfig:
     bookies: LedgerSettings = field(default_factory=LedgerSettings)
     """How bookies are reached: TLS, user and password; the other settings do not count."""
     http_port: int | None = None
-    """Of the HTTP admin and metrics: 0 takes a free one, None opens none."""
+    """Port of the HTTP admin and metrics: 0 takes a free one, None opens none."""
     http_host: str = "127.0.0.1"
 
 
@@ -107,7 +107,7 @@ async def _serve(config: AutoRecoveryConfig) -> int:
 
 
 async def _open_http(port: int, host: str, node: AutoRecoveryNode) -> BookieHttp:
-    # Whoever opens no port need not load the HTTP stack.
+    # A process without an HTTP port need not load the HTTP stack.
     from magnetar.server.bookies.autorecovery_pages import AutoRecoveryPages
     from magnetar.server.bookies.bookie_http import BookieHttp
 

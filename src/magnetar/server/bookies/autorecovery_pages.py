@@ -88,7 +88,7 @@ class AutoRecoveryPages:
 
     async def _audit(self, _query: Mapping[str, str], _body: bytes) -> Page:
         delay_s = await self._node.marks.lost_bookie_delay_s()
-        # Setting it to what it is asks for an audit, whoever the auditor is.
+        # Setting it to its present value requests an audit, whichever node is the auditor.
         await self._node.marks.set_lost_bookie_delay(delay_s or 0)
         return Page(200, b"Success trigger audit.\n")
 

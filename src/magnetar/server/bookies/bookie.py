@@ -74,7 +74,7 @@ class BookieConfig:
     """Make the tree of a new cluster where there is none."""
     ready_file: Path | None = None
     http_port: int | None = None
-    """Of the HTTP admin and metrics: 0 takes a free one, None opens none."""
+    """Port of the HTTP admin and metrics: 0 takes a free one, None opens none."""
     http_host: str = "127.0.0.1"
     security: BookieSecurity = field(default_factory=BookieSecurity)
 
@@ -156,7 +156,7 @@ async def _registry(url: MetadataUrl, store: MetadataStore, *, initialize: bool)
 
 
 async def _open_http(port: int, host: str, node: BookieNode, registry: TreeBookieRegistry) -> BookieHttp:
-    # Whoever opens no port need not load the HTTP stack.
+    # A process without an HTTP port need not load the HTTP stack.
     from magnetar.server.bookies.bookie_http import BookieHttp
     from magnetar.server.bookies.bookie_pages import BookiePages
 

@@ -31,7 +31,7 @@ class OtherBookies(Protocol):
     """The part of `BookieRegistry` that is asked."""
 
     async def bookies(self) -> LiveBookies:
-        """Who is registered now."""
+        """The registered bookies."""
 
     async def info(self, bookie_id: str) -> BookieInfo | None:
         """What a registered bookie tells of itself."""

@@ -61,7 +61,8 @@ class BookieSecurity:
 
 
 class BookieCredentials:
-    """What a bookie asks of clients now: who is connected stays, who comes is asked by the newest files."""
+    """A bookie's present demands on clients: connected ones stay, new ones are checked by the newest
+    files."""
 
     def __init__(self, security: BookieSecurity) -> None:
         """Raises StartupError for what cannot be met, and for unusable files."""

@@ -17,7 +17,7 @@ from magnetar.wire.bookkeeper.packets import PACKET_BYTES_LIMIT
 
 
 def client_options(settings: LedgerSettings, *, packet_bytes_max: int = PACKET_BYTES_LIMIT) -> ClientOptions:
-    """`packet_bytes_max`: for who writes messages; who only copies them takes whatever bookies have.
+    """`packet_bytes_max`: for clients that write messages; one that only copies accepts the bookies' sizes.
 
     Raises StartupError for files that cannot be used.
     """

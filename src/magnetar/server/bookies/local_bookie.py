@@ -33,7 +33,7 @@ from magnetar.server.bookies.bookie_requests import BookieAnswers
 _log = logging.getLogger("magnetar.server")
 
 USER: Final = "broker"
-"""Who has the password."""
+"""The user of the password."""
 
 _READ_BYTES: Final = 4096
 
@@ -49,7 +49,7 @@ class LocalBookie:
     """The broker's metadata."""
     segment_bytes: int
     packet_bytes_max: int
-    """Of what clients send."""
+    """Bytes of a client's packet at most."""
     log_level: str
     log_json: bool
 

@@ -106,7 +106,8 @@ async def _beside(
     guarding = TaskGroup("guard of bookies")
     guarding.spawn(guard.run())
     cleanup.push_async_callback(guarding.close)
-    # A new one with each start; without it everybody on this machine could read what the broker protects.
+    # A new one with each start; without it all users of this machine could read the broker's protected
+    # messages.
     password = secrets.token_urlsafe() if config.authentication else ""
     bookies = LocalBookies(
         registry,
@@ -188,7 +189,7 @@ async def _on_cluster(
 
     def changed(event: SessionEvent) -> None:
         if event is SessionEvent.SESSION_LOST:
-            # Somebody else may serve the topics by now; what was acknowledged is on the bookies.
+            # Another broker may serve the topics by now; acknowledged messages are on the bookies.
             failed(MetadataError(f"the session at {config.metadata_url} is lost, and {scope} with it"))
 
     if not shares:
@@ -197,7 +198,7 @@ async def _on_cluster(
     cleanup.push_async_callback(registry.close)
     options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
     ledgers = await _ledgers(config, options, service, store, tree, registry, clock, cleanup)
-    # Others may have ledgers there, so what our metadata does not name is nobody's business.
+    # Other programs may have ledgers there, so ledgers that our metadata does not name are left alone.
     collectors = (ledgers.collect_metrics,)
     return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
 

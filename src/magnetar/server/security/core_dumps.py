@@ -14,9 +14,9 @@ would start it. Source: core(5), fs/coredump.c."""
 
 
 def forbid() -> None:
-    """From now on neither this process nor those that it starts leave a core dump.
+    """From now on neither this process nor its children leave a core dump.
 
-    Who needs one raises the limit of the running process again: prlimit --core.
+    To get one, raise the limit of the running process: prlimit --core.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     least = _NONE if hard == resource.RLIM_INFINITY else min(_NONE, hard)

@@ -31,7 +31,7 @@ class BrokerCredentials:
 
     @property
     def authentication(self) -> Authentication | None:
-        """As of now; None when everybody may do everything."""
+        """The present authentication; None when every client may do everything."""
         return composed(self._settings, self._providers) if self._providers else None
 
     def _tls(self) -> list[Watched]:

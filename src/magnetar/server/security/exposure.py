@@ -1,4 +1,4 @@
-"""Who can reach us, as the settings say it."""
+"""Which machines can reach this process, according to the settings."""
 
 from __future__ import annotations
 

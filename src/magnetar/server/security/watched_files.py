@@ -32,7 +32,7 @@ TLS: Final = "serving tls"
 _STALE: Final = "magnetar_credentials_stale"
 
 Signature = tuple[tuple[int, int, int, int] | None, ...]
-"""Of each file what changes when it is written or put in another's place; None: it is not there."""
+"""For each file the values that change when it is written or replaced; None: it does not exist."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Watched:
     """Whether the files as they are now cannot be used."""
 
     def signature(self) -> Signature:
-        """Of the files as they are now."""
+        """The present signature of the files."""
         return tuple(_signature(file) for file in self.files)
 
 
@@ -58,13 +58,13 @@ class CredentialFiles:
 
     watched: Sequence[Watched]
     secret: Sequence[Path] = ()
-    """Those that nobody else may read."""
+    """Files that only their owner may read."""
     changed: Callable[[], None] = field(default=lambda: None)
     """Called after something else has come into effect."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the look that is under way: what it has read must not replace what a later one read."""
     _waiting: bool = False
-    """Whether somebody waits for the turn. That look sees what is there when it begins, for all who ask until
+    """Whether a check waits for its turn. It sees the files as they are when it begins, for all callers until
     then."""
     _all_due: bool = False
     """Whether the next look reads everything."""

@@ -169,7 +169,7 @@ def _check_offloading(config: StandaloneConfig) -> None:
     _require(config.offload_orphan_hours >= 1, config, "offload_orphan_hours", "at least 1")
     if not config.lake_catalog:
         return
-    # Who names no catalog does not wait for this.
+    # A process without a catalog does not wait for this.
     from magnetar.lake.setup import check_catalog
 
     try:

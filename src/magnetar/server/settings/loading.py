@@ -59,7 +59,7 @@ def load(
     if file is not None and file.suffix not in PROPERTY_SUFFIXES:
         settings |= _from_toml(file)
         file = None
-    # Nobody without a Pulsar file or variable pays for the translation.
+    # Without a Pulsar file or variable the translation is not loaded.
     if file is not None or _names_pulsar(environment):
         from magnetar.server.settings import pulsar_settings
 

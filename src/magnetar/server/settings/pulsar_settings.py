@@ -39,9 +39,11 @@ class Translation:
     details: tuple[str, ...]
 
     def kept_from_strangers(self, config: StandaloneConfig) -> tuple[StandaloneConfig, tuple[str, ...]]:
-        """The settings with a host that only this machine reaches, if else everybody could do everything.
+        """The settings with a host that only this machine reaches, if otherwise every client could do
+        everything.
 
-        Pulsar's files take every interface by default, so that to have one says nothing of what is wanted.
+        Pulsar's files listen on every interface by default, so that having one does not show that this is
+        wanted.
         """
         near = _WILDCARDS.get(config.host)
         if near is None or config.authentication or config.insecure:
@@ -65,7 +67,7 @@ def translate(file: Path | None, environment: Mapping[str, str]) -> Translation:
     said = {name: value.strip() for name, value in given.items() if value.strip()}
     settings = _plain(said, source)
     if file is not None:
-        # Whoever brings Pulsar's file expects Pulsar's rule, also where the file does not name it.
+        # With Pulsar's file Pulsar's rule applies, even if the file does not name it.
         settings.setdefault("inactive_topic_deletion", True)
     try:
         url = pulsar_offload.offload_url(said)
@@ -196,7 +198,7 @@ def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[
         method = pulsar_names.AUTHENTICATION_PROVIDERS.get(name.rpartition(".")[2])
         if method is None:
             raise StartupError(f"{source}: authentication provider {name} is not offered; leave it out")
-        # Without TLS nobody can show a certificate.
+        # Without TLS no client can show a certificate.
         if method != "tls" or tls:
             methods.append(method)
     if not methods:

@@ -24,7 +24,7 @@ from magnetar.tiered.stores.urls import open_store
 
 _READ_BYTES: Final = 8 << 20
 _TRIES: Final = 3
-"""Of a read that may succeed later: a segment that ends the worker twice counts as damaged."""
+"""Attempts at a read that may succeed later: a segment that ends the worker twice counts as damaged."""
 
 
 @dataclass(slots=True)

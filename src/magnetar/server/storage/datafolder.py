@@ -49,10 +49,10 @@ class DataFolder:
     """A data folder in this process's hands, from `__init__` until `release`."""
 
     def __init__(self, root: Path) -> None:
-        """Makes the folder where it is missing, takes its lock, checks its format.
+        """Creates the folder if necessary, takes its lock, checks its format.
 
-        Only its owner may enter it. Raises StartupError: in use, newer format, not writable, disk full,
-        everybody's.
+        Only its owner may enter it. Raises StartupError: in use, newer format, not writable, disk full, open
+        to other users.
         """
         self.root = root
         try:

@@ -56,7 +56,7 @@ class MessageStores:
     metadata: MetadataStore
     ledgers: Ledgers
     listing: Listing | None
-    """All ledgers, where none belongs to anybody else: those that nothing names may be deleted."""
+    """All ledgers, if none belongs to another program: unnamed ones may be deleted."""
     syncer: Syncer
     """What syncs messages to this process's own disk."""
     bookies: ListBookies | None = None

@@ -33,7 +33,7 @@ from magnetar.runtime.durable_file import write_durably
 
 
 class FolderDecisions:
-    """Of the data folder of a standalone server, or of one bookie."""
+    """The decisions for the data folder of a standalone server, or of one bookie."""
 
     def __init__(self, data: Path) -> None:
         """Raises StartupError: there are no messages."""
@@ -91,7 +91,7 @@ class FolderDecisions:
             return self._found_beside()
         mine = self._belonging()
         if not self._metadata.parent.exists():
-            # Of a bookie in a cluster, which asks the cluster whose metadata it is.
+            # A bookie of a cluster asks the cluster whose metadata it is.
             return mine.doubt if isinstance(mine, Belonging) else ""
         instance, generation = self._peek(INSTANCE_ID), self._peek(GENERATION)
         known = instance is not None and generation is not None

@@ -46,8 +46,8 @@ class LostEntries:
     """Entries of one ledger that were written and are in no good block."""
 
     topic: str
-    """`tenant/namespace/persistent/<encoded topic>`, with the cursor behind it where it is a cursor's ledger;
-    empty when nobody names the ledger."""
+    """`tenant/namespace/persistent/<encoded topic>`, followed by the cursor if it is a cursor's ledger; empty
+    when the ledger is not named."""
     ledger: LedgerId
     first: int
     last: int
@@ -243,7 +243,7 @@ def _lost(
     ledger_id: LedgerId, known: _Known, found: Inspection, given_up: list[GivenUp]
 ) -> list[LostEntries]:
     if ledger_id not in known.names and (known.names or ledger_id in found.deleted):
-        # Of a ledger that was deleted nobody misses anything.
+        # Damage in a deleted ledger loses nothing.
         return []
     whole, places = found.whole.get(ledger_id, []), found.places.get(ledger_id, [])
     last = known.ends.get(ledger_id, -1)

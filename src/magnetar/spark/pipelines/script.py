@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _POLL_S: Final = 1
 """Between two looks whether a query is still active; a signal is heard at once."""
 RETRIES_MAX: Final = 2
-"""Of a program before whose first job a worker could not connect."""
+"""Retries of a program before whose first job a worker could not connect."""
 
 
 def run_script(file: Path, arguments: Sequence[str], settings: RunSettings) -> int:

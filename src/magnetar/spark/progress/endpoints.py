@@ -12,7 +12,7 @@ from magnetar.runtime.threads import beside
 
 
 def write_metrics(path: Path, text: str) -> None:
-    """Replaces the file at once, so that nobody reads half of it. Raises OSError."""
+    """Replaces the file atomically, so that no reader sees half of it. Raises OSError."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.write_text(text)
     new.replace(path)

@@ -17,7 +17,7 @@ OBSERVATIONS_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """What lies between what a query has read and the end of a topic; None where nobody can tell."""
+    """How far a query is behind the end of a topic; None where that is unknown."""
 
     topic: str
     """Full name, partitions taken together."""
@@ -71,9 +71,9 @@ def rows_behind(found: Mapping[TopicName, Reach]) -> dict[str, int | None]:
 
 
 class SeenEnds:
-    """Seconds behind, from when each end was first seen: nobody has to be asked.
+    """Seconds behind, from the time when each end was first seen: no request is necessary.
 
-    Right to the interval between two looks, and at least the time since the first look.
+    Exact to the interval between two checks, and at least the time since the first check.
     """
 
     def __init__(self) -> None:

@@ -119,7 +119,7 @@ class LagListener(StreamingQueryListener):
         return report
 
     def totals(self) -> list[Totals]:
-        """Of all queries, in the order in which they began."""
+        """Totals of all queries, in the order in which they began."""
         with self._lock:
             return list(self._totals.values())
 

@@ -32,7 +32,7 @@ class Report:
     observed: dict[str, float]
     """Numbers that the query observes, `metric.column`."""
     reaches: dict[TopicName, Reach] = field(default_factory=dict)
-    """Of the topics that it reads."""
+    """Ranges of the topics that it reads."""
     lags: tuple[TopicLag, ...] = ()
 
     @classmethod

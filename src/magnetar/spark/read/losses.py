@@ -60,7 +60,7 @@ def loss(state: LogState, start: Offset, first_index: int | None, *, is_named: b
     if position >= state.first:
         return ""
     if index is None:
-        # Of an empty partition older versions knew the place alone.
+        # Older versions knew only the place of an empty partition.
         if _is_start(position) and not is_named and (first_index == 0 or not state.ledgers):
             return ""
         return f"its first entry is {first}, and without an index it is unknown whether {start} was there"
@@ -83,7 +83,8 @@ def remainder(state: LogState, start: Offset, first_index: int | None) -> Offset
 
 
 def present(state: LogState, start: Offset) -> Offset:
-    """The same place among what is there, so that whoever reads from it need not tell removed from lost."""
+    """The same place among the existing entries, so that a reader from there need not tell removed from lost
+    entries."""
     if EARLIEST < start.position < state.first and state.ledgers:
         return Offset(state.first, start.message_index)
     return start

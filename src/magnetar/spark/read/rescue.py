@@ -1,8 +1,8 @@
-"""Executor: what becomes of values that are not what their schema says, where a query goes on behind them.
+"""Executor: handles values that do not match their schema, where a query continues after them.
 
-`RescuedValues` gives them beside the values, in one column: what a filter leaves out, or a limit, takes its
-broken value with it. Here the column becomes those of the table, and dead letters are sent before anybody
-sees the row.
+`RescuedValues` returns them beside the values, in one column: a row that a filter or a limit drops takes its
+broken value with it. Here the column becomes those of the table, and dead letters are sent before any row is
+used.
 """
 
 from __future__ import annotations

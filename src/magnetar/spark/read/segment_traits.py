@@ -29,7 +29,7 @@ class SegmentTraits:
 
     @classmethod
     def of(cls, metadata: pq.FileMetaData) -> SegmentTraits:
-        """Of a footer. Raises HistoryError when it is not that of a segment."""
+        """The traits from a footer. Raises HistoryError when it is not a segment's."""
         kept = metadata.metadata or {}
         summary = SegmentSummary.from_json(kept.get(layout.SUMMARY_KEY.encode(), b""))
         names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]

@@ -75,7 +75,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name = TopicName.parse(topic)
             start = bounds.after_loss(name, states[topic], start, is_named=True)
             found[topic] = cluster.with_start_index(name, states[topic], start)
-            # What lies before the start is not the query's: it is no backlog, and nobody keeps it for it.
+            # Entries before the start are not the query's: they are no backlog, and are not kept for it.
             self._keep(topic, start.position)
         return encode_offsets(found)
 
@@ -177,7 +177,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {}
         for topic, state in self._refresh().items():
             with _a_topic_may_go():
-                # Of an empty partition the same as where reading it begins: nothing lies between.
+                # For an empty partition the same as where reading it begins: nothing lies between.
                 empty = state.is_complete and not state.ledgers
                 end = beginning(state) if empty else Offset(state.end, None)
                 ends[topic] = cluster.with_end_index(TopicName.parse(topic), end)

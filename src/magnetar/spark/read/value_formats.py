@@ -44,7 +44,7 @@ class ValueFormat:
 
     @property
     def spark_type(self) -> DataType:
-        """The type of the column. Raises OptionError when nobody said it."""
+        """The type of the column. Raises OptionError when it was not set."""
         if self.kind == "variant":
             return VariantType()
         if self.type is None:

@@ -73,7 +73,7 @@ class Manifest:
     rows: int = 0
     run: QueryRun = QueryRun()
     digest: int | None = None
-    """Of the rows, whatever their order; None when it is not known."""
+    """Digest of the rows, independent of their order; None when it is not known."""
 
     @property
     def staged(self) -> tuple[StagedTask, ...]:

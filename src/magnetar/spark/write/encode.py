@@ -1,7 +1,7 @@
-"""Rows of Arrow record batches become entries, by partition of the target.
+"""Encodes rows of Arrow record batches as entries, by partition of the target.
 
-Rows keep their order within a partition. Keys choose the partition by the hash that Java's clients use,
-so that a key has one home whoever publishes it; rows without a key go round, an entry at a time.
+Rows keep their order within a partition. Keys choose the partition by the hash that Java's clients use, so
+that a key has one partition for all publishers; rows without a key are distributed, an entry at a time.
 
 Source: Pulsar's MessageMetadata and SingleMessageMetadata; JavaStringHash.
 """
@@ -85,8 +85,8 @@ class EntryEncoder:
         self._next = first_partition
         self._batches: dict[Any, _Batch] = {}
         self.digest = 0
-        """Of the rows taken so far, whatever their order: the sum of their CRCs. Tasks of a repeated batch
-        may take the same rows in another order, and cut them into other entries."""
+        """Digest of the rows so far, independent of their order: the sum of their CRCs. Tasks of a repeated
+        batch may take the same rows in another order, and cut them into other entries."""
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[StagedEntry]:
         """Takes the rows; gives the entries that became full."""

@@ -46,14 +46,10 @@ class Publisher:
         prepare: Callable[[TopicName], None] | None = None,
         schema: pb.Schema | None = None,
     ) -> None:
-        """
-        Args:
-            resume: None when no row of the batch can have been copied before; else where each partition ended
-                before the batch.
-            prepare: has a topic drop duplicates. Called where the broker knows no number of this sink: in
-                the steady state that says enough, and nobody has to be asked.
-            schema: what the values follow.
-        """
+        """Args: resume: None when no row of the batch can have been copied before; else where each partition
+        ended before the batch. prepare: has a topic drop duplicates. Called where the broker knows no number
+        of this sink: in the steady state the number suffices, and no request is necessary. schema: the schema
+        of the values."""
         assert 0 <= batch_id < BATCHES_MAX <= 1 << (63 - SEQUENCE_BITS)
         self._client = client
         self._targets = targets

@@ -47,7 +47,7 @@ class Router:
 
     @property
     def digest(self) -> int:
-        """Of the rows taken so far with their topics, whatever their order; 64 bits."""
+        """Digest of the rows so far with their topics, independent of their order; 64 bits."""
         return sum(each.digest * (crc32(topic.encode()) | 1) for topic, each in self._encoders.items()) % (
             1 << 64
         )

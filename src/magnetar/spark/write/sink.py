@@ -57,7 +57,7 @@ class Batch:
     run_id: str = ""
     """Start of the query; empty when it is not known."""
     digest: int | None = None
-    """Of the rows, whatever their order; None when it is not known."""
+    """Digest of the rows, independent of their order; None when it is not known."""
 
 
 class Sink:

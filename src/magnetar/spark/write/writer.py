@@ -54,7 +54,7 @@ class RowsWritten(WriterCommitMessage):
     """Full names of the partitions that the rows are for."""
     run_id: str = ""
     digest: int = 0
-    """Of the rows, whatever their order."""
+    """Digest of the rows, independent of their order."""
 
 
 class _TopicWriter:
@@ -214,7 +214,7 @@ class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
                 self._copy(client, batch.parts)
 
     def _copy(self, client: Client, parts: Sequence[bytes | StagedTask]) -> None:
-        """Without a name that survives this driver there is nobody to resume for, and no log to keep."""
+        """A name that ends with this driver cannot be resumed, and needs no log."""
         targets = Targets(client, self._options.topic)
         publisher = Publisher(client, targets, self._sink_id, 0, None, schema=self._columns.schema)
         try:
@@ -224,7 +224,7 @@ class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
         self._release(client, parts)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is visible, and nobody will ask for what was staged."""
+        """Nothing is visible, and the staged data is not used."""
         if self._options.delivery == "exactly_once" and not self._options.write_id:
             written = [message.part for message in messages if isinstance(message, RowsWritten)]
             with self._client() as client:

@@ -131,7 +131,7 @@ class SegmentSummary:
     """The first one, of several."""
     first_entry: int
     last_entry: int
-    """Of the last ledger, of several."""
+    """Last entry of the last ledger, if there are several."""
     rows: int
     """Rows; a message each, but for raw entries (one row each, whatever they count)."""
     messages: int
@@ -142,7 +142,7 @@ class SegmentSummary:
     """Bytes of all entries as the ledger stored them."""
     file_bytes: int
     crc32c: int
-    """Of the whole file: compare it after uploading."""
+    """CRC32C of the whole file: compare it after uploading."""
     publish_time_min_ms: int | None
     publish_time_max_ms: int | None
     """Producers' clocks, over the rows that have one."""
@@ -256,10 +256,10 @@ class ByteSource(Protocol):
 
 @runtime_checkable
 class KnownEnd(Protocol):
-    """A source of which somebody knows what the end of its segment must be."""
+    """A source with a known end of its segment."""
 
     footer: Footer | None
-    """None where nobody noted it."""
+    """None when it was not recorded."""
 
 
 class AsyncByteSource(Protocol):
@@ -279,7 +279,7 @@ class AsyncByteSource(Protocol):
 
     @property
     def footer(self) -> Footer | None:
-        """What its end must be; None where nobody noted it."""
+        """The recorded end; None when it was not recorded."""
 
     async def read_at(self, offset: int, length: int) -> bytes:
         """Exactly these bytes. What it raises comes out of the call that needed them."""
@@ -327,8 +327,8 @@ class Worker(Protocol):
         again."""
 
     async def find_key(self, source: AsyncByteSource, key: bytes) -> tuple[list[KeyPlace], list[KeyPlace]]:
-        """Of a directory of keys: the segments that it tells of, and those that may have the key. Three
-        ranged reads at most, one when it is small or has no keys."""
+        """Searches a directory of keys: the segments that it covers, and those that may have the key. At most
+        three ranged reads, one when it is small or has no keys."""
 
     async def alike(self, parts: Sequence[AsyncByteSource]) -> list[int]:
         """How many of these segments, from the first one on, can be merged, then how many of those behind

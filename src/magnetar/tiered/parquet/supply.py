@@ -22,7 +22,8 @@ class Supply:
         self.is_aborted = True
 
     async def next(self) -> Sequence[EntryRun] | None:
-        """None when there are no more. Raises what the runs raise; WorkerLostError when nobody wants more."""
+        """The next runs; None at the end. Raises what the runs raise; WorkerLostError when the caller
+        stopped."""
         if self.is_aborted:
             raise WorkerLostError("the call was given up")
         return await anext(self._runs, None)

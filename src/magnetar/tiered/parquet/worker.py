@@ -1,7 +1,7 @@
-"""The worker's process, seen from the event loop: started by the first call, ended when nobody asks any more.
+"""The worker's process, from the event loop's side: started by the first call, ended when idle.
 
-A call is a task of its own. When its caller is cancelled the task goes on to the end of the call, so that the
-two sides never lose step: a conversion is told at its next question to stop, a read is finished and dropped.
+A call is a task of its own. When its caller is cancelled the task continues to the end of the call, so that
+both sides stay in step: a conversion is told to stop at its next question, a read's result is dropped.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger("magnetar.tiered")
 
 PROGRAM: Final = "magnetar.history.worker"
 IDLE_S: Final = 60.0
-"""A worker that nobody needs for so long gives its memory, some 100 MB, back."""
+"""Seconds after which an idle worker ends, which frees about 100 MB of memory."""
 _SOURCES_KEPT: Final = 256
 _EXIT_WAIT_S: Final = 5.0
 _BUFFER_BYTES: Final = 4 << 20
@@ -222,7 +222,7 @@ class OffloadWorker:
         except asyncio.CancelledError:
             if supply is not None:
                 supply.abort()
-            # Nobody waits for its outcome any more.
+            # The caller does not wait for its outcome any more.
             task.add_done_callback(_forget)
             raise
 
@@ -379,7 +379,7 @@ class OffloadWorker:
             self._idle = None
 
     def _end_idle(self) -> None:
-        """Nobody has called for a while."""
+        """Ends the process after a while without a call."""
         if self._turn.locked():
             return
         task = begin(self._end())

@@ -1,7 +1,7 @@
-"""What tiered storage needs of an object store.
+"""The interface to object stores that tiered storage uses.
 
 Names of objects are relative to the store's URL: parts of letters, digits and `-_.%=`, joined by slashes. An
-object is written once, under a name that nobody used before, and there whole or not at all.
+object is written once, under a new name, and appears whole or not at all.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
 
 _PART_BYTES: Final = 8 << 20
-"""Of a multipart upload: S3 takes 10,000 parts of one, so objects may have 78 GiB."""
+"""Bytes of a part of a multipart upload: S3 accepts 10,000 parts, so objects may have 78 GiB."""
 _PARTS_AT_ONCE: Final = 4
 _LISTED_AT_ONCE: Final = 500
 

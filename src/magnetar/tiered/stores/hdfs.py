@@ -19,7 +19,7 @@ from magnetar.tiered.stores.api import StoredObject, Tagged
 
 _UNFINISHED: Final = ".unfinished"
 _CHANGES_KEPT: Final = 8
-"""Of a small object that is changed, beside the newest: whoever reads one finds it for a while."""
+"""Former versions of a small object that are kept beside the newest: a reader of one finds it for a while."""
 
 _T = TypeVar("_T")
 
@@ -90,7 +90,7 @@ class HdfsStore:
         try:
             return Tagged(await self._do(name, work), str(number))
         except MissingObjectError:
-            # Swept by whoever changed it meanwhile.
+            # Deleted by another writer meanwhile.
             return await self.read(name)
 
     async def swap(self, name: str, data: bytes, known: str | None) -> None:

@@ -23,8 +23,8 @@ from magnetar.tiered.errors import (
 from magnetar.tiered.stores.api import StoredObject, Tagged
 
 _UNFINISHED: Final = ".unfinished"
-"""Ends the name of a file while it is written. One that a crash left is listed with the others and swept, as
-an object that nobody names."""
+"""Ends the name of a file while it is written. A crash's leftover is listed with the others and deleted as an
+orphan."""
 _LOCK: Final = ".lock"
 """Ends the name of a file that is held while a small object is changed."""
 _LISTED_AT_ONCE: Final = 500

@@ -1,7 +1,7 @@
 """Objects of any store read in ranges, blocking: for processes that read history without a broker.
 
-Credentials come from where the broker finds them, in the environment of the process that reads: an executor's
-on a cluster. What libraries say of an error is free of them before anybody sees it.
+Credentials come from the same places as the broker's, in the environment of the process that reads: an
+executor's on a cluster. Credentials are removed from the libraries' error texts.
 """
 
 from __future__ import annotations

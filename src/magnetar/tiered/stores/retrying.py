@@ -10,7 +10,7 @@ from magnetar.tiered.errors import StoreError
 from magnetar.tiered.stores.api import ObjectStore, StoredObject, Tagged
 
 PAUSES_S: Final = (0.2, 1.0, 4.0)
-"""Before each further attempt. What fails after the last is tried again by whoever asked, minutes later."""
+"""Seconds before each further attempt. After the last one the caller tries again, minutes later."""
 
 _T = TypeVar("_T")
 
@@ -60,7 +60,7 @@ class RetryingStore:
         return await self._try(lambda: self._store.read(name))
 
     async def swap(self, name: str, data: bytes, known: str | None) -> None:
-        """Not repeated: who lost an answer has to look first."""
+        """Not repeated: after a lost answer the caller must read first."""
         await self._store.swap(name, data, known)
 
     def list(self, folder: str) -> AsyncIterator[StoredObject]:

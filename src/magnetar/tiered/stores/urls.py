@@ -109,8 +109,8 @@ def _missing(url: str, error: ImportError) -> StoreSetupError:
 
 
 def _client(endpoint: str) -> dict[str, Any]:
-    # Of one request, its body included: a part of 8 MiB, or a read of as much. Who waits for a store that
-    # hangs waits for four of these at most.
+    # Seconds of one request, its body included: a part of 8 MiB, or a read of as much. A caller waits for
+    # four of these at most when a store hangs.
     return {"allow_http": endpoint.startswith("http://"), "timeout": "30s", "connect_timeout": "5s"}
 
 
