@@ -15,7 +15,7 @@ from magnetar.base.ids import NO_LEDGER, ConsumerId, LedgerId, Position, Produce
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import CommandEvent
-from magnetar.wire.frames import FrameError, parse_command, position_of
+from magnetar.wire.frames import FrameError, command_end, parse_command, position_of
 from magnetar.wire.messages import Message, MessageEvent, decode_message, event_of_entry
 from magnetar.wire.receipts import Receipt, ReceiptRun, decode_receipt, receipt_layout
 from magnetar.wire.sends import encode_send
@@ -81,12 +81,7 @@ class ClientParser:
                     if stop != at:
                         at = stop
                         continue
-                if total < 4:
-                    raise FrameError(f"frame of {total} bytes has no room for a command")
-                stop = at + 8 + _U32.unpack_from(data, at + 4)[0]
-                if stop > end:
-                    raise FrameError(f"command of {stop - at - 8} bytes in a frame of {total}")
-                at = self._command(data, at, stop, end)
+                at = self._command(data, at, command_end(data, at, end), end)
         except FrameError as error:
             error.events = list(events)
             raise

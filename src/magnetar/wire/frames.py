@@ -110,6 +110,18 @@ def frame_bytes_max(message_bytes_max: int) -> int:
     return message_bytes_max + FRAME_PADDING_BYTES
 
 
+def command_end(data: bytes | memoryview, at: int, end: int) -> int:
+    """Where the command of the frame in `data[at:end]` ends. Raises FrameError when it does not fit in it."""
+    total = end - at - 4
+    if total < 4:
+        raise FrameError(f"frame of {total} bytes has no room for a command")
+    command_bytes: int = FRAME_HEAD.unpack_from(data, at)[1]
+    stop = at + 8 + command_bytes
+    if stop > end:
+        raise FrameError(f"command of {command_bytes} bytes in a frame of {total}")
+    return stop
+
+
 def encode_command(command: pb.BaseCommand) -> bytes:
     """Encodes a simple frame. Raises google.protobuf.message.EncodeError when a required field is not set."""
     body = command.SerializeToString()

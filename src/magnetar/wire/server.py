@@ -30,7 +30,7 @@ from magnetar.wire.events import (
     TxnBits,
 )
 from magnetar.wire.fields import check_fields
-from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint
+from magnetar.wire.frames import FrameError, command_end, parse_command, read_varint
 from magnetar.wire.lengths import ENVELOPE_BYTES, check_command
 from magnetar.wire.long_lists import LONG_LIST_BYTES, long_list
 from magnetar.wire.sends import check_entry, decode_send, decode_send_in_txn
@@ -230,19 +230,14 @@ class ServerParser:
         command_bytes = FRAME_HEAD.unpack_from(view, at)[1]
         stop = at + 8 + command_bytes
         if stop > end:
-            raise FrameError(f"command of {command_bytes} bytes in a frame of {end - at - 4}")
+            raise FrameError(f"command of {command_bytes} bytes in a frame of end)
         check_command(bytes(view[at + 4 : min(end, at + 4 + ENVELOPE_BYTES)]))
         head = bytes(view[at:stop])
         self._command(head, 0, len(head), bytes(view[stop:end]))
 
     def _frame(self, data: bytes, at: int, end: int) -> None:
         """The frame in `data[at:end]`, of any kind."""
-        if end - at < 8:
-            raise FrameError(f"frame of {end - at - 4} bytes has no room for a command")
-        command_bytes: int = FRAME_HEAD.unpack_from(data, at)[1]
-        stop = at + 8 + command_bytes
-        if stop > end:
-            raise FrameError(f"command of {command_bytes} bytes in a frame of {end - at - 4}")
+        stop = command_end(data, at, end)
         self._command(data, at, stop, data[stop:end])
 
     def _command(self, data: bytes, at: int, stop: int, rest: bytes) -> None:
