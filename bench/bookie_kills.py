@@ -28,7 +28,7 @@ import numpy as np
 from bench import machine
 from bench.bookie_processes import Bookie, client
 from magnetar.base.errors import LedgerError
-from magnetar.ledger.client.ledgers import LedgerOptions
+from magnetar.ledger.client.ledger_client import LedgerOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.runtime import loop as event_loop
 

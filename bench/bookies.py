@@ -38,7 +38,7 @@ from bench.apache_bookie import FLUSHED_S, apache_bookie
 from bench.bookie_processes import Bookie, Marks, bookie, client
 from bench.memory import PageCache
 from bench.proc import usage
-from magnetar.ledger.client.ledgers import LedgerOptions
+from magnetar.ledger.client.ledger_client import LedgerOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.runtime import loop as event_loop
 

@@ -35,8 +35,8 @@ from typing import Final
 
 from bench.damage_images import KINDS, Builder, Damaged, Image, damage, options
 from magnetar.base.errors import LostEntriesError, MagnetarError
-from magnetar.bookie.options import Durability
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability
 
 TRIALS_PER_IMAGE: Final = 50
 _READ_BYTES: Final = 1 << 20

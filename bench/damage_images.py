@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from magnetar.base.errors import StorageError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.appender import LedgerAppender
-from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.segment import DATA_OFFSET
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 
 SEGMENT_BYTES: Final = 32 << 10
 SECTOR_BYTES: Final = 512

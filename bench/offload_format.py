@@ -27,8 +27,8 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.ids import LedgerId
 from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
-from magnetar.history.writer import write_segment
-from magnetar.tiered.parquet.api import SegmentOrigin, TopicSchema
+from magnetar.history.segment_writer import write_segment
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin, TopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 

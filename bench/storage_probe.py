@@ -26,8 +26,8 @@ from pathlib import Path
 import uvloop
 
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.options import StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import StoreOptions
 
 SMALL = b"x" * 100
 VECTOR = 1500

@@ -18,8 +18,8 @@ from magnetar.ledger.quorum.effects import (
     SendRead,
     WriteMetadata,
 )
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.ledger.quorum.recovery import LedgerRecovery
-from magnetar.ledger.quorum.writer import QuorumWriter
 from magnetar.wire.bookkeeper.requests import AddRun, Read
 from magnetar.wire.bookkeeper.responses import Added, ReadDone
 from magnetar.wire.bookkeeper.status import Status

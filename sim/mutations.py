@@ -18,8 +18,8 @@ from magnetar.bookie.serving import BookieLedgers
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import Effect, SendAdds
 from magnetar.ledger.quorum.pending import PendingEntries
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.ledger.quorum.recovery import LedgerRecovery
-from magnetar.ledger.quorum.writer import QuorumWriter
 from magnetar.wire.bookkeeper.requests import Read
 from magnetar.wire.bookkeeper.status import Status
 from sim.breaking import Mutation

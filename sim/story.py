@@ -17,8 +17,8 @@ from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerEnd
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.ledger.quorum.recovery import LedgerRecovery
-from magnetar.ledger.quorum.writer import QuorumWriter
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, DigestType, master_key
 from sim.bookies import BookieNode
 from sim.clients import ClientNode

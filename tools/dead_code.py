@@ -75,7 +75,7 @@ ALLOWED = {
         "log_message": _SERVER,
         "daemon_threads": _SERVER,
     },
-    "src/magnetar/tiered/parquet/api.py": dict.fromkeys(
+    "src/magnetar/tiered/parquet/parquet_history.py": dict.fromkeys(
         ("publish_time_min_ms", "publish_time_max_ms", "broker_time_min_ms", "broker_time_max_ms",
          "row_groups"),
         _STORED,

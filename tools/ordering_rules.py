@@ -51,7 +51,7 @@ RULES: Final = (
     Rule(
         "sync before acknowledgement",
         "an acknowledged entry is only in the page cache",
-        "bookie/store.py",
+        "bookie/segment_store.py",
         "        self.syncer.sync(self._slot, self._synced)\n",
         "        self._loop.call_soon(self._synced, None)\n",
         (SEGMENT_CUTS,),
@@ -59,7 +59,7 @@ RULES: Final = (
     Rule(
         "a failed sync is the last",
         "the kernel drops what it could not write, and the next sync succeeds",
-        "bookie/store.py",
+        "bookie/segment_store.py",
         (
             '            self._fail(storage_error(error, self.directory, "sync entries"))\n'
             "            return\n"
@@ -71,7 +71,7 @@ RULES: Final = (
     Rule(
         "a failed write is not written over",
         "half of the old group lies behind the new one and is taken for its end",
-        "bookie/store.py",
+        "bookie/segment_store.py",
         "        self._must_roll = True\n        _log.error",
         "        _log.error",
         (STORE_FAILURES,),
@@ -192,7 +192,7 @@ RULES: Final = (
     Rule(
         "a tombstone before the deletion's answer",
         "a deleted ledger comes back",
-        "bookie/store.py",
+        "bookie/segment_store.py",
         "        await gathered(futures)\n",
         "        await gathered(())\n",
         (BOOKIE_ORDER,),
@@ -200,7 +200,7 @@ RULES: Final = (
     Rule(
         "a tombstone outlives the blocks",
         "the segment with the tombstone goes, and the ledger's blocks elsewhere come back",
-        "bookie/store.py",
+        "bookie/segment_store.py",
         "            await self._write_tombstones(needed)\n",
         "            pass\n",
         (STORE, "property/test_bookie_rewrite.py"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from magnetar.broker.registry.registry import TopicRegistry
-from magnetar.broker.registry.states import TopicState
+from magnetar.broker.registry.topic_states import TopicState
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.managedlog.log_metadata import decode, log_path
 from magnetar.managedlog.logs import ManagedLogs

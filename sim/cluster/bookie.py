@@ -14,8 +14,8 @@ from magnetar.bookie.network.collecting import collect, looking_again, missing_l
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.served import Answer, Output, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.registry import BookieInfo, Cookie
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX

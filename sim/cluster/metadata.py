@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.autorecovery.fragments import Fragment, fragments_of
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState, decode_ledger_metadata
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from sim.cluster.history import History
 
 _ORDER = (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED)

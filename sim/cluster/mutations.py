@@ -16,12 +16,12 @@ from magnetar.ledger.autorecovery import auditor, checker, fragments, replicatin
 from magnetar.ledger.autorecovery.checker import LedgerChecker
 from magnetar.ledger.autorecovery.fragments import Fragment, Lack
 from magnetar.ledger.autorecovery.replicating import Replicator
+from magnetar.ledger.autorecovery.replication_worker import ReplicationWorker
 from magnetar.ledger.autorecovery.schedule import AuditSchedule
-from magnetar.ledger.autorecovery.worker import ReplicationWorker
 from magnetar.ledger.ledger_metadata import LedgerMetadata
-from magnetar.ledger.quorum import reading
+from magnetar.ledger.quorum import entry_read
 from magnetar.ledger.registry import StoredLedger
-from magnetar.ledger.remote.ledgers import RemoteLedgers
+from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.managedlog import recovery
 from magnetar.managedlog.appender import Appender, LedgerFeed
@@ -115,7 +115,7 @@ def _reads_whatever_comes(self: Any, entry_id: int, members: Any, order: Any, di
     _ENTRY_READ_INIT(self, entry_id, members, order, believed)
 
 
-_ENTRY_READ_INIT: Final = reading.EntryRead.__init__
+_ENTRY_READ_INIT: Final = entry_read.EntryRead.__init__
 
 
 def _has_anything(
@@ -303,7 +303,7 @@ CLUSTER_MUTATIONS: Final = {
     ),
     "digests-of-reads": Mutation(
         "what is read has the digest that was written",
-        [(reading.EntryRead, "__init__", _reads_whatever_comes)],
+        [(entry_read.EntryRead, "__init__", _reads_whatever_comes)],
         found_by=52,
         scenario="cluster",
     ),

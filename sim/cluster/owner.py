@@ -9,17 +9,17 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, LogError, MagnetarError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.remote.ledgers import RemoteLedgers
+from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_state import LogState
 from magnetar.managedlog.logs import ManagedLogs
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.runtime.tasks import TaskGroup
 from sim.cluster.clock import WorldClock

@@ -6,8 +6,8 @@ import asyncio
 
 from magnetar.base.errors import MetadataError
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
-from magnetar.ledger.autorecovery.options import RecoveryOptions
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from sim.cluster.clock import WorldClock
 from sim.cluster.loop import Process
 from sim.cluster.owner import OPTIONS

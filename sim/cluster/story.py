@@ -19,8 +19,8 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from sim.cluster.bookie import SimBookie
 from sim.cluster.clock import WorldClock
 from sim.cluster.history import History

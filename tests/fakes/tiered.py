@@ -26,7 +26,7 @@ from magnetar.tiered.offloader import Offloader
 from magnetar.tiered.offloading import Offloading
 from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.parquet_history import (
     AsyncByteSource,
     DamagedSegmentError,
     FoundMessage,
@@ -41,8 +41,8 @@ from magnetar.tiered.parquet.api import (
 )
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.storage import TieredStorage
-from magnetar.tiered.stores.api import ObjectStore, Tagged
 from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore
+from magnetar.tiered.stores.object_store import ObjectStore, Tagged
 
 Row = tuple[int, bytes, int, int, int]
 """Entry id, entry, count, index, broker time."""

@@ -20,15 +20,15 @@ from magnetar.ledger.api import LedgerEnd
 from magnetar.ledger.autorecovery.decommission import Decommission, DecommissionError
 from magnetar.ledger.autorecovery.fragments import Lack, fragments_of
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
-from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.autorecovery.replicating import Replicator
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions, LedgerWriteHandle
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions, LedgerWriteHandle
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplication import AuditCheck, UnderreplicationPaths, encode_vote
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.keys import BOOKIE_RACKS

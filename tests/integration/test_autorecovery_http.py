@@ -9,7 +9,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
-from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.observability.recovery_rows import AUTORECOVERY
 from magnetar.server.bookies.autorecovery_pages import AutoRecoveryPages
 from magnetar.server.bookies.bookie_http import BookieHttp

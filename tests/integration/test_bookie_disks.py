@@ -11,13 +11,13 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import StartupError
 from magnetar.bookie.network.node import BookieNode, NodeOptions
-from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.store_options import StoreOptions
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.server.bookies.bookie_pages import BookiePages

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.observability.catalogue import METRICS
 from magnetar.observability.metrics import Kind

@@ -16,11 +16,11 @@ import pytest
 from magnetar.base.errors import LedgerError, StartupError
 from magnetar.bookie.network.server import ServerOptions
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.server.bookies.bookie_security import BookieCredentials, BookieSecurity
-from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
+from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Read, StartTls
 from magnetar.wire.bookkeeper.responses import Added, ReadDone, Response, TlsStarts
 from magnetar.wire.bookkeeper.status import Status

@@ -12,8 +12,13 @@ import pytest
 
 from magnetar.base.entries import EntryRun
 from magnetar.tiered.footers import read_footer
-from magnetar.tiered.parquet.api import DamagedSegmentError, HistoryError, SegmentOrigin, WorkerLostError
-from magnetar.tiered.parquet.worker import OffloadWorker
+from magnetar.tiered.parquet.offload_worker import OffloadWorker
+from magnetar.tiered.parquet.parquet_history import (
+    DamagedSegmentError,
+    HistoryError,
+    SegmentOrigin,
+    WorkerLostError,
+)
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 

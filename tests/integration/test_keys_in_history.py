@@ -15,8 +15,8 @@ from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.tiered import key_lookup
 from magnetar.tiered.key_lookup import Answer, LoggedLedger
-from magnetar.tiered.parquet.api import MessagePlace
-from magnetar.tiered.parquet.worker import OffloadWorker
+from magnetar.tiered.parquet.offload_worker import OffloadWorker
+from magnetar.tiered.parquet.parquet_history import MessagePlace
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry

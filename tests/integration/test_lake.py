@@ -255,7 +255,7 @@ def _is_worker_of(folder: Path, parent: int) -> bool:
         status = (folder / "status").read_text()
     except OSError:
         return False
-    return b"magnetar.lake.worker" in line and f"\nPPid:\t{parent}\n" in status
+    return b"magnetar.lake.lake_worker" in line and f"\nPPid:\t{parent}\n" in status
 
 
 class First(Record):

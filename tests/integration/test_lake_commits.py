@@ -18,8 +18,8 @@ pytest.importorskip("pyiceberg")
 from magnetar.base.names import TopicName
 from magnetar.lake import upkeep
 from magnetar.lake.catalog import Lake
+from magnetar.lake.lake_values import LakeConflictError, LakeError, LogFiles
 from magnetar.lake.syncing import sync
-from magnetar.lake.values import LakeConflictError, LakeError, LogFiles
 from support.lake_tables import TIME_MS, TOPIC, LakeFolder, record
 
 TOPIC_NAME = TopicName.parse(TOPIC)
@@ -29,7 +29,7 @@ CRASH = """
 import json, os, sys
 from magnetar.lake.catalog import Lake
 from magnetar.lake.syncing import sync
-from magnetar.lake.values import CatalogSettings, LogFiles
+from magnetar.lake.lake_values import CatalogSettings, LogFiles
 
 settings, wanted, where = map(json.loads, sys.argv[1:])
 

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 
+from magnetar.lake.lake_values import LakeConflictError, LakeError, LakeSetupError
 from magnetar.lake.process import WorkerProcess
-from magnetar.lake.values import LakeConflictError, LakeError, LakeSetupError
 from support.lake_tables import TOPIC, LakeFolder, record
 
 

@@ -12,8 +12,8 @@ import pytest
 from magnetar.ledger.api import LedgerEnd, LedgerWriteError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.following import LedgerTail
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions, LedgerWriteHandle
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions, LedgerWriteHandle
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.registry import StoredLedger

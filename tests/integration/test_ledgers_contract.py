@@ -12,8 +12,8 @@ import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.entries import EntryRun
-from magnetar.bookie.options import Durability, StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.ledger.api import (
     Copies,
     LedgerClosedError,
@@ -25,10 +25,10 @@ from magnetar.ledger.api import (
     NoSuchEntryError,
     NoSuchLedgerError,
 )
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.remote.ledgers import RemoteLedgers, TooFewBookiesError
+from magnetar.ledger.remote.remote_ledgers import RemoteLedgers, TooFewBookiesError
 from magnetar.metadata.memory import MemoryMetadataStore
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.ledger_clusters import Marks

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
 from magnetar.metadata.bookkeeper.registry import BookieInfo
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
-from magnetar.metadata.etcd.store import EtcdMetadataStore
+from magnetar.metadata.etcd.etcd_store import EtcdMetadataStore
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
@@ -22,7 +22,7 @@ from magnetar.metadata.store import (
     Put,
     SessionEvent,
 )
-from magnetar.metadata.zookeeper.store import ZooKeeperMetadataStore
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperMetadataStore
 from support.drivers import NotHereError
 from support.metadata_contract import CONTRACT, Script, Traits
 from support.metadata_servers import ServerProcess, etcd_server, zookeeper_server

@@ -13,7 +13,7 @@ from fakes.managed_logs import read_all, until
 from fakes.tiered import TieredProcess, rows_of
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
-from magnetar.tiered.parquet.worker import OffloadWorker
+from magnetar.tiered.parquet.offload_worker import OffloadWorker
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry

@@ -16,7 +16,7 @@ import pytest
 
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
 from magnetar.runtime.clock import SystemClock

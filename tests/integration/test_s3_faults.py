@@ -19,7 +19,7 @@ from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError, StoreSetupError
 from magnetar.tiered.policy import OffloadPolicy
-from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.object_store import ObjectStore
 from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import open_store
 

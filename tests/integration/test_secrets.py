@@ -20,7 +20,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 from passlib.hash import apr_md5_crypt
 
-from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
+from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Read
 from magnetar.wire.bookkeeper.responses import Added, ReadDone, Response
 from magnetar.wire.bookkeeper.status import Status

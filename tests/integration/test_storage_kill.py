@@ -15,8 +15,8 @@ import pytest
 
 from magnetar.base.errors import StorageFailedError
 from magnetar.bookie.appender import LedgerAppender
-from magnetar.bookie.options import Durability
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability
 from magnetar.runtime.syncer import HelperSyncer
 from support.storage import Sink, entries_of, store_in
 from support.storage_processes import Acknowledged, lost_entries, write_and_kill

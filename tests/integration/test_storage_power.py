@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import DiskFullError
-from magnetar.bookie.options import Durability
+from magnetar.bookie.store_options import Durability
 from magnetar.runtime.syncer import HelperSyncer
 from support.loop_images import copy_image, make_image, mounted, why_impossible
 from support.storage import Sink, entries_of, segments, store_in, until

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from magnetar.base.names import TopicName
-from magnetar.cli.messages.publishing import partition_of_key
+from magnetar.cli.messages.topic_writer import partition_of_key
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
 from magnetar.wire import pulsar_pb2 as pb

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.bookie import metrics
+from magnetar.bookie import store_metrics
 from magnetar.bookie.appender import LedgerAppender
 from magnetar.observability.metrics import Exposition
 from support.storage import Sink, crash_copy, entries_of, settled, store_in
@@ -81,7 +81,7 @@ def test_rewriting_changes_nothing_that_can_be_read(story: list[tuple[str, int, 
                         assert await entries_of(store, ledger_id) == entries
                     assert store.ledger_ids() == set(model)
                 exposition = Exposition(series_max=100)
-                list(metrics.collect((store,), exposition))
+                list(store_metrics.collect((store,), exposition))
                 assert "magnetar_segments_rewritten_total" in exposition.render()
                 restarts += 1
                 if which:

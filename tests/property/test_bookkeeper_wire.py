@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from magnetar.wire.bookkeeper.availability import decode_entries, encode_entries
 from magnetar.wire.bookkeeper.bookie import BookieParser
-from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
+from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
 from magnetar.wire.frames import FrameError

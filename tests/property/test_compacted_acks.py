@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fakes.managed_logs import Process
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
+from magnetar.broker.compaction.compacted_source import CompactedSource, forget_progress
 from magnetar.broker.compaction.job import Status
 from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.progress import Progress, before
-from magnetar.broker.compaction.source import CompactedSource, forget_progress
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
 from magnetar.managedlog.cursors.cursor import Cursor

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar.broker.dedup.state import DedupLimits, DedupState, Span
+from magnetar.broker.dedup.dedup_state import DedupLimits, DedupState, Span
 
 NAMES = ["a", "b", "c", "d"]
 LIMITS = DedupLimits(producers_max=2, inactivity_ms=1000)

@@ -11,7 +11,7 @@ from hypothesis.stateful import rule
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.index import DelayedIndex
-from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from support.dispatch_machines import DispatchMachine, Redelivering, key_shared
 

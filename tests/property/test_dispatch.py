@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import settings
 
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import Dispatcher
 from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from support.dispatch_machines import DispatchMachine, Redelivering, failover, key_shared
 

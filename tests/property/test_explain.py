@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
-from magnetar.broker.explain.reading import dispatcher_view
+from magnetar.broker.explain.live_views import dispatcher_view
 from magnetar.broker.explain.reasons import State, diagnose, of_consumer
-from magnetar.broker.explain.view import View
+from magnetar.broker.explain.subscription_view import View
 from support.dispatch_machines import DispatchMachine, Redelivering, failover, key_shared
 
 

@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magnetar.base.entries import EntryRun
-from magnetar.history import writer as writing
+from magnetar.history import segment_writer as writing
 from magnetar.history.files import LocalFile
 from magnetar.history.merging import alike, entries_of, merge_segments
 from magnetar.history.reader import SegmentReader
+from magnetar.history.segment_writer import write_segment
 from magnetar.history.verifying import verify_segment
-from magnetar.history.writer import write_segment
-from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, TopicSchema
 from magnetar.tiered.parquet.frames import runs_parts
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, SegmentOrigin, TopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from support.history_entries import ledgers
 

@@ -29,8 +29,8 @@ from magnetar.ledger.quorum.effects import (
     WriteMetadata,
 )
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.ledger.quorum.recovery import LedgerRecovery
-from magnetar.ledger.quorum.writer import QuorumWriter
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY
 from magnetar.wire.bookkeeper.status import Status

@@ -21,8 +21,8 @@ from magnetar.ledger.quorum.effects import (
     SendRead,
     WriteMetadata,
 )
+from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, Found, NotFound, ReadEffect, Unread
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.quorum.reading import SILENCE, EntryRead, Found, NotFound, ReadEffect, Unread
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.status import Status
 

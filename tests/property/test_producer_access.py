@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar.broker.access.state import AccessMode, AccessState, Admission, Turn
+from magnetar.broker.access.access_state import AccessMode, AccessState, Admission, Turn
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError
 
 

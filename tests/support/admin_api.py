@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.calls.call import Service
 from magnetar.admin.calls.rates import Rates
-from magnetar.admin.metrics.metrics import registry_for
+from magnetar.admin.metrics.broker_metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.admin.serving.app import build
 from magnetar.base.errors import MagnetarError

@@ -9,15 +9,15 @@ from pathlib import Path
 from magnetar.base.clock import ManualClock
 from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.network.server import ServerOptions
-from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.store_options import StoreOptions
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.remote.ledgers import RemoteLedgers
+from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.memory import MemoryMetadataStore
 from support.object_stores import free_port

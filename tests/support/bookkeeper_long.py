@@ -29,8 +29,8 @@ from pathlib import Path
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import open_tree

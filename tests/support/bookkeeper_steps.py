@@ -15,10 +15,10 @@ from typing import TypeVar
 from magnetar.base.errors import MagnetarError
 from magnetar.ledger.api import LedgerFencedError
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
-from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import open_tree

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import Delays, Dispatcher
 from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.dispatcher import Delays, Dispatcher
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
 

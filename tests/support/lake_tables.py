@@ -11,11 +11,11 @@ from typing import Any
 import fastavro
 
 from magnetar.base.entries import EntryRun
-from magnetar.history.writer import write_segment
+from magnetar.history.segment_writer import write_segment
 from magnetar.lake.catalog import Lake
+from magnetar.lake.lake_values import CatalogSettings, LakeFile, ListVersion, LogFiles
 from magnetar.lake.setup import catalog_settings
-from magnetar.lake.values import CatalogSettings, LakeFile, ListVersion, LogFiles
-from magnetar.tiered.parquet.api import SegmentOrigin, TopicSchema
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin, TopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 

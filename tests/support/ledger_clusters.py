@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.registry import StoredLedger
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.memory import MemoryMetadataStore
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from magnetar.base.errors import StorageError
 from magnetar.bookie.files import Disk
-from magnetar.bookie.options import Durability, StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.runtime.syncer import Syncer
 
 DEADLINE_S = 60.0

@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 
 from magnetar.bookie.appender import LedgerAppender
-from magnetar.bookie.options import Durability, StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.runtime.syncer import NoSyncer
 
 LEDGERS = 5

@@ -10,7 +10,7 @@ import pytest
 from magnetar.wire.bookkeeper import v2, v3_requests, v3_responses
 from magnetar.wire.bookkeeper.availability import decode_entries, encode_entries
 from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
-from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
+from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, LedgerEntry, master_key
 from magnetar.wire.bookkeeper.requests import (
     LAST_ENTRY,

@@ -20,13 +20,13 @@ from magnetar.bookie.entry_blocks import blocks_of
 from magnetar.bookie.recovery import scan_segment
 from magnetar.bookie.segment import DATA_OFFSET
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.filters.api import FilterError
+from magnetar.broker.filters.entry_filter import FilterError
 from magnetar.schemas.compatibility import check_definition, identity, unreadable
 from magnetar.schemas.errors import InvalidSchemaError
 from magnetar.schemas.key_value import join
 from magnetar.websocket.errors import MessageError, OpeningError
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.bookkeeper.client import encode_request
+from magnetar.wire.bookkeeper.bookie_client import encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
 from magnetar.wire.frames import FrameError

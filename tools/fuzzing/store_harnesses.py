@@ -33,9 +33,9 @@ from magnetar.broker.filters.rules import FilterRules
 from magnetar.client.compression import compress
 from magnetar.history.opening import open_entries
 from magnetar.history.reader import SegmentReader
+from magnetar.history.segment_writer import write_segment
 from magnetar.history.vectors import read_vector
-from magnetar.history.writer import write_segment
-from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, SegmentOrigin
 from magnetar.websocket.deliveries import Opener
 from magnetar.websocket.documents import delivered
 from magnetar.websocket.errors import UndeliverableError

@@ -18,7 +18,7 @@ from magnetar.base.errors import StartupError
 from magnetar.base.names import InvalidNameError, TopicName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.filters.api import Candidate, Context, FilterError
+from magnetar.broker.filters.entry_filter import Candidate, Context, FilterError
 from magnetar.broker.filters.expression import PROPERTY, ExpressionFilter
 from magnetar.broker.watchers.pattern import Pattern, PatternError
 from magnetar.schemas.compatibility import check_definition, unreadable
@@ -28,8 +28,8 @@ from magnetar.server.settings.loading import load
 from magnetar.server.settings.properties import parse as parse_properties
 from magnetar.websocket.documents import message_id_of, order_of, outgoing_of
 from magnetar.websocket.errors import MessageError, OpeningError
-from magnetar.websocket.options import consumer_options, producer_options, reader_options
 from magnetar.websocket.paths import target_of
+from magnetar.websocket.query_options import consumer_options, producer_options, reader_options
 from magnetar.wire import pulsar_pb2 as pb
 
 TOPIC: Final = "persistent://public/default/orders-partition-3"

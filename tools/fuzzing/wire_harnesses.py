@@ -11,12 +11,12 @@ from google.protobuf.message import DecodeError
 from fuzzing.harness import BrokenRuleError, Harness, described, require
 from magnetar.base.ids import ConsumerId, LedgerId, Position, ProducerId
 from magnetar.broker.topic.batches import open_batch
-from magnetar.broker.topic.claims import refusals
+from magnetar.broker.topic.topic_claims import refusals
 from magnetar.client.compression import compress, compression_type
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import ack_of_command, decode_ack, encode_ack, encode_flow
 from magnetar.wire.bookkeeper.bookie import BookieParser
-from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
+from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
 from magnetar.wire.client import ClientParser

@@ -15,11 +15,11 @@ from magnetar.admin.brokers import (
 )
 from magnetar.admin.calls.call import Route
 from magnetar.admin.clusters import clusters, isolation
-from magnetar.admin.metrics.metrics import handler_for
+from magnetar.admin.metrics.broker_metrics import handler_for
 from magnetar.admin.namespaces import bundle_routes, namespace_properties, namespaces
 from magnetar.admin.offload import lake, offload, offload_stores
-from magnetar.admin.policies import routes as policies
-from magnetar.admin.produce import routes as produce
+from magnetar.admin.policies import policy_routes as policies
+from magnetar.admin.produce import produce_routes as produce
 from magnetar.admin.serving import openapi, pages
 from magnetar.admin.subscriptions import explain, subscriptions
 from magnetar.admin.tenants import resource_groups, tenants

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar.bookie.gathering import Gathering
-from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.store_options import StoreOptions
 from magnetar.runtime.tasks import call_later
 
 WINDOW_S: Final = 0.1

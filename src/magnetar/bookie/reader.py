@@ -13,10 +13,10 @@ from weakref import WeakValueDictionary
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, StorageError
 from magnetar.base.ids import LedgerId
+from magnetar.bookie.block_reading import Extent, decode, plan, trim
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.index import BlockPlace, BlockRows, LedgerIndex, SegmentIndex
 from magnetar.bookie.opening import rebuild_index
-from magnetar.bookie.reading import Extent, decode, plan, trim
 from magnetar.bookie.segment_file import SegmentFile
 from magnetar.bookie.segment_set import SegmentSet, corrupt
 from magnetar.runtime.threads import in_thread

@@ -25,12 +25,12 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import BlockPlace
-from magnetar.bookie.options import StoreOptions
 from magnetar.bookie.reader import BlockReader
 from magnetar.bookie.segment import DATA_OFFSET
 from magnetar.bookie.segment_copy import SegmentCopy
 from magnetar.bookie.segment_file import SegmentFile
 from magnetar.bookie.segment_set import SegmentSet
+from magnetar.bookie.store_options import StoreOptions
 from magnetar.runtime.tasks import begin, happens_within
 from magnetar.runtime.threads import in_thread
 

@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 from magnetar.base.errors import DiskFullError
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.folder import StoreFolder
-from magnetar.bookie.options import StoreOptions
 from magnetar.bookie.prewriter import Prewriter
 from magnetar.bookie.roster import Roster
 from magnetar.bookie.segment import DATA_OFFSET, PAGE_BYTES, SEGMENT_BYTES_MAX
 from magnetar.bookie.segment_file import SegmentFile, create_segment, recycle_segment, remove_segment
 from magnetar.bookie.spares import SparePool
+from magnetar.bookie.store_options import StoreOptions
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.runtime.threads import in_thread
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magnetar.broker.dedup.state import DedupLimits
+from magnetar.broker.dedup.dedup_state import DedupLimits
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.tenants import TenantLimits

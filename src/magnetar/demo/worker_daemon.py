@@ -17,9 +17,9 @@ import pyspark.sql.worker.plan_data_source_read
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import magnetar.spark.read.reading
+import magnetar.spark.read.range_reading
 import magnetar.spark.read.stream
-import magnetar.spark.write.writer  # noqa: F401
+import magnetar.spark.write.topic_writers  # noqa: F401
 
 if __name__ == "__main__":
     manager()

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from magnetar.history import layout
 from magnetar.history.one_bit import put_right
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.parquet_history import (
     FORMAT_VERSION,
     ByteSource,
     DamagedSegmentError,

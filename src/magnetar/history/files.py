@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import BinaryIO, Final
 
 from magnetar.history.manners import Manners
-from magnetar.tiered.parquet.api import ByteSource, DamagedSegmentError, Footer
+from magnetar.tiered.parquet.parquet_history import ByteSource, DamagedSegmentError, Footer
 from magnetar.wire.checksum import crc32c_extend
 
 PIECE_BYTES: Final = 256 << 10

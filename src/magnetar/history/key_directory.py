@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from magnetar.base.ids import LedgerId
 from magnetar.history import key_index
-from magnetar.tiered.parquet.api import ByteSource, DamagedSegmentError, KeyPlace
+from magnetar.tiered.parquet.parquet_history import ByteSource, DamagedSegmentError, KeyPlace
 
 _HEAD: Final = struct.Struct("<4sIII")
 _MAGIC: Final = b"MGKD"

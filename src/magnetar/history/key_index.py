@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from magnetar.arrow.fields import Ints
-from magnetar.tiered.parquet.api import DamagedSegmentError
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError
 
 _HEAD: Final = struct.Struct("<4sIII")
 _MAGIC: Final = b"MGKI"

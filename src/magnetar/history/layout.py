@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from magnetar.tiered.parquet.api import DamagedSegmentError
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError
 
 FORMAT_KEY: Final = "magnetar.format"
 TOPIC_KEY: Final = "magnetar.topic"

@@ -11,8 +11,8 @@ from typing import Final
 from magnetar.base.entries import EntryRun
 from magnetar.history.manners import AtOnce, Manners
 from magnetar.history.reader import SegmentReader
-from magnetar.history.writer import write_segment
-from magnetar.tiered.parquet.api import ByteSource, SegmentOrigin, SegmentSummary
+from magnetar.history.segment_writer import write_segment
+from magnetar.tiered.parquet.parquet_history import ByteSource, SegmentOrigin, SegmentSummary
 
 _BYTES: Final = 1 << 20
 """Of entries taken at a time."""

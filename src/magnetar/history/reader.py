@@ -31,7 +31,7 @@ from magnetar.history.pieces import byte_lengths
 from magnetar.history.rebuild import RebuiltEntries, rebuild
 from magnetar.history.same import same_columns
 from magnetar.history.spans import Spans, Start, decode_ledgers, decode_starts
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.parquet_history import (
     ByteSource,
     DamagedRowsError,
     DamagedSegmentError,

@@ -23,12 +23,12 @@ from magnetar.history.key_directory import KeyDirectory
 from magnetar.history.manners import Manners
 from magnetar.history.merging import alike, entries_of, merge_segments
 from magnetar.history.reader import SegmentReader
+from magnetar.history.segment_writer import write_segment
 from magnetar.history.verifying import verify_segment
-from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet import requests
-from magnetar.tiered.parquet.api import ByteSource, Footer, HistoryError, KeyPlace, MessagePlace
 from magnetar.tiered.parquet.frames import HEAD, RANGE, SIZE, Kind, decode_runs
 from magnetar.tiered.parquet.handover import Handover
+from magnetar.tiered.parquet.parquet_history import ByteSource, Footer, HistoryError, KeyPlace, MessagePlace
 
 READERS_MAX: Final = 64
 """Segments whose footers are kept: some ten kilobytes each."""

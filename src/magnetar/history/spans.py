@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from magnetar.base.ids import LedgerId
-from magnetar.tiered.parquet.api import DamagedSegmentError
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError
 
 
 class LedgerSpan(NamedTuple):

@@ -9,7 +9,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.history.codecs import decompress
 from magnetar.history.manners import AtOnce, Manners
 from magnetar.history.reader import SegmentReader
-from magnetar.tiered.parquet.api import DamagedSegmentError
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError
 from magnetar.wire.payload import EntryError, checksum_matches, parse_metadata, split_entry
 
 

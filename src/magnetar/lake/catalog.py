@@ -17,9 +17,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from magnetar.base.names import TopicName
+from magnetar.lake.lake_values import CatalogSettings, LakeConflictError, LakeError, LakeSetupError
 from magnetar.lake.naming import TableName, table_name
 from magnetar.lake.planning import TOPIC
-from magnetar.lake.values import CatalogSettings, LakeConflictError, LakeError, LakeSetupError
 
 _T = TypeVar("_T")
 

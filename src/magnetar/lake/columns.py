@@ -28,7 +28,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from magnetar.lake.values import LakeConflictError
+from magnetar.lake.lake_values import LakeConflictError
 
 PARTITION_ID: Final = 41
 PARTITION: Final = "partition"

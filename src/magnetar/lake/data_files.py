@@ -21,7 +21,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
-from magnetar.lake.values import FilesGoneError, LakeError, LakeFile
+from magnetar.lake.lake_values import FilesGoneError, LakeError, LakeFile
 
 _METRICS: Final = {
     "write.metadata.metrics.default": "truncate(16)",

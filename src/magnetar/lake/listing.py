@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from uuid import UUID
 
 from magnetar.base.names import TopicName
+from magnetar.lake.lake_values import LakeFile, ListVersion, LogFiles
 from magnetar.lake.locations import NoLakeHereError, file_location
-from magnetar.lake.values import LakeFile, ListVersion, LogFiles
 from magnetar.managedlog.log_metadata import LogMetadata
 from magnetar.metadata.store import Stat
 from magnetar.tiered.context import OffloadedCopy, segment_name

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from magnetar.lake.values import LakeError
+from magnetar.lake.lake_values import LakeError
 
 FOLDER: Final = "magnetar-lake"
 """Folder of the store that has the tables' own metadata."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar.lake.values import LakeFile, ListVersion, LogFiles
+from magnetar.lake.lake_values import LakeFile, ListVersion, LogFiles
 
 TOPIC: Final = "magnetar.topic"
 """Property of a table: full name of its topic."""

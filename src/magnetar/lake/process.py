@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
-from magnetar.lake.values import CatalogSettings, LakeConflictError, LakeError, LakeSetupError
+from magnetar.lake.lake_values import CatalogSettings, LakeConflictError, LakeError, LakeSetupError
 from magnetar.runtime.tasks import begin, call_later, ended
 
-PROGRAM: Final = "magnetar.lake.worker"
+PROGRAM: Final = "magnetar.lake.lake_worker"
 IDLE_S: Final = 60.0
 """Seconds after which an idle worker ends, which frees about 150 MB of memory."""
 CALL_S: Final = 600.0

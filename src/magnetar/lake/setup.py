@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from magnetar.lake.lake_values import CatalogSettings
 from magnetar.lake.locations import FOLDER, NoLakeHereError, io_properties, location_of
-from magnetar.lake.values import CatalogSettings
 
 NONE: Final = "none"
 ENVIRONMENT: Final = "environment"

@@ -36,11 +36,11 @@ from magnetar.base.names import TopicName
 from magnetar.lake.catalog import GUARDS, PROPERTIES, Lake, files_of
 from magnetar.lake.columns import PARTITION, PARTITION_ID, merged
 from magnetar.lake.data_files import OpenedFile
+from magnetar.lake.lake_values import FilesGoneError, LakeError, LakeFile, LogFiles, Synced
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import TOPIC, Plan, plan, property_of, seen
 from magnetar.lake.replacing import ReplaceFiles
 from magnetar.lake.snapshot_times import in_order
-from magnetar.lake.values import FilesGoneError, LakeError, LakeFile, LogFiles, Synced
 
 LIST_VERSION: Final = "magnetar.list-version"
 """Property of every snapshot of ours."""

@@ -20,9 +20,9 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.lake.jobs import Jobs
+from magnetar.lake.lake_values import FilesGoneError, LakeError, ListVersion, LogFiles, Synced, TableStatus
 from magnetar.lake.listing import files_of_log
 from magnetar.lake.process import At, LakeWorker
-from magnetar.lake.values import FilesGoneError, LakeError, ListVersion, LogFiles, Synced, TableStatus
 from magnetar.managedlog.log_metadata import LogMetadata, decode, log_path
 from magnetar.managedlog.orphans import log_paths
 from magnetar.metadata.store import MetadataStore

@@ -21,10 +21,10 @@ from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from magnetar.base.names import TopicName
 from magnetar.lake.catalog import Lake, files_of
+from magnetar.lake.lake_values import LakeError, LogFiles, TableStatus
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import seen
 from magnetar.lake.snapshot_times import is_ahead
-from magnetar.lake.values import LakeError, LogFiles, TableStatus
 
 SMALL_BYTES: Final = 32 << 20
 """Files below this cost readers more than they hold: a footer and a request each."""

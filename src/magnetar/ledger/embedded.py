@@ -22,7 +22,7 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.appender import NOBODY
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.reader import DeletedLedgerError
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.ledger.api import (
     Copies,
     LedgerClosedError,

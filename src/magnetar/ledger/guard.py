@@ -37,7 +37,7 @@ from magnetar.bookie.belonging import (
 from magnetar.bookie.decisions import DECISIONS_FILE, forget_decisions, read_decisions
 from magnetar.bookie.files import storage_error
 from magnetar.bookie.quarantine import Round, look
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.ledger.listing import existing_ledgers
 from magnetar.ledger.paths import DELETIONS, INSTANCE_ID, deletion_path, ledger_path
 from magnetar.metadata.keys import GENERATION

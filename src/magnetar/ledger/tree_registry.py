@@ -11,9 +11,9 @@ from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.ledger_metadata import LedgerMetadata, decode_ledger_metadata, encode_ledger_metadata
 from magnetar.ledger.registry import LedgerExistsError, StoredLedger
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.id_generator import LedgerIds
 from magnetar.metadata.bookkeeper.listing import ledger_ids
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,

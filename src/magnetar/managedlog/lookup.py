@@ -8,7 +8,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.managedlog.broker_times import BrokerTimes
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
-from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.log_reading import LogReading
 
 
 async def position_of_time(

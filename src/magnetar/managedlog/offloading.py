@@ -18,8 +18,8 @@ from magnetar.managedlog.config import Retention
 from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.log_metadata import LogMetadata
+from magnetar.managedlog.log_reading import LogReading
 from magnetar.managedlog.log_state import LogState
-from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.tiered.api import LedgerMovedError, SealedLedger, Tiers
 from magnetar.tiered.context import OffloadContext, OffloadedCopy

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from magnetar.managedlog.cursors.log_cursors import LogCursors
 from magnetar.managedlog.ledger_list import LedgerList
+from magnetar.managedlog.log_reading import LogReading
 from magnetar.managedlog.offloading import LogOffloading
-from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.managedlog.tail_cache import TailCache
 

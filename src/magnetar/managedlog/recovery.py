@@ -23,9 +23,9 @@ from magnetar.managedlog.holes import HolePolicy, bounds_of
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
+from magnetar.managedlog.log_reading import LogReading
 from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.parts import LogParts
-from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.resources import LogResources
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.managedlog.tail_cache import CacheBudget, TailCache

@@ -8,7 +8,7 @@ from typing import Protocol
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.managedlog.ledger_list import LedgerList
-from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.log_reading import LogReading
 
 
 class Ordered(Protocol):

@@ -16,8 +16,8 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import StartupError
+from magnetar.metadata.bookkeeper.bookkeeper_tree import DEFAULT_ROOT
 from magnetar.metadata.bookkeeper.ledger_layouts import LedgerLayout
-from magnetar.metadata.bookkeeper.tree import DEFAULT_ROOT
 from magnetar.metadata.store import MetadataStore
 
 ZOOKEEPER_PORT: Final = 2181
@@ -73,11 +73,11 @@ async def open_metadata(url: MetadataUrl, clock: Clock, *, session_timeout_ms: i
     Raises StoreUnreachableError, StartupError.
     """
     if url.kind == "zk":
-        from magnetar.metadata.zookeeper.store import ZooKeeperMetadataStore
+        from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperMetadataStore
 
         return await ZooKeeperMetadataStore.open(url.addresses, session_timeout_ms=session_timeout_ms)
     if url.kind == "etcd":
-        from magnetar.metadata.etcd.store import EtcdMetadataStore
+        from magnetar.metadata.etcd.etcd_store import EtcdMetadataStore
 
         return await EtcdMetadataStore.open(url.addresses, session_timeout_ms=session_timeout_ms)
     if url.kind == "sqlite":

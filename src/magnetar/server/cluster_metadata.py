@@ -15,9 +15,9 @@ from magnetar.broker.ownership.listing import owners_in
 from magnetar.broker.ownership.records import DRAINS, BrokerReport, drain_path
 from magnetar.broker.policies.policies import PolicyStore
 from magnetar.metadata import keys
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
 from magnetar.metadata.bookkeeper.ledger_layouts import LedgerLayout
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata_url
 from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MetadataStore, NotFoundError

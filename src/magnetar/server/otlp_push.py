@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from magnetar import __version__
-from magnetar.admin.metrics.metrics import registry_for, scraped
+from magnetar.admin.metrics.broker_metrics import registry_for, scraped
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.broker.service import Broker
 from magnetar.observability import otlp

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import magnetar
 from magnetar.admin.serving.server import AdminServer
 from magnetar.base.errors import MagnetarError, StartupError
-from magnetar.bookie.options import Durability
+from magnetar.bookie.store_options import Durability
 from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker

@@ -9,11 +9,11 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.broker.service import Broker
+from magnetar.lake.lake_values import CatalogSettings
 from magnetar.lake.locations import NoLakeHereError
 from magnetar.lake.process import WorkerProcess, is_installed
 from magnetar.lake.setup import NONE, catalog_settings
 from magnetar.lake.tables import LakeTables
-from magnetar.lake.values import CatalogSettings
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.server.settings.config import StandaloneConfig

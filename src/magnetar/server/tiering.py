@@ -33,10 +33,10 @@ from magnetar.tiered.offloader import Offloader
 from magnetar.tiered.offloading import Offloading
 from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
-from magnetar.tiered.parquet.api import TopicSchema, Worker
+from magnetar.tiered.parquet.parquet_history import TopicSchema, Worker
 from magnetar.tiered.storage import TieredStorage
-from magnetar.tiered.stores.api import ObjectStore
 from magnetar.tiered.stores.memory import MEMORY_URL
+from magnetar.tiered.stores.object_store import ObjectStore
 from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import check_url, open_store
 
@@ -316,6 +316,6 @@ def _work_dir(folder: Path | None) -> Path:
 
 def _new_worker(niceness: int, waited_for: bool) -> Worker:
     # A broker that does not offload need not load it.
-    from magnetar.tiered.parquet.worker import OffloadWorker
+    from magnetar.tiered.parquet.offload_worker import OffloadWorker
 
     return OffloadWorker(niceness=0 if waited_for else niceness)

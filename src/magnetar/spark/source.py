@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.spark.read.batch import TopicBatchReader
     from magnetar.spark.read.stream import TopicStreamReader
     from magnetar.spark.read.table_shape import TableShape
-    from magnetar.spark.write.writer import TopicBatchWriter, TopicStreamWriter
+    from magnetar.spark.write.topic_writers import TopicBatchWriter, TopicStreamWriter
 
 
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -61,12 +61,12 @@ class MagnetarSource(DataSource):
 
     # Spark takes `overwrite` by position in some versions and by name in others.
     def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
-        from magnetar.spark.write.writer import TopicBatchWriter
+        from magnetar.spark.write.topic_writers import TopicBatchWriter
 
         return TopicBatchWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802  # Spark's name
-        from magnetar.spark.write.writer import TopicStreamWriter
+        from magnetar.spark.write.topic_writers import TopicStreamWriter
 
         return TopicStreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from magnetar.base.ids import LedgerId
-from magnetar.tiered.parquet.api import Footer, segment_suffix
+from magnetar.tiered.parquet.parquet_history import Footer, segment_suffix
 
 DRIVER: Final = "magnetar-parquet"
 """Name of the format in Pulsar's `OffloadDriverMetadata`; programs that do not know it leave the ledger

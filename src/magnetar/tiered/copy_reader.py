@@ -18,10 +18,15 @@ from magnetar.tiered.context import OffloadedCopy, Segment, segment_name
 from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, UnreadableCopyError
 from magnetar.tiered.figures import Figures
 from magnetar.tiered.ownership import RECORD
-from magnetar.tiered.parquet.api import DamagedRowsError, DamagedSegmentError, Worker, WorkerLostError
+from magnetar.tiered.parquet.parquet_history import (
+    DamagedRowsError,
+    DamagedSegmentError,
+    Worker,
+    WorkerLostError,
+)
 from magnetar.tiered.pieces import Piece, PieceCache
 from magnetar.tiered.source import ObjectSource
-from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.object_store import ObjectStore
 
 _log = logging.getLogger("magnetar.tiered")
 

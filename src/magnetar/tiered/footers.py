@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from magnetar.tiered.parquet.api import Footer
+from magnetar.tiered.parquet.parquet_history import Footer
 from magnetar.wire.checksum import crc32c
 
 MAGIC: Final = b"PAR1"

@@ -16,7 +16,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataSto
 from magnetar.observability.metrics import Exposition
 from magnetar.tiered.owner import OwnerContext, Role, StoreOwner
 from magnetar.tiered.ownership import Holding
-from magnetar.tiered.stores.api import ObjectStore, StoredObject, Tagged
+from magnetar.tiered.stores.object_store import ObjectStore, StoredObject, Tagged
 
 DEFAULT: Final = "default"
 """Key of the store in the data folder: it moves with the folder."""

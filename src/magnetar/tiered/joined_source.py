@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from magnetar.tiered.parquet.api import AsyncByteSource, Footer
+from magnetar.tiered.parquet.parquet_history import AsyncByteSource, Footer
 
 
 class JoinedSource:

@@ -11,7 +11,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment, keys_name, segment_name
 from magnetar.tiered.errors import DamagedCopyError, UnreadableCopyError
-from magnetar.tiered.parquet.api import DamagedSegmentError, FoundMessage, KeyPlace, MessagePlace
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, FoundMessage, KeyPlace, MessagePlace
 from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.storage import TieredStorage
 

@@ -19,9 +19,9 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.tiered.api import OffloadedLog, SealedLedger
 from magnetar.tiered.context import KeyObject, OffloadedCopy, keys_name, segment_name
-from magnetar.tiered.parquet.api import KeyPlace, KeySource, Worker
+from magnetar.tiered.parquet.parquet_history import KeyPlace, KeySource, Worker
 from magnetar.tiered.source import ObjectSource
-from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.object_store import ObjectStore
 
 _log = logging.getLogger("magnetar.tiered")
 

@@ -30,7 +30,7 @@ from magnetar.tiered.api import LedgerMovedError, OffloadedLog
 from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, Segment, segment_name
 from magnetar.tiered.key_merging import KeyDirectories
 from magnetar.tiered.merging import EVERYTHING, Block, Bounds, Limits
-from magnetar.tiered.parquet.api import AsyncByteSource, DamagedSegmentError, SegmentOrigin
+from magnetar.tiered.parquet.parquet_history import AsyncByteSource, DamagedSegmentError, SegmentOrigin
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.storage import TieredStorage

@@ -29,9 +29,9 @@ from magnetar.tiered.context import OffloadedCopy, Segment, attempt_prefix, keys
 from magnetar.tiered.errors import StoreError
 from magnetar.tiered.figures import Figures
 from magnetar.tiered.pace import Pace
-from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, TopicSchema, Worker
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, SegmentOrigin, TopicSchema, Worker
 from magnetar.tiered.source import ObjectSource
-from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.object_store import ObjectStore
 
 READ_BYTES: Final = 256 << 10
 """Bytes of a ledger per read; after each the loop and the pace have their turn. The loop is busy with it for

@@ -26,7 +26,7 @@ from magnetar.runtime.tasks import begin, ended
 from magnetar.tiered.context import parse_object_name
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError, SwapLostError
 from magnetar.tiered.ownership import RECORD, Holding, OwnerRecord, Verdict, judge, why_foreign
-from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.object_store import ObjectStore
 
 _log = logging.getLogger("magnetar.tiered")
 

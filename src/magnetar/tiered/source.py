@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from magnetar.tiered.parquet.api import Footer
-from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.parquet.parquet_history import Footer
+from magnetar.tiered.stores.object_store import ObjectStore
 
 
 class ObjectSource:

@@ -15,10 +15,10 @@ from magnetar.tiered.figures import Figures
 from magnetar.tiered.guarded import Owners
 from magnetar.tiered.offloader import discard
 from magnetar.tiered.ownership import Holding
-from magnetar.tiered.parquet.api import Worker
+from magnetar.tiered.parquet.parquet_history import Worker
 from magnetar.tiered.pieces import PieceCache
-from magnetar.tiered.stores.api import ObjectStore
 from magnetar.tiered.stores.memory import MEMORY_URL
+from magnetar.tiered.stores.object_store import ObjectStore
 
 _log = logging.getLogger("magnetar.tiered")
 

@@ -22,7 +22,7 @@ from magnetar.auth.identity import METHOD_TLS, Credentials
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import pause, race
-from magnetar.websocket import options
+from magnetar.websocket import query_options as options
 from magnetar.websocket.consuming import ConsumerSocket
 from magnetar.websocket.endpoint import Endpoint, SocketEnd
 from magnetar.websocket.errors import MessageError, RefusedByBrokerError, status_of

@@ -10,7 +10,7 @@ from typing import Final
 from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
-from magnetar.broker.wildcards.subscription import WildcardSubscription
+from magnetar.broker.wildcards.wildcard_subscription import WildcardSubscription
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
 from magnetar.websocket import documents
@@ -20,9 +20,9 @@ from magnetar.websocket.documents import Order
 from magnetar.websocket.endpoint import Endpoint, Output, SocketEnd
 from magnetar.websocket.errors import Fault, UndeliverableError
 from magnetar.websocket.memory import ByteCount, HeldBytes
-from magnetar.websocket.options import ConsumerOptions
 from magnetar.websocket.parts import BESIDE_BYTES, Part
 from magnetar.websocket.paths import Role, Target
+from magnetar.websocket.query_options import ConsumerOptions
 from magnetar.websocket.unacked import Held, Rejected, Unacked
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import ClientEvent, MessageEvent

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from magnetar.broker.ports import BrokerPort
     from magnetar.websocket.line import Line
-    from magnetar.websocket.options import ConsumerOptions
     from magnetar.websocket.parts import Part
+    from magnetar.websocket.query_options import ConsumerOptions
 
 _log = logging.getLogger("magnetar.websocket")
 

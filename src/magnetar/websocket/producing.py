@@ -16,9 +16,9 @@ from magnetar.websocket import documents
 from magnetar.websocket.endpoint import Endpoint, Output
 from magnetar.websocket.errors import Fault, MessageError
 from magnetar.websocket.memory import ByteCount, HeldBytes
-from magnetar.websocket.options import ProducerOptions
 from magnetar.websocket.paths import Target
 from magnetar.websocket.publishing import Publishing, Receipt
+from magnetar.websocket.query_options import ProducerOptions
 from magnetar.websocket.routing import Routing
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import ClientEvent, ReceiptRun

@@ -227,10 +227,7 @@ class ServerParser:
 
     def _large_frame(self, view: memoryview, at: int, end: int) -> None:
         """One frame straight from the caller's buffer."""
-        command_bytes = FRAME_HEAD.unpack_from(view, at)[1]
-        stop = at + 8 + command_bytes
-        if stop > end:
-            raise FrameError(f"command of {command_bytes} bytes in a frame of end)
+        stop = command_end(view, at, end)
         check_command(bytes(view[at + 4 : min(end, at + 4 + ENVELOPE_BYTES)]))
         head = bytes(view[at:stop])
         self._command(head, 0, len(head), bytes(view[stop:end]))

@@ -12,15 +12,15 @@ import pytest
 
 from magnetar.ledger.autorecovery.decommission import Decommission
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
-from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import open_tree
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.metadata.opening import open_metadata, parse_metadata_url

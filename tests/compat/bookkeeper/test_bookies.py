@@ -12,8 +12,8 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.ledger.api import LedgerFencedError
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import open_tree

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar.ledger.api import LedgerEnd, LedgerFencedError
-from magnetar.ledger.client.ledgers import LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.wire.bookkeeper.digests import DigestType
 from support.apache_bookkeeper import ApacheBookKeeper

@@ -14,8 +14,8 @@ from magnetar.ledger.api import LedgerEnd, LedgerFencedError
 from magnetar.ledger.client.errors import LedgerUnauthorizedError
 from magnetar.ledger.client.following import LedgerTail
 from magnetar.ledger.client.health import QuarantineOptions
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key

@@ -19,14 +19,14 @@ from magnetar.ledger.ledger_metadata import (
     encode_ledger_metadata,
 )
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.cookies import encode_cookie
 from magnetar.metadata.bookkeeper.ledger_layouts import LedgerLayout
 from magnetar.metadata.bookkeeper.registry import BookieInfo, Cookie
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
-from magnetar.metadata.zookeeper.store import ZooKeeperMetadataStore
+from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperMetadataStore
 from support.apache_bookkeeper import ApacheBookKeeper
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import LedgerError
-from magnetar.ledger.client.ledgers import LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from support.apache_bookkeeper import PASSWORD, ApacheBookKeeper, ShellError
 from support.bookie_process import BookieProcess

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
-from magnetar.spark.read import reading
+from magnetar.spark.read import range_reading
 from magnetar.spark.read.stretches import HistoryFile
 from magnetar.spark.source import MagnetarSource
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic
@@ -67,13 +67,13 @@ def test_files_and_the_broker_give_the_same_rows(
     partitions = reader.partitions()
     assert in_files(partitions) == [True, True, False]
     asked = []
-    from_broker = reading.read_range
+    from_broker = range_reading.read_range
 
     def read_range(client: Any, name: Any, start: Any, end: Any, **limits: Any) -> Any:
         asked.append((start, end))
         return from_broker(client, name, start, end, **limits)
 
-    monkeypatch.setattr(reading, "read_range", read_range)
+    monkeypatch.setattr(range_reading, "read_range", read_range)
     rows = rows_of(pickle.dumps(reader), partitions)
     assert rows[:400] == before
     assert rows[400]["value"] == b"tail"

@@ -24,7 +24,7 @@ from magnetar.spark.targets import Targets, target_partitions
 from magnetar.spark.write.commit_log import CommitLog, Done, Manifest, StagedTask
 from magnetar.spark.write.deduplication import deduplicate
 from magnetar.spark.write.encode import EntryEncoder
-from magnetar.spark.write.publishing import Publisher
+from magnetar.spark.write.publisher import Publisher
 from magnetar.spark.write.sink import Batch, Sink
 from magnetar.spark.write.sink_options import WriteOptions
 from magnetar.spark.write.staged import StagedEntry, blocks

@@ -7,8 +7,8 @@ import heapq
 from dataclasses import dataclass, field
 
 from magnetar.bookie.gathering import CHECK_WINDOWS, WINDOW_S, Gathering, Phase
-from magnetar.bookie.options import StoreOptions
 from magnetar.bookie.pacing import GATHERED_BYTES, Pacer
+from magnetar.bookie.store_options import StoreOptions
 from support.storage import run
 
 COMMIT_S = 0.0002

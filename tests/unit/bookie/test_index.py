@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import LedgerId
+from magnetar.bookie.block_reading import GAP_BYTES_MAX, READ_BYTES_MAX, plan, trim
 from magnetar.bookie.index import BlockPlace, BlockRows, LedgerIndex, SegmentIndex
-from magnetar.bookie.reading import GAP_BYTES_MAX, READ_BYTES_MAX, plan, trim
 
 
 def ledger(*parts: list[tuple[int, int]], entry_bytes: int = 10) -> LedgerIndex:

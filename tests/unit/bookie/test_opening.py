@@ -20,7 +20,7 @@ from magnetar.bookie.segment import (
     decode_segment_header,
     encode_checkpoint,
 )
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
 from support.storage import Sink, crash_copy, entries_of, flip, run, segments, store_in, until
 
 WHOLE = {1: [b"one%d" % n for n in range(6)], 2: [b"two%d" % n for n in range(6)]}

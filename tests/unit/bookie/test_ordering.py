@@ -10,9 +10,9 @@ import pytest
 
 from magnetar.bookie.files import Disk
 from magnetar.bookie.folder import StoreFolder
-from magnetar.bookie.options import Durability
 from magnetar.bookie.segment_file import SegmentFile, create_segment, recycle_segment, seal_segment
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability
 from magnetar.runtime.syncer import Done, InlineSyncer
 from support.storage import Sink, run, segments, settled, store_in, until
 

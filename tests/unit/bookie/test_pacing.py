@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from magnetar.bookie.options import Durability
 from magnetar.bookie.pacing import WINDOW_S, Rarity
+from magnetar.bookie.store_options import Durability
 from magnetar.runtime.syncer import InlineSyncer
 from support.storage import Sink, run, store_in
 

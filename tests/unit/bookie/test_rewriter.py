@@ -14,7 +14,7 @@ from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.blocks import HEADER_BYTES
 from magnetar.bookie.files import Disk
 from magnetar.bookie.segment_copy import SegmentCopy
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
 from support.storage import Sink, crash_copy, entries_of, flip, run, segments, settled, store_in
 
 BODY = 4000

@@ -14,10 +14,10 @@ from magnetar.bookie.files import Disk, VolatileDisk
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import UNKNOWN_OWNER
 from magnetar.bookie.inspection import forget_missing, inspect, repair
-from magnetar.bookie.metrics import collect
 from magnetar.bookie.roster import Listed, Roster, decode_roster, encode_roster
 from magnetar.bookie.segment import DATA_OFFSET
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_metrics import collect
 from magnetar.observability.metrics import Exposition
 from support.storage import Sink, crash_copy, entries_of, flip, run, segments, settled, store_in, until
 

@@ -16,12 +16,12 @@ from magnetar.bookie.blocks import HEADER_BYTES, start_block
 from magnetar.bookie.commit import Tail
 from magnetar.bookie.files import Disk
 from magnetar.bookie.folder import StoreFolder
-from magnetar.bookie.options import Durability
 from magnetar.bookie.prewriter import Prewriter
 from magnetar.bookie.segment import DATA_OFFSET
 from magnetar.bookie.segment_file import recycle_segment
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.bookie.spares import SparePool
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.store_options import Durability
 from magnetar.runtime.syncer import InlineSyncer
 from magnetar.runtime.threads import in_thread
 from support.segment_images import Image, entries, found

@@ -10,9 +10,9 @@ import pytest
 
 from magnetar.base.errors import CorruptDataError, StartupError
 from magnetar.bookie.blocks import HEADER_BYTES
-from magnetar.bookie.options import Durability
 from magnetar.bookie.segment import DATA_OFFSET
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability
 from magnetar.runtime.syncer import InlineSyncer
 from support.storage import (
     Sink,

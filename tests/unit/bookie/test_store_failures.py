@@ -11,8 +11,8 @@ import pytest
 
 from magnetar.base.errors import DiskFullError, StartupError, StorageError, StorageFailedError
 from magnetar.bookie.files import Disk
-from magnetar.bookie.options import Durability
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability
 from magnetar.runtime.syncer import InlineSyncer
 from support.storage import Sink, crash_copy, entries_of, run, store_in
 

@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 from magnetar.history import key_directory
 from magnetar.history.key_directory import KeyDirectory, TooManyKeysError
 from magnetar.history.key_index import hash_of
-from magnetar.tiered.parquet.api import DamagedSegmentError, KeyPlace
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, KeyPlace
 
 FIRST_VERSION = base64.b64decode(
     "TUdLRAEAAAAAAAAAJQAAAFtbMywiYXR0ZW1wdCAzIiwwXSxbMiwiYXR0ZW1wdCAyIiwwXV1NR0tJAQAAAAAAAAAD"

@@ -11,8 +11,8 @@ from magnetar.history.columns import REBUILD_COLUMNS
 from magnetar.history.files import LocalFile, PathSource, Room
 from magnetar.history.reader import SegmentReader
 from magnetar.history.same import same_columns
-from magnetar.history.writer import write_segment
-from magnetar.tiered.parquet.api import SegmentOrigin
+from magnetar.history.segment_writer import write_segment
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 from support.endings import closed_at_end

@@ -13,16 +13,16 @@ import pytest
 from magnetar.base.entries import EntryRun
 from magnetar.client.compression import compress
 from magnetar.history import end
-from magnetar.history import writer as writing
+from magnetar.history import segment_writer as writing
 from magnetar.history.columns import COLUMNS
 from magnetar.history.files import LocalFile
 from magnetar.history.key_index import read_records
 from magnetar.history.layout import KeyIndexPlace
 from magnetar.history.reader import SegmentReader
+from magnetar.history.segment_writer import SegmentWriter, write_segment
 from magnetar.history.verifying import verify_segment
-from magnetar.history.writer import SegmentWriter, write_segment
 from magnetar.tiered.footers import read_footer
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.parquet_history import (
     DamagedRowsError,
     DamagedSegmentError,
     Footer,

@@ -11,11 +11,11 @@ import pytest
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import DiskFullError
 from magnetar.history import serving
+from magnetar.history.segment_writer import write_segment
 from magnetar.history.serving import Connection, Server
-from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet import requests
-from magnetar.tiered.parquet.api import DamagedSegmentError, HistoryError, SegmentOrigin
 from magnetar.tiered.parquet.frames import RANGE, Kind, decode_runs, runs_parts
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, HistoryError, SegmentOrigin
 
 ORIGIN = SegmentOrigin("persistent://public/default/orders", 5)
 RUNS = [EntryRun(5, 0, [b"no entry", b"another"], None, 0, 1_700_000_000_000)]

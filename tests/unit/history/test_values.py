@@ -18,9 +18,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from magnetar.base.entries import EntryRun
 from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
+from magnetar.history.segment_writer import write_segment
 from magnetar.history.verifying import verify_segment
-from magnetar.history.writer import write_segment
-from magnetar.tiered.parquet.api import SegmentOrigin, TopicSchema
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin, TopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 from support.endings import closed_at_end

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar.lake.jobs import JobRunningError, Jobs, JobStatus
-from magnetar.lake.values import LakeError
+from magnetar.lake.lake_values import LakeError
 
 
 class Spawned:

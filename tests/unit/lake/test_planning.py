@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.lake.lake_values import LakeFile, ListVersion, LogFiles
 from magnetar.lake.planning import Plan, plan, property_of, seen
-from magnetar.lake.values import LakeFile, ListVersion, LogFiles
 
 A, B, C = (LakeFile(f"file:///{name}", 10, number) for number, name in enumerate("abc"))
 

@@ -13,11 +13,11 @@ import pytest
 from fakes.metadata import FakeMetadataStore
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
+from magnetar.lake.lake_values import LakeError, ListVersion, LogFiles, Synced, TableStatus
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import plan
 from magnetar.lake.process import At
 from magnetar.lake.tables import LakeTables
-from magnetar.lake.values import LakeError, ListVersion, LogFiles, Synced, TableStatus
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, encode, log_path
 from magnetar.tiered.context import OffloadContext, Segment
 

@@ -17,8 +17,8 @@ from magnetar.bookie.belonging import DamagedBelongingError, InMetadata
 from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, encode_decisions, read_decisions
 from magnetar.bookie.network.entries import UNSURE_FILE
 from magnetar.bookie.network.readmission import forget_readmission, read_readmission
-from magnetar.bookie.options import Durability, StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.ledger.beside import BesideGuard
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.membership import (
@@ -31,10 +31,10 @@ from magnetar.ledger.membership import (
     rule,
 )
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.registry import Cookie
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST
 from magnetar.metadata.trust import MetadataTrust

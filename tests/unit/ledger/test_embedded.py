@@ -15,9 +15,9 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import CorruptDataError, LedgerError, StorageFailedError
 from magnetar.bookie.blocks import HEADER_BYTES
-from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.segment import DATA_OFFSET, TRAILER_BYTES
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.ledger.api import (
     LedgerClosedError,
     LedgerEnd,

@@ -14,8 +14,8 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.errors import CorruptDataError, StartupError
 from magnetar.bookie.belonging import BELONGS_FILE, decode
 from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, encode_decisions
-from magnetar.bookie.options import Durability, StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.guard import LedgerGuard
 from magnetar.ledger.paths import DELETIONS, deletion_path, ledger_path

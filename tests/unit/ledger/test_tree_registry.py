@@ -13,7 +13,7 @@ from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.registry import LedgerExistsError
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.store import OutcomeUnknownError, Stat
 

@@ -14,7 +14,7 @@ from magnetar.managedlog.cursors.entry_set import EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, encode, log_path
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
-from magnetar.tiered.parquet.api import Footer
+from magnetar.tiered.parquet.parquet_history import Footer
 
 COPY = OffloadContext(
     UUID("f2345678-1234-5678-9abc-def012345678"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.managedlog.reading import cut
+from magnetar.managedlog.log_reading import cut
 from magnetar.managedlog.tail_cache import CacheBudget, TailCache
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
-from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.log_reading import LogReading
 from magnetar.managedlog.tail_cache import CacheBudget, TailCache
 from magnetar.managedlog.visible import Visible
 from magnetar.managedlog.visible_reading import kept_from, last_visible, last_visible_entry

@@ -20,7 +20,7 @@ from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
 from magnetar.tiered.copy_reader import AHEAD_BYTES, PIECE_BYTES, OffloadedReader
 from magnetar.tiered.errors import UnreadableCopyError
 from magnetar.tiered.figures import Figures
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.parquet_history import (
     AsyncByteSource,
     DamagedRowsError,
     DamagedSegmentError,

@@ -14,7 +14,7 @@ from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment, keys_name
 from magnetar.tiered.key_merging import FAN_IN, KeyDirectories, blocks_to_merge
 from magnetar.tiered.offloader import discard
-from magnetar.tiered.parquet.api import KeySource, Worker
+from magnetar.tiered.parquet.parquet_history import KeySource, Worker
 from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore
 
 

@@ -9,7 +9,7 @@ from fakes.managed_logs import read_all, until
 from fakes.tiered import TieredProcess, refusal, rows_of
 from magnetar.base.clock import ManualClock
 from magnetar.lake.daily import EACH_MS, TABLES_MAX, DailyUpkeep
-from magnetar.lake.values import LakeError
+from magnetar.lake.lake_values import LakeError
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.tiered.merge_rounds import MEMBERS_MIN, MergeRounds

@@ -22,7 +22,7 @@ from magnetar.observability.metrics import Registry
 from magnetar.tiered.api import LedgerMovedError
 from magnetar.tiered.attempt import DiscardObjects, Effect, Remember
 from magnetar.tiered.ownership import RECORD
-from magnetar.tiered.parquet.api import SegmentOrigin
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.request import OffloadRunningError, Status
 

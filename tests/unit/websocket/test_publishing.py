@@ -13,8 +13,8 @@ from magnetar.base.ids import Position
 from magnetar.websocket.documents import Outgoing, all_but, message_id_of, outgoing_of
 from magnetar.websocket.errors import BadQueryError, MessageError
 from magnetar.websocket.memory import ByteCount
-from magnetar.websocket.options import consumer_options, producer_options, reader_options
 from magnetar.websocket.publishing import BATCH_BYTES_MAX, Publishing
+from magnetar.websocket.query_options import consumer_options, producer_options, reader_options
 from magnetar.websocket.routing import Routing, java_hash
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from magnetar.admin.produce.publishing import send
+from magnetar.admin.produce.one_call import send
 from magnetar.base.ids import Position, ProducerId
 from magnetar.base.names import PERSISTENT, TopicName
 from magnetar.broker.errors import PersistenceFailedError, ServiceNotReadyError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from magnetar.broker.registry.states import IN_FLIGHT
+from magnetar.broker.registry.topic_states import IN_FLIGHT
 from magnetar.broker.service import Broker
 from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import Exposition, labels

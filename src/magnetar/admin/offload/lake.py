@@ -15,9 +15,9 @@ from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ConflictError
 from magnetar.lake.jobs import JobRunningError
+from magnetar.lake.lake_values import TableStatus
 from magnetar.lake.naming import table_name
 from magnetar.lake.tables import LakeTables
-from magnetar.lake.values import TableStatus
 from magnetar.tiered.merging import TARGET_BYTES
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/lake"

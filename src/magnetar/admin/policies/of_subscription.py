@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.admin.calls.call import Call, Operation, Route
 from magnetar.admin.calls.errors import BadRequestError
-from magnetar.admin.policies import documents
+from magnetar.admin.policies import policy_documents as documents
 from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
 from magnetar.broker.errors import PreconditionFailedError, UnsupportedError
 from magnetar.broker.limits.limits import SUBSCRIPTION_POLICIES, SUBSCRIPTION_RATE

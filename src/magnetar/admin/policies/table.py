@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.policies import documents, kinds
+from magnetar.admin.policies import kinds, policy_documents
 from magnetar.admin.policies.declared import Policy
 from magnetar.broker.compaction.job import THRESHOLD_POLICY
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
+from magnetar.broker.dedup.dedup_state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.rules import FILTER_NAMES, FILTERS_POLICY
 from magnetar.broker.inactive.expiry import EXPIRATION_POLICY
@@ -147,7 +147,7 @@ POLICIES: Final = (
     ),
     # -- how fast --
     Policy(
-        kind=documents.PUBLISH,
+        kind=policy_documents.PUBLISH,
         of_namespace="publishRate",
         of_topic="publishRate",
         namespace_key="publishMaxMessageRate",
@@ -155,17 +155,17 @@ POLICIES: Final = (
         by_cluster=True,
     ),
     Policy(
-        kind=documents.DISPATCH,
+        kind=policy_documents.DISPATCH,
         of_namespace="dispatchRate",
         of_topic="dispatchRate",
         namespace_key="topicDispatchRate",
         topic_key="dispatchRate",
         by_cluster=True,
     ),
-    _same("subscriptionDispatchRate", kind=documents.DISPATCH, by_cluster=True),
-    _same("replicatorDispatchRate", kind=documents.DISPATCH, by_cluster=True),
+    _same("subscriptionDispatchRate", kind=policy_documents.DISPATCH, by_cluster=True),
+    _same("replicatorDispatchRate", kind=policy_documents.DISPATCH, by_cluster=True),
     Policy(
-        kind=documents.SUBSCRIBE,
+        kind=policy_documents.SUBSCRIBE,
         of_namespace="subscribeRate",
         of_topic="subscribeRate",
         namespace_key="clusterSubscribeRate",
@@ -190,11 +190,11 @@ POLICIES: Final = (
     _same(
         "retention_policies",
         "retention",
-        kind=documents.RETENTION,
+        kind=policy_documents.RETENTION,
         check=_retention_above_quotas,
         default=_retention,
     ),
-    _same("persistence", kind=documents.PERSISTENCE),
+    _same("persistence", kind=policy_documents.PERSISTENCE),
     Policy(
         kind=kinds.BYTES,
         kind_of_topic=kinds.BYTES_OF_TOPIC,
@@ -214,15 +214,17 @@ POLICIES: Final = (
     _same(
         INACTIVE_POLICY,
         "inactiveTopicPolicies",
-        kind=documents.INACTIVE_TOPICS,
+        kind=policy_documents.INACTIVE_TOPICS,
         default=_inactive,
     ),
     # -- what comes into being --
-    Policy(kind=documents.TOPIC_CREATION, of_namespace="autoTopicCreation", namespace_key=TOPICS_POLICY),
+    Policy(
+        kind=policy_documents.TOPIC_CREATION, of_namespace="autoTopicCreation", namespace_key=TOPICS_POLICY
+    ),
     _same(
         SUBSCRIPTIONS_POLICY,
         "autoSubscriptionCreation",
-        kind=documents.SUBSCRIPTION_CREATION,
+        kind=policy_documents.SUBSCRIPTION_CREATION,
         default=lambda config: {"allowAutoSubscriptionCreation": config.creation.subscriptions},
     ),
     # -- how messages are taken and given --
@@ -233,8 +235,8 @@ POLICIES: Final = (
         kind=kinds.INTERVAL,
         kind_of_topic=kinds.INTERVAL_OF_TOPIC,
     ),
-    _same(DELAYED_DELIVERY_POLICY, "delayedDelivery", kind=documents.DELAYED_DELIVERY),
-    _same(FILTERS_POLICY, kind=documents.ENTRY_FILTERS, default=_filters),
+    _same(DELAYED_DELIVERY_POLICY, "delayedDelivery", kind=policy_documents.DELAYED_DELIVERY),
+    _same(FILTERS_POLICY, kind=policy_documents.ENTRY_FILTERS, default=_filters),
     _same(
         "dispatcherPauseOnAckStatePersistentEnabled",
         "dispatcherPauseOnAckStatePersistent",

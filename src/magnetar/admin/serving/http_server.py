@@ -9,7 +9,7 @@ import ssl
 from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.calls.call import Service
 from magnetar.admin.calls.rates import Rates
-from magnetar.admin.metrics.metrics import registry_for
+from magnetar.admin.metrics.broker_metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.admin.serving.app import build
 from magnetar.admin.serving.loop_server import CallProtocol, LoopServer, config_of

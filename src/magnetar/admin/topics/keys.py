@@ -15,7 +15,7 @@ from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.ids import LedgerId
 from magnetar.tiered import key_lookup
 from magnetar.tiered.key_lookup import LoggedLedger
-from magnetar.tiered.parquet.api import FoundMessage, MessagePlace
+from magnetar.tiered.parquet.parquet_history import FoundMessage, MessagePlace
 
 COUNT_MAX: Final = 1000
 """Messages in one answer."""

@@ -21,8 +21,8 @@ from magnetar.admin.topics.topic_lists import QUERY
 from magnetar.admin.topics.topics import any_parts
 from magnetar.base.names import NON_PERSISTENT
 from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError, TopicNotFoundError
-from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
-from magnetar.broker.nonpersistent.topic import NonPersistentTopic
+from magnetar.broker.nonpersistent.nonpersistent_subscription import NonPersistentSubscription
+from magnetar.broker.nonpersistent.nonpersistent_topic import NonPersistentTopic
 
 Document = dict[str, Any]
 

@@ -17,7 +17,7 @@ from magnetar.admin.topics import internals
 from magnetar.admin.topics.aggregation import aggregate
 from magnetar.admin.topics.compaction import compaction_stats
 from magnetar.admin.topics.topics import loaded, parts
-from magnetar.broker.access.state import AccessMode
+from magnetar.broker.access.access_state import AccessMode
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.explain.reasons import diagnose
 from magnetar.broker.filters.judge import FilterCounts

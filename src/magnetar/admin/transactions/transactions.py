@@ -9,7 +9,7 @@ from magnetar.admin.calls.call import Call, Route, natural
 from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.subscriptions.subscriptions import find
 from magnetar.admin.topics.topics import loaded
-from magnetar.admin.transactions import documents
+from magnetar.admin.transactions import transaction_documents as documents
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import (
     NotAllowedError,

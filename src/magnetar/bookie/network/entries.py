@@ -31,8 +31,8 @@ from magnetar.bookie.network.states import (
     snapshot,
     with_limbo,
 )
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.bookie.served import StoredLedger, Write
-from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.durable_file import sync_folder
 
 _log = logging.getLogger("magnetar.bookie.network")

@@ -15,8 +15,8 @@ from magnetar.bookie.network.fullness import Fullness, FullnessOptions
 from magnetar.bookie.network.identity import Stamp, stamp_of
 from magnetar.bookie.network.keeping import DEFAULT_GRACE_S, Keeper
 from magnetar.bookie.network.server import BookieServer, ServerOptions
-from magnetar.bookie.options import StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import StoreOptions
 from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,

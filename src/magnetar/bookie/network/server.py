@@ -22,9 +22,9 @@ from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.network.spread import SpreadEntries
 from magnetar.bookie.network.traffic import Traffic
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.bookie.served import Answer, Output, StoredLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
-from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.tasks import TaskGroup, call_later
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
 from magnetar.wire.bookkeeper.requests import (

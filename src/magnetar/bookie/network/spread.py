@@ -14,8 +14,8 @@ from typing import Final
 from magnetar.base.errors import StorageError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.bookie.served import StoredLedger, Write
-from magnetar.bookie.store import SegmentStore
 
 
 class SpreadEntries:

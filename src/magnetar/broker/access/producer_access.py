@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.broker.access.state import AccessState, Admission, ProducerCandidate, Turn
+from magnetar.broker.access.access_state import AccessState, Admission, ProducerCandidate, Turn
 from magnetar.broker.errors import ProducerFencedError, TopicTerminatedError
 
 _log = logging.getLogger("magnetar.broker.access")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName
+from magnetar.broker.canary.canary_state import CanaryState
 from magnetar.broker.canary.choice import CanarySettings, topic_of, wanted
 from magnetar.broker.canary.lane import Lane
-from magnetar.broker.canary.state import CanaryState
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError
 from magnetar.metadata import keys
 from magnetar.observability.catalogue import text_of

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LATEST, ConsumerId, Position, ProducerId, RequestId
-from magnetar.broker.canary.state import CanaryState
+from magnetar.broker.canary.canary_state import CanaryState
 from magnetar.broker.subscription.any_subscription import (
     AnySubscription,
     AttachedConsumer,

@@ -14,12 +14,12 @@ from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.compaction.codec import encode
+from magnetar.broker.compaction.compacted_view import CompactedView
 from magnetar.broker.compaction.grouping import SurvivorGroup
 from magnetar.broker.compaction.job import CompactionJob, Status
 from magnetar.broker.compaction.named import COMPACTION_CURSOR, NamedLedger
 from magnetar.broker.compaction.stored import CompactedLedger
 from magnetar.broker.compaction.survivors import Survivors, is_heavy, last_index
-from magnetar.broker.compaction.view import CompactedView
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.ledger.api import LedgerWriter, NoSuchLedgerError

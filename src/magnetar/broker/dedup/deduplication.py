@@ -8,7 +8,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
-from magnetar.broker.dedup.state import DedupLimits, DedupState
+from magnetar.broker.dedup.dedup_state import DedupLimits, DedupState
 from magnetar.broker.topic.entry import metadata_of
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog

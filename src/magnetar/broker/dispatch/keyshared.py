@@ -12,8 +12,8 @@ from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position, positions_of
-from magnetar.broker.dispatch.api import AckView, Assignment, Delays, HashLine, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
+from magnetar.broker.dispatch.dispatcher import AckView, Assignment, Delays, HashLine, Want, message_cost
 from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
 from magnetar.broker.dispatch.keystate import KeyState, Lines
 from magnetar.broker.dispatch.replay_queue import ReplayQueue

@@ -8,8 +8,8 @@ from itertools import repeat
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position, positions_of
-from magnetar.broker.dispatch.api import AckView, Assignment, Delays, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
+from magnetar.broker.dispatch.dispatcher import AckView, Assignment, Delays, Want, message_cost
 from magnetar.broker.dispatch.replay_queue import ReplayQueue
 from magnetar.broker.dispatch.unacked import UnackedLimit
 

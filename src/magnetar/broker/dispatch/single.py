@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.broker.dispatch.active import ActiveConsumers
-from magnetar.broker.dispatch.api import AckView, Assignment, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.dispatcher import AckView, Assignment, Want, message_cost
 
 _ENTRIES_PER_READ = 2_000
 

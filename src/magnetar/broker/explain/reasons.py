@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from magnetar.broker.dispatch.api import HashLine
-from magnetar.broker.explain.view import ConsumerView, View
+from magnetar.broker.dispatch.dispatcher import HashLine
+from magnetar.broker.explain.subscription_view import ConsumerView, View
 
 
 class State(StrEnum):

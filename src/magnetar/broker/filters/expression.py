@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from magnetar.base.expressions import FUNCTIONS, ExpressionError, Notation, as_text, parts_of
-from magnetar.broker.filters.api import Candidate, Context, FilterError, Verdict
+from magnetar.broker.filters.entry_filter import Candidate, Context, FilterError, Verdict
 from magnetar.wire import pulsar_pb2 as pb
 
 NAME: Final = "expression"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import StartupError
-from magnetar.broker.filters.api import FilterFactory
+from magnetar.broker.filters.entry_filter import FilterFactory
 from magnetar.broker.filters.rules import BUILT_IN
 
 if TYPE_CHECKING:

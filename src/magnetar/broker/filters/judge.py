@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.broker.filters.api import Candidate, Context, EntryFilter, FilterError, Verdict
+from magnetar.broker.filters.entry_filter import Candidate, Context, EntryFilter, FilterError, Verdict
 from magnetar.broker.filters.rules import FilterRules
 from magnetar.wire.payload import EntryError, entry_layout, parse_metadata
 

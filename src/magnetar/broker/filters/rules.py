@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters import expression
-from magnetar.broker.filters.api import FilterFactory
+from magnetar.broker.filters.entry_filter import FilterFactory
 
 FILTERS_POLICY: Final = "entryFilters"
 """Key of a topic's document and of a namespace's."""

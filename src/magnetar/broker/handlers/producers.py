@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
-from magnetar.broker.access.state import AccessMode, Admission
+from magnetar.broker.access.access_state import AccessMode, Admission
 from magnetar.broker.handlers import permission
 from magnetar.broker.limits.enforcement import check_quotas
 from magnetar.broker.policies.schema_admission import admit_producer

@@ -55,7 +55,7 @@ async def unsubscribed(session: SessionPort, consumer: AttachedConsumer) -> bool
     subscription = consumer.subscription
     if "*" not in subscription.topic.local:
         return False
-    from magnetar.broker.wildcards.subscription import WildcardSubscription
+    from magnetar.broker.wildcards.wildcard_subscription import WildcardSubscription
 
     if not isinstance(subscription, WildcardSubscription):
         return False

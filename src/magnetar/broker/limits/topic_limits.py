@@ -23,7 +23,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.filters.rules import FilterRules
 from magnetar.broker.limits.delivering import Counters, DispatchThrottle, limiter
 from magnetar.broker.limits.limits import Limits
-from magnetar.broker.limits.publishing import PublishGate, gate_for
+from magnetar.broker.limits.publish_gate import PublishGate, gate_for
 from magnetar.broker.limits.subscribing import SubscribeLimiter
 from magnetar.broker.limits.tenants import StoredMark
 from magnetar.broker.limits.token_bucket import RateLimiter

@@ -8,7 +8,7 @@ from typing import Any
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.limits.limits import Limits
-from magnetar.broker.nonpersistent.topic import NonPersistentTopic
+from magnetar.broker.nonpersistent.nonpersistent_topic import NonPersistentTopic
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import SingleFlight
 

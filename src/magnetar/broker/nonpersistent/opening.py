@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import TopicNotFoundError
-from magnetar.broker.nonpersistent.topic import NonPersistentTopic
+from magnetar.broker.nonpersistent.nonpersistent_topic import NonPersistentTopic
 from magnetar.broker.registry.names import topic_path
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.dedup.state import DedupLimits
+from magnetar.broker.dedup.dedup_state import DedupLimits
 from magnetar.broker.policies.policies import Policies
 from magnetar.ledger.api import Copies
 from magnetar.managedlog.config import UNLIMITED, Retention

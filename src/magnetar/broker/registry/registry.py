@@ -20,7 +20,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError
-from magnetar.broker.registry.states import IN_FLIGHT, TRANSITIONS, TopicState
+from magnetar.broker.registry.topic_states import IN_FLIGHT, TRANSITIONS, TopicState
 from magnetar.broker.topic.topic import Topic
 from magnetar.runtime.flights import Flight
 from magnetar.runtime.tasks import gathered

@@ -23,12 +23,12 @@ from magnetar.broker.handlers import handshake, producers, table, texts, topics,
 from magnetar.broker.ports import BrokerPort
 from magnetar.broker.session.ack_receipts import AckReceipts
 from magnetar.broker.session.answering import Requests
-from magnetar.broker.session.invariants import check_attached, check_counts, check_state
 from magnetar.broker.session.keep_alive import KeepAlive, Liveness
 from magnetar.broker.session.openings import Openings
 from magnetar.broker.session.outputs import SHARES
 from magnetar.broker.session.replies import Replies
-from magnetar.broker.session.states import TRANSITIONS, SessionState
+from magnetar.broker.session.session_invariants import check_attached, check_counts, check_state
+from magnetar.broker.session.session_states import TRANSITIONS, SessionState
 from magnetar.broker.session.transport import GONE, Transport
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.broker.topic.any_topic import AnyTopic

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import Dispatcher
 from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.wire.events import AckEvent
 

@@ -16,7 +16,7 @@ from magnetar.base.ids import Position, RequestId
 from magnetar.base.names import TopicName
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.explain.view import View
+from magnetar.broker.explain.subscription_view import View
 from magnetar.broker.filters.judge import FilterCounts
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.subscription.seek_fence import SeekFence

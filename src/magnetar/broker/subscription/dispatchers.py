@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import AckView, Delays, Dispatcher
+from magnetar.broker.dispatch.dispatcher import AckView, Delays, Dispatcher
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.errors import ConsumerBusyError

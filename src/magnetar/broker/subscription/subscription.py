@@ -13,17 +13,17 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.base.weak import weakly
-from magnetar.broker.compaction.source import CompactedSource, forget_progress
-from magnetar.broker.compaction.view import CompactedView
+from magnetar.broker.compaction.compacted_source import CompactedSource, forget_progress
+from magnetar.broker.compaction.compacted_view import CompactedView
 from magnetar.broker.delayed.delayed_delivery import DelayedDelivery
-from magnetar.broker.dispatch.api import Dispatcher, Want
 from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.dispatcher import Dispatcher, Want
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.errors import NotAllowedError
-from magnetar.broker.explain.reading import dispatcher_view, with_held
-from magnetar.broker.explain.view import View
-from magnetar.broker.filters.source import FilteredSource, Place, screened
+from magnetar.broker.explain.live_views import dispatcher_view, with_held
+from magnetar.broker.explain.subscription_view import View
+from magnetar.broker.filters.filtered_source import FilteredSource, Place, screened
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.session.outputs import OutputBudget
 from magnetar.broker.subscription import dispatchers, pump_turns
@@ -35,8 +35,8 @@ from magnetar.broker.subscription.any_subscription import (
     KeySharedPolicy,
     SubscriptionType,
 )
-from magnetar.broker.subscription.invariants import check_consumers, check_sources
 from magnetar.broker.subscription.pump_turns import PumpTurns
+from magnetar.broker.subscription.subscription_invariants import check_consumers, check_sources
 from magnetar.broker.topic import places
 from magnetar.broker.transactions.hidden import pass_all_hidden
 from magnetar.broker.transactions.subscription_acks import SubscriptionAcks

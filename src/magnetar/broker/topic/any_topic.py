@@ -16,8 +16,8 @@ from weakref import ref
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.broker.access.access_state import Admission
 from magnetar.broker.access.producer_access import ProducerAccess
-from magnetar.broker.access.state import Admission
 from magnetar.broker.errors import (
     WIRE_CODES,
     ChecksumMismatchError,
@@ -30,7 +30,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.limits.topic_limits import TopicLimits
 from magnetar.broker.listeners import NOWHERE
 from magnetar.broker.subscription.any_subscription import AnySubscription
-from magnetar.broker.topic import claims
+from magnetar.broker.topic import topic_claims as claims
 from magnetar.broker.topic.producer import Producer
 from magnetar.wire.events import SendRun
 

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position, ProducerId, RequestId
-from magnetar.broker.access.state import AccessMode
+from magnetar.broker.access.access_state import AccessMode
 from magnetar.wire import pulsar_pb2 as pb
 
 

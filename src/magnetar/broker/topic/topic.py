@@ -18,13 +18,13 @@ from magnetar.base.errors import LogError, MagnetarError, disk_full
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.base.weak import weakly
+from magnetar.broker.access.access_state import Admission
 from magnetar.broker.access.producer_access import ProducerAccess
-from magnetar.broker.access.state import Admission
 from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
+from magnetar.broker.dedup.dedup_state import Span, sequence_marks
 from magnetar.broker.dedup.deduplication import Deduplication
 from magnetar.broker.dedup.overlap import new_part
-from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.errors import (
     RefusedError,
     ServiceNotReadyError,

@@ -8,7 +8,7 @@ from typing import Final
 from magnetar.base.ids import Position
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.stamp import transaction_of
-from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.log_reading import LogReading
 from magnetar.runtime.tasks import yield_loop
 
 _READ_BYTES: Final = 1 << 20

@@ -18,9 +18,9 @@ from magnetar.wire.events import AckEvent
 
 if TYPE_CHECKING:
     from magnetar.base.names import TopicName
-    from magnetar.broker.compaction.source import CompactedSource
-    from magnetar.broker.dispatch.api import Dispatcher
-    from magnetar.broker.filters.source import Place
+    from magnetar.broker.compaction.compacted_source import CompactedSource
+    from magnetar.broker.dispatch.dispatcher import Dispatcher
+    from magnetar.broker.filters.filtered_source import Place
     from magnetar.broker.subscription.any_subscription import AttachedConsumer
     from magnetar.broker.subscription.tally import Tally
     from magnetar.managedlog.cursors.cursor import Cursor

@@ -16,7 +16,7 @@ from magnetar.broker.subscription.any_subscription import AttachedConsumer, KeyS
 from magnetar.broker.watchers.selection import matching
 from magnetar.broker.watchers.watched import Update
 from magnetar.broker.wildcards.part import NotingEncoder, PartConnection, PartConsumer
-from magnetar.broker.wildcards.subscription import WildcardSubscription
+from magnetar.broker.wildcards.wildcard_subscription import WildcardSubscription
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.messages import MessageEncoder
 

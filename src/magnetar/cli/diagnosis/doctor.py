@@ -245,7 +245,7 @@ def _now_ms() -> int:
 def _clock(caller: Caller, before_ms: int, after_ms: int) -> Finding:
     """Whether the time that the broker noted on the message of the health check lies between these."""
     from magnetar.base.names import TopicName
-    from magnetar.cli.messages.reading import Range, TopicReading
+    from magnetar.cli.messages.topic_reading import Range, TopicReading
 
     try:
         with caller.client() as client:

@@ -37,8 +37,8 @@ def publish(
     latencies grow.
     """
     from magnetar.cli.load.latencies import Latencies
-    from magnetar.cli.load.publishing import Load
-    from magnetar.cli.messages.reading import topics_of
+    from magnetar.cli.load.publish_load import Load
+    from magnetar.cli.messages.topic_reading import topics_of
 
     with caller.client() as client:
         load = Load(client, topics_of(client, TopicName.parse(topic)), size, batch)
@@ -70,8 +70,8 @@ def consume(caller: Caller, topic: str, begin: str, seconds: float) -> None:
     Nothing is acknowledged. The times are differences of two machines' clocks, whole milliseconds.
     """
     from magnetar.cli.load.latencies import Latencies
-    from magnetar.cli.load.reading import Reading
-    from magnetar.cli.messages.reading import topics_of
+    from magnetar.cli.load.read_load import Reading
+    from magnetar.cli.messages.topic_reading import topics_of
 
     with caller.client() as client:
         reading = Reading(client, topics_of(client, TopicName.parse(topic)), earliest=begin == "earliest")

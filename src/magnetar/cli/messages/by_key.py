@@ -12,9 +12,9 @@ import mmh3
 from magnetar.adminclient import paths
 from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
-from magnetar.cli.messages.publishing import partition_of_key
-from magnetar.cli.messages.reading import topics_of
 from magnetar.cli.messages.records import Record, records_of
+from magnetar.cli.messages.topic_reading import topics_of
+from magnetar.cli.messages.topic_writer import partition_of_key
 from magnetar.cli.storage.progress import Progress
 from magnetar.client.compression import decompress
 from magnetar.client.deliveries import EntryColumns

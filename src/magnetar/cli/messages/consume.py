@@ -12,7 +12,7 @@ import click
 from magnetar.base.names import TopicName
 from magnetar.cli.caller import Caller, calls
 from magnetar.cli.given import given_as
-from magnetar.cli.messages import options
+from magnetar.cli.messages import message_options as options
 
 if TYPE_CHECKING:
     from magnetar.cli.messages.decoding import Decoder
@@ -131,7 +131,7 @@ def _print(
 def _looked_at(
     client: Client, topic: TopicName, begin: str | int, end: str | int, last: int | None, *, follow: bool
 ) -> Iterator[Record | None]:
-    from magnetar.cli.messages.reading import TopicReading
+    from magnetar.cli.messages.topic_reading import TopicReading
 
     only_new = follow and begin == "latest"
     wanted = options.range_of("earliest" if only_new else begin, end, last)
@@ -147,7 +147,7 @@ class _Taking:
     def __init__(
         self, client: Client, topic: TopicName, subscription: str, kind: str, *, earliest: bool
     ) -> None:
-        from magnetar.cli.messages.reading import topics_of
+        from magnetar.cli.messages.topic_reading import topics_of
         from magnetar.client.consumer import EntryConsumer
 
         self._consumers = {

@@ -14,7 +14,7 @@ from magnetar.base.names import TopicName
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls
 from magnetar.cli.given import given_as
-from magnetar.cli.messages import options
+from magnetar.cli.messages import message_options as options
 
 if TYPE_CHECKING:
     from magnetar.cli.messages.by_key import KeyReading

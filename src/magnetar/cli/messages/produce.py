@@ -19,7 +19,7 @@ from magnetar.cli.times import Moment, age_ms
 if TYPE_CHECKING:
     from magnetar.base.ids import Position
     from magnetar.cli.messages.encoding import Encoder
-    from magnetar.cli.messages.publishing import Outgoing
+    from magnetar.cli.messages.topic_writer import Outgoing
     from magnetar.client.client import Client
 
 
@@ -119,7 +119,7 @@ class _Envelope:
 
     def around(self, text: bytes, encoder: Encoder | None) -> Outgoing:
         """The message of a text. Raises UnfitValueError."""
-        from magnetar.cli.messages.publishing import Outgoing
+        from magnetar.cli.messages.topic_writer import Outgoing
 
         key = self.key
         if self.key_separator is not None:
@@ -145,7 +145,7 @@ def _send(
 ) -> list[tuple[TopicName, Position | None]]:
     """Sends all; where the entries lie. What came before one that cannot be sent is durable, and told."""
     from magnetar.cli.messages.encoding import Encoder
-    from magnetar.cli.messages.publishing import TopicWriter
+    from magnetar.cli.messages.topic_writer import TopicWriter
     from magnetar.cli.storage.progress import Progress
 
     encoder = None if raw else Encoder(client, topic)

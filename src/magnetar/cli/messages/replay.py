@@ -11,12 +11,12 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.cli.caller import Caller, calls, confirm
 from magnetar.cli.given import given_as
-from magnetar.cli.messages import options
+from magnetar.cli.messages import message_options as options
 
 if TYPE_CHECKING:
-    from magnetar.cli.messages.publishing import TopicWriter
-    from magnetar.cli.messages.reading import Range
     from magnetar.cli.messages.records import Record
+    from magnetar.cli.messages.topic_reading import Range
+    from magnetar.cli.messages.topic_writer import TopicWriter
     from magnetar.client.client import Client
 
 ORIGIN: Final = ("REAL_TOPIC", "ORIGIN_TOPIC")
@@ -93,7 +93,7 @@ class _Replay:
 
     def run(self, wanted: Range, condition: str | None, count: int | None) -> None:
         from magnetar.cli.messages.decoding import Decoder
-        from magnetar.cli.messages.reading import TopicReading
+        from magnetar.cli.messages.topic_reading import TopicReading
         from magnetar.cli.storage.progress import Progress
 
         reading = TopicReading(self._client, self._source, wanted)
@@ -117,7 +117,7 @@ class _Replay:
                 progress.close()
 
     def _send(self, record: Record) -> None:
-        from magnetar.cli.messages.publishing import Outgoing, TopicWriter
+        from magnetar.cli.messages.topic_writer import Outgoing, TopicWriter
 
         if record.encrypted:
             raise ReplayError(

@@ -11,7 +11,7 @@ from magnetar.base.names import TopicName
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls
 from magnetar.cli.given import given_as
-from magnetar.cli.messages import options
+from magnetar.cli.messages import message_options as options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,19 @@ class _Given:
 @click.command(epilog="Example: magnetar search orders 'value.customer == \"ada\"' --from 7d")
 @click.argument("topic")
 @click.argument("condition", metavar="EXPRESSION")
-@options.several(options.FROM, options.TO, options.COUNT, options.FORMAT, options.RAW)
+@options.several(
+    options.FROM,
+    options.TO,
+    options.COUNT,
+    options.FORMAT,
+    options.RAW,
+)
 @calls
 @given_as(_Given)
 def search(caller: Caller, given: _Given) -> int:
     """Show the messages of TOPIC for which EXPRESSION is true; exit code 7 when there is none."""
     from magnetar.cli.messages.decoding import Decoder
-    from magnetar.cli.messages.reading import TopicReading
+    from magnetar.cli.messages.topic_reading import TopicReading
     from magnetar.cli.storage.progress import Progress
 
     name = TopicName.parse(given.topic)
@@ -74,8 +80,8 @@ def peek(caller: Caller, topic: str, subscription: str, count: int, template: st
     from magnetar.adminclient import paths
     from magnetar.adminclient.errors import AdminRefusedError
     from magnetar.cli.messages.decoding import Decoder
-    from magnetar.cli.messages.reading import topics_of
     from magnetar.cli.messages.records import records_of
+    from magnetar.cli.messages.topic_reading import topics_of
     from magnetar.client.reader import peek as entry_at
 
     name = TopicName.parse(topic)

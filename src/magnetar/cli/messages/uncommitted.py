@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from magnetar.adminclient import paths
 from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
-from magnetar.cli.messages.reading import Range, topics_of
 from magnetar.cli.messages.records import Record, records_of
+from magnetar.cli.messages.topic_reading import Range, topics_of
 from magnetar.client.deliveries import EntryColumns
 
 if TYPE_CHECKING:

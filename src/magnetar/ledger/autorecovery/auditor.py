@@ -9,7 +9,7 @@ from typing import Final
 from magnetar.base.errors import LedgerError, MetadataError
 from magnetar.ledger.autorecovery.checks import AuditChecks, stored_ledger
 from magnetar.ledger.autorecovery.fragments import held_by
-from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.autorecovery.schedule import AuditSchedule
 from magnetar.ledger.registry import LedgerRegistry
 from magnetar.metadata.bookkeeper.election import AuditorElection

@@ -15,8 +15,8 @@ from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.autorecovery.checker import LedgerChecker
 from magnetar.ledger.autorecovery.fragments import Lack
 from magnetar.ledger.autorecovery.missing import fewest_copies
-from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.ledger.autorecovery.placing import PlacementCheck
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadataError
 from magnetar.ledger.registry import LedgerRegistry, StoredLedger
 from magnetar.metadata.bookkeeper.registry import BookieRegistry

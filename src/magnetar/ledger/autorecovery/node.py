@@ -11,19 +11,19 @@ from magnetar.ledger.autorecovery.auditor import Auditor
 from magnetar.ledger.autorecovery.checker import LedgerChecker
 from magnetar.ledger.autorecovery.checks import AuditChecks
 from magnetar.ledger.autorecovery.entry_lists import EntryLists
-from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.ledger.autorecovery.placing import PlacementCheck
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.autorecovery.replicating import Replicator
-from magnetar.ledger.autorecovery.worker import ReplicationWorker
+from magnetar.ledger.autorecovery.replication_worker import ReplicationWorker
 from magnetar.ledger.client.cluster import Cluster, by_chance
-from magnetar.ledger.client.ledgers import LedgerClient
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.election import AuditorElection
 from magnetar.metadata.bookkeeper.racks import BookieRacks
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.metadata.store import MetadataStore

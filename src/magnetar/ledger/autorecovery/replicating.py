@@ -12,7 +12,7 @@ from magnetar.base.errors import LedgerError
 from magnetar.ledger.autorecovery.checker import digester_of
 from magnetar.ledger.autorecovery.fragments import Fragment, Lack, moved
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.reading import LedgerReads
+from magnetar.ledger.client.ledger_reads import LedgerReads
 from magnetar.ledger.quorum.effects import ChooseBookies
 from magnetar.ledger.registry import StoredLedger
 from magnetar.metadata.store import BadVersionError

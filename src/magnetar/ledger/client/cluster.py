@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Mapping, Sequence, Set
 from typing import Any, Final, Protocol
 
 from magnetar.base.errors import MetadataError
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.ledger.quorum.effects import ChooseBookies

@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeAlias, cast
 from magnetar.auth.digest_md5 import DigestClient, DigestError
 from magnetar.base.ids import LedgerId
 from magnetar.runtime.tasks import call_later
-from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
+from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Auth, BatchRead, Read, Request, StartTls
 from magnetar.wire.bookkeeper.responses import (
     Added,

@@ -26,8 +26,8 @@ from magnetar.ledger.quorum.effects import (
     WriteMetadata,
 )
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.ledger.quorum.recovery import LedgerRecovery
-from magnetar.ledger.quorum.writer import QuorumWriter
 from magnetar.runtime.tasks import call_later, pause
 from magnetar.wire.bookkeeper.requests import AddRun
 from magnetar.wire.bookkeeper.status import Status

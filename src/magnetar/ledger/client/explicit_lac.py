@@ -13,7 +13,7 @@ import asyncio
 
 from magnetar.ledger.client import version3
 from magnetar.ledger.client.pool import BookiePool
-from magnetar.ledger.quorum.writer import QuorumWriter
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.runtime.tasks import call_later
 from magnetar.wire.bookkeeper.digests import Digester
 from magnetar.wire.bookkeeper.status import Status

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Final
 
-from magnetar.ledger.client.ledgers import LedgerHandle
+from magnetar.ledger.client.ledger_client import LedgerHandle
 from magnetar.runtime.tasks import pause, race, won
 from magnetar.wire.bookkeeper.digests import LedgerEntry
 

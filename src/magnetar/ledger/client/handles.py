@@ -9,7 +9,7 @@ from magnetar.base.errors import CorruptDataError, LedgerError
 from magnetar.ledger.api import LedgerEnd, NoSuchEntryError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import LedgerUnreadableError
-from magnetar.ledger.client.reading import LedgerReads
+from magnetar.ledger.client.ledger_reads import LedgerReads
 from magnetar.ledger.client.tail_reads import TailReads
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout

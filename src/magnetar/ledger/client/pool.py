@@ -17,10 +17,10 @@ from typing import Final, TypeAlias
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
+from magnetar.ledger.client.client_metrics import ClientMetrics
 from magnetar.ledger.client.connection import AddSink, Answered, BookieConnection, key_of
 from magnetar.ledger.client.health import BookieHealth
-from magnetar.ledger.client.metrics import ClientMetrics
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ListEntries, Read, Request
 from magnetar.wire.bookkeeper.responses import BatchReadDone, EntriesListed, ReadDone, Response

@@ -11,10 +11,10 @@ from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.driving import CoreDriver
 from magnetar.ledger.client.explicit_lac import ExplicitLac
 from magnetar.ledger.client.handles import LedgerHandle, digester_of, layout_of
-from magnetar.ledger.client.options import LedgerOptions
+from magnetar.ledger.client.ledger_options import LedgerOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.deferred import DeferredWriter
-from magnetar.ledger.quorum.writer import QuorumWriter
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.ledger.registry import StoredLedger
 from magnetar.runtime.tasks import call_later
 from magnetar.wire.bookkeeper.digests import master_key

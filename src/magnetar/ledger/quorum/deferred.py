@@ -12,7 +12,7 @@ from __future__ import annotations
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.effects import Advance, Effect, Failure, SendForce
-from magnetar.ledger.quorum.writer import QuorumWriter
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.wire.bookkeeper.digests import Digester
 from magnetar.wire.bookkeeper.status import Status
 

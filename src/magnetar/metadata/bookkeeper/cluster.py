@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar.metadata.bookkeeper.bookkeeper_tree import DEFAULT_ROOT, BookKeeperTree
 from magnetar.metadata.bookkeeper.ledger_layouts import (
     LayoutError,
     LedgerLayout,
@@ -9,7 +10,6 @@ from magnetar.metadata.bookkeeper.ledger_layouts import (
     encode_layout,
 )
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
-from magnetar.metadata.bookkeeper.tree import DEFAULT_ROOT, BookKeeperTree
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, Put
 
 

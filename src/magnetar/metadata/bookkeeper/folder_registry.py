@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.base.ids import LedgerId
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,
@@ -32,7 +33,6 @@ from magnetar.metadata.bookkeeper.registry import (
     LiveBookies,
     check_bookie_id,
 )
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.sqlite_file import check_file
 from magnetar.metadata.store import BadVersionError, NotFoundError

@@ -15,8 +15,8 @@ import contextlib
 from typing import Final
 
 from magnetar.base.errors import MetadataError
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.ledger_layouts import SHORT_ID_END
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.store import MetadataStore, NotFoundError
 
 _HIGH_PREFIX: Final = "HOB-"

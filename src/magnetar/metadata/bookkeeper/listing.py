@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from magnetar.base.ids import LedgerId
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime.tasks import yield_loop
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
+from magnetar.metadata.bookkeeper.bookkeeper_tree import READ_ONLY, BookKeeperTree
 from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.listing import ledger_ids
 from magnetar.metadata.bookkeeper.registry import (
@@ -20,7 +21,6 @@ from magnetar.metadata.bookkeeper.registry import (
     check_bookie_id,
 )
 from magnetar.metadata.bookkeeper.service_info import decode_info, encode_info
-from magnetar.metadata.bookkeeper.tree import READ_ONLY, BookKeeperTree
 from magnetar.metadata.lasting import in_lasting_session
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,

@@ -9,7 +9,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplication import (
     AuditCheck,
     UnderreplicatedLedger,

@@ -27,6 +27,7 @@ from google.protobuf.message import DecodeError, Message
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.nodes_pb2 import (
     AuditorVoteFormat,
     CheckTimeFormat,
@@ -34,7 +35,6 @@ from magnetar.metadata.bookkeeper.nodes_pb2 import (
     LockDataFormat,
     UnderreplicatedLedgerFormat,
 )
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 
 _MARK: Final = "urL"
 _VOTE: Final = "V_"

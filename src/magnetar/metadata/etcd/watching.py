@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 from magnetar.base.errors import MetadataError
-from magnetar.metadata.etcd.client import RETRY_S, CallLostError, EtcdClient
+from magnetar.metadata.etcd.etcd_client import RETRY_S, CallLostError, EtcdClient
 from magnetar.metadata.etcd.etcd_pb2 import (
     Event,
     RangeRequest,

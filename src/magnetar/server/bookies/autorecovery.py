@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import magnetar
 from magnetar.base.errors import StartupError
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
-from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.metadata.bookkeeper.cluster import open_tree
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError

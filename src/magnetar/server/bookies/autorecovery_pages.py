@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from magnetar.base.errors import MetadataError
-from magnetar.ledger.autorecovery import metrics as recovery_metrics
+from magnetar.ledger.autorecovery import recovery_metrics as recovery_metrics
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
 from magnetar.observability import logs, process
 from magnetar.observability.metrics import CONTENT_TYPE, Registry

@@ -17,11 +17,11 @@ from magnetar.base.errors import StartupError
 from magnetar.bookie.network.fullness import FullnessOptions
 from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.network.server import ServerOptions
-from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.store_options import StoreOptions
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayout
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata_url
 from magnetar.metadata.store import MetadataStore

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from magnetar.base.errors import MetadataError
-from magnetar.bookie import metrics as store_metrics
-from magnetar.bookie.network import metrics as bookie_metrics
+from magnetar.bookie import store_metrics as store_metrics
+from magnetar.bookie.network import bookie_metrics as bookie_metrics
 from magnetar.bookie.network.node import BookieNode
 from magnetar.bookie.network.traffic import Traffic
 from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.errors import StorageError
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
 
 _log = logging.getLogger("magnetar.server")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from magnetar.auth.secrets import content
 from magnetar.base.errors import StartupError
 from magnetar.ledger.client.cluster import Placement, by_chance
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.regions import RegionPlacement, RegionRules
 from magnetar.ledger.quorum.layout import QuorumLayout

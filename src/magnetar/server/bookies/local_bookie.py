@@ -21,9 +21,9 @@ from magnetar.base.errors import MagnetarError
 from magnetar.bookie.network.access import Access
 from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.network.server import ServerOptions
-from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.store_options import StoreOptions
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.observability import logs
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.tasks import race, won

@@ -24,17 +24,17 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, MetadataError, StartupError
 from magnetar.ledger.beside import BesideGuard
 from magnetar.ledger.client.cluster import Bookies, Cluster
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.remote.ledgers import RemoteLedgers
+from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError
 from magnetar.metadata.bookkeeper.racks import BookieRacks
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.keys import BOOKIE_RACKS, BROKERS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.dedup.state import DedupLimits
+from magnetar.broker.dedup.dedup_state import DedupLimits
 from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
 from magnetar.broker.policies.creation import CreationRules
 from magnetar.broker.policies.schema_rules import SchemaRules

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.base.errors import StartupError
 from magnetar.server.settings.checks import check
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir
-from magnetar.server.settings.values import KEYS, read
+from magnetar.server.settings.setting_values import KEYS, read
 
 if TYPE_CHECKING:
     from magnetar.server.settings.pulsar_settings import Translation

@@ -19,7 +19,7 @@ from magnetar.base.errors import StartupError
 from magnetar.server.settings import pulsar_names, pulsar_offload
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.properties import parse
-from magnetar.server.settings.values import read
+from magnetar.server.settings.setting_values import read
 
 PREFIX: Final = "PULSAR_PREFIX_"
 _JAVA_OPTIONS: Final = ("PULSAR_EXTRA_OPTS", "PULSAR_MEM", "OPTS")

@@ -102,7 +102,7 @@ async def _look_at(
 
 @asynccontextmanager
 async def _storage(metadata: MetadataStore, root: Path) -> AsyncIterator[TieredStorage]:
-    from magnetar.tiered.parquet.worker import OffloadWorker
+    from magnetar.tiered.parquet.offload_worker import OffloadWorker
 
     clock = SystemClock()
     here = (root / "offloaded").absolute()

@@ -9,9 +9,9 @@ from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
-from magnetar.bookie import metrics as bookie_metrics
-from magnetar.bookie.options import Durability, StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie import store_metrics as bookie_metrics
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.guard import LedgerGuard
 from magnetar.metadata.embedded import EmbeddedMetadataStore

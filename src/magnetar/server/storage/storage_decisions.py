@@ -25,8 +25,8 @@ from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, decode_decision
 from magnetar.ledger.beside import read_member
 from magnetar.ledger.membership import Member, in_words
 from magnetar.ledger.paths import INSTANCE_ID
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.keys import BOOKIES_BESIDE, GENERATION
 from magnetar.metadata.sqlite_file import peek
 from magnetar.runtime.durable_file import write_durably

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from magnetar.spark.cluster import Cluster
 from magnetar.spark.read.filters import Pushed
+from magnetar.spark.read.range_reading import LimitedPartition, read_partition
 from magnetar.spark.read.ranges import plan_ranges, tasks_of
 from magnetar.spark.read.read_options import ReadOptions
-from magnetar.spark.read.reading import LimitedPartition, read_partition
 from magnetar.spark.read.spans import find_spans
 from magnetar.spark.read.table_shape import TableShape
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from magnetar.base.ids import LedgerId, Position
 from magnetar.spark.read.stretches import HistoryFile, Stretch
-from magnetar.tiered.parquet.api import Footer
+from magnetar.tiered.parquet.parquet_history import Footer
 
 
 class Ledger(NamedTuple):

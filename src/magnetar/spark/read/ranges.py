@@ -10,8 +10,8 @@ from magnetar.spark.errors import OptionError
 from magnetar.spark.read.ledgers import EntryRange, LogState
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.planning import groups, pieces_of
+from magnetar.spark.read.range_reading import RangePartition, SeveralRanges
 from magnetar.spark.read.read_options import ReadOptions
-from magnetar.spark.read.reading import RangePartition, SeveralRanges
 from magnetar.spark.read.spans import Span
 from magnetar.spark.read.stretches import Stretch
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from magnetar.history import layout
-from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentSummary
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, SegmentSummary
 
 
 @dataclass(frozen=True, slots=True)

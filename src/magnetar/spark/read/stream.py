@@ -29,9 +29,9 @@ from magnetar.spark.read.ledgers import LogState
 from magnetar.spark.read.losses import beginning, present
 from magnetar.spark.read.offsets import FROM_EARLIEST, Offset, decode_offsets, encode_offsets
 from magnetar.spark.read.planning import TriggerDelay
+from magnetar.spark.read.range_reading import read_partition
 from magnetar.spark.read.ranges import plan_ranges, tasks_of
 from magnetar.spark.read.read_options import ReadOptions
-from magnetar.spark.read.reading import read_partition
 from magnetar.spark.read.spans import Span
 from magnetar.spark.read.table_shape import TableShape
 from magnetar.wire import pulsar_pb2 as pb

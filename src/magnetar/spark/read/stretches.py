@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from magnetar.base.ids import LedgerId
-from magnetar.tiered.parquet.api import Footer
+from magnetar.tiered.parquet.parquet_history import Footer
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from magnetar.spark.sink_topics import SUBSCRIPTION, commits_topic, home_of, sta
 from magnetar.spark.targets import Targets, end_of
 from magnetar.spark.write.commit_log import CommitLog, Done, Manifest, QueryRun, StagedTask
 from magnetar.spark.write.deduplication import deduplicate
-from magnetar.spark.write.publishing import Publisher
+from magnetar.spark.write.publisher import Publisher
 from magnetar.spark.write.sink_options import WriteOptions
 from magnetar.spark.write.staged import StagedEntry, blocks, decode_block
 from magnetar.spark.write.staging import StagedReader, StagingWriter

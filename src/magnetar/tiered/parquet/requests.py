@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from magnetar.base.errors import DiskFullError
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.parquet_history import (
     DamagedRowsError,
     DamagedSegmentError,
     FoundMessage,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from magnetar.tiered.parquet.api import DamagedSegmentError, TopicSchema
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, TopicSchema
 
 
 def encode_schemas(schemas: Sequence[TopicSchema]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from magnetar.base.entries import EntryRun
-from magnetar.tiered.parquet.api import WorkerLostError
 from magnetar.tiered.parquet.frames import SIZE, Kind, runs_parts
 from magnetar.tiered.parquet.handover import Handover
+from magnetar.tiered.parquet.parquet_history import WorkerLostError
 
 
 class Supply:

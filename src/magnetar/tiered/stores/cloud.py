@@ -23,7 +23,7 @@ from magnetar.tiered.errors import (
     StoreSetupError,
     SwapLostError,
 )
-from magnetar.tiered.stores.api import StoredObject, Tagged
+from magnetar.tiered.stores.object_store import StoredObject, Tagged
 from magnetar.tiered.stores.redaction import redacted
 
 if TYPE_CHECKING:

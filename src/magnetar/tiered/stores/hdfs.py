@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from magnetar.runtime.threads import in_thread
 from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError, SwapLostError
-from magnetar.tiered.stores.api import StoredObject, Tagged
+from magnetar.tiered.stores.object_store import StoredObject, Tagged
 
 _UNFINISHED: Final = ".unfinished"
 _CHANGES_KEPT: Final = 8

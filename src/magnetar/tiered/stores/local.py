@@ -20,7 +20,7 @@ from magnetar.tiered.errors import (
     StoreSetupError,
     SwapLostError,
 )
-from magnetar.tiered.stores.api import StoredObject, Tagged
+from magnetar.tiered.stores.object_store import StoredObject, Tagged
 
 _UNFINISHED: Final = ".unfinished"
 """Ends the name of a file while it is written. A crash's leftover is listed with the others and deleted as an

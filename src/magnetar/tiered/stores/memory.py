@@ -11,7 +11,7 @@ from magnetar.base.clock import Clock
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
 from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, SwapLostError
-from magnetar.tiered.stores.api import StoredObject, Tagged
+from magnetar.tiered.stores.object_store import StoredObject, Tagged
 
 MEMORY_URL: Final = "memory://"
 

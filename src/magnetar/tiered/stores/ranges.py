@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from magnetar.tiered.errors import StoreError, StoreSetupError
-from magnetar.tiered.parquet.api import ByteSource
+from magnetar.tiered.parquet.parquet_history import ByteSource
 from magnetar.tiered.stores.redaction import redacted, secrets_of
 from magnetar.tiered.stores.urls import check_url, open_cloud, open_hadoop
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from magnetar.tiered.errors import StoreError
-from magnetar.tiered.stores.api import ObjectStore, StoredObject, Tagged
+from magnetar.tiered.stores.object_store import ObjectStore, StoredObject, Tagged
 
 PAUSES_S: Final = (0.2, 1.0, 4.0)
 """Seconds before each further attempt. After the last one the caller tries again, minutes later."""

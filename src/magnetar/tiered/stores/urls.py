@@ -20,9 +20,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from magnetar.base.clock import Clock
 from magnetar.tiered.errors import StoreSetupError
-from magnetar.tiered.stores.api import ObjectStore
 from magnetar.tiered.stores.local import LocalStore
 from magnetar.tiered.stores.memory import MemoryStore
+from magnetar.tiered.stores.object_store import ObjectStore
 from magnetar.tiered.stores.redaction import redacted, secrets_of
 
 _OPTIONS: Final = {

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.admin.calls.compression import compressing
 from magnetar.admin.calls.rates import Rates
-from magnetar.admin.metrics.metrics import registry_for
+from magnetar.admin.metrics.broker_metrics import registry_for
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
 from magnetar.broker.service import BrokerConfig

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin.policies import documents, kinds
+from magnetar.admin.policies import kinds, policy_documents
 from magnetar.admin.policies.declared import Kind, Policy
 from magnetar.admin.policies.table import POLICIES
 from support.admin_api import AdminApi, T, with_api
@@ -25,21 +25,21 @@ VALUES: dict[int, tuple[Any, Any]] = {
         (kinds.TTL, (70, 30)),
         (kinds.MAX_AGE, (300, 60)),
         (kinds.BYTES, (7_000, 3_000)),
-        (documents.PUBLISH, ({"publishThrottlingRateInMsg": 7}, {"publishThrottlingRateInMsg": 3})),
-        (documents.DISPATCH, ({"dispatchThrottlingRateInMsg": 7}, {"dispatchThrottlingRateInMsg": 3})),
+        (policy_documents.PUBLISH, ({"publishThrottlingRateInMsg": 7}, {"publishThrottlingRateInMsg": 3})),
+        (policy_documents.DISPATCH, ({"dispatchThrottlingRateInMsg": 7}, {"dispatchThrottlingRateInMsg": 3})),
         (
-            documents.SUBSCRIBE,
+            policy_documents.SUBSCRIBE,
             ({"subscribeThrottlingRatePerConsumer": 7}, {"subscribeThrottlingRatePerConsumer": 3}),
         ),
         (
-            documents.RETENTION,
+            policy_documents.RETENTION,
             (
                 {"retentionTimeInMinutes": 7, "retentionSizeInMB": 7},
                 {"retentionTimeInMinutes": 3, "retentionSizeInMB": 3},
             ),
         ),
         (
-            documents.INACTIVE_TOPICS,
+            policy_documents.INACTIVE_TOPICS,
             (
                 {
                     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
@@ -54,14 +54,20 @@ VALUES: dict[int, tuple[Any, Any]] = {
             ),
         ),
         (
-            documents.SUBSCRIPTION_CREATION,
+            policy_documents.SUBSCRIPTION_CREATION,
             ({"allowAutoSubscriptionCreation": False}, {"allowAutoSubscriptionCreation": True}),
         ),
         # Without installed ones there is one filter to choose.
-        (documents.ENTRY_FILTERS, ({"entryFilterNames": "expression"}, {"entryFilterNames": "expression"})),
-        (documents.DELAYED_DELIVERY, ({"active": True, "tickTime": 7}, {"active": False, "tickTime": 3})),
         (
-            documents.PERSISTENCE,
+            policy_documents.ENTRY_FILTERS,
+            ({"entryFilterNames": "expression"}, {"entryFilterNames": "expression"}),
+        ),
+        (
+            policy_documents.DELAYED_DELIVERY,
+            ({"active": True, "tickTime": 7}, {"active": False, "tickTime": 3}),
+        ),
+        (
+            policy_documents.PERSISTENCE,
             tuple(
                 {
                     "bookkeeperEnsemble": 1,

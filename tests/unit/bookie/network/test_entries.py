@@ -15,10 +15,10 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.network.entries import UNSURE_FILE, NetworkEntries, merged
 from magnetar.bookie.network.readmission import write_readmission
-from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.segment_set import SegmentSet
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.bookie.served import StoredLedger, Write
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.runtime.syncer import InlineSyncer
 
 KEY = b"k" * 20

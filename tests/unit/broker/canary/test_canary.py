@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.canary.canaries import Canaries
+from magnetar.broker.canary.canary_state import CanaryState
 from magnetar.broker.canary.choice import CanarySettings, topic_of, wanted
 from magnetar.broker.canary.lane import Lane
-from magnetar.broker.canary.state import CanaryState
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.observability.metrics import Exposition
 from support.admin_api import AdminApi, with_api

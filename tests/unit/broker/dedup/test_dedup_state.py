@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.broker.dedup.state import DedupState, Span, sequence_marks
+from magnetar.broker.dedup.dedup_state import DedupState, Span, sequence_marks
 
 
 def admit(

@@ -10,8 +10,8 @@ from fakes.ledgers import write_error
 from fakes.managed_logs import Process
 from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName
+from magnetar.broker.dedup.dedup_state import DedupLimits
 from magnetar.broker.dedup.deduplication import Deduplication
-from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.service import BrokerConfig
 from magnetar.broker.topic.topic import DEDUP_CURSOR
 from magnetar.managedlog.log import ManagedLog

@@ -11,7 +11,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.names import NamespaceName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.explain.reasons import State, diagnose
-from magnetar.broker.filters.api import (
+from magnetar.broker.filters.entry_filter import (
     PLAIN_BYTES_MAX,
     SINGLES_MAX,
     Candidate,
@@ -20,8 +20,8 @@ from magnetar.broker.filters.api import (
     Verdict,
 )
 from magnetar.broker.filters.expression import PROPERTY
+from magnetar.broker.filters.filtered_source import FAILED_AGAIN_MS, RESCHEDULE_MS, _within
 from magnetar.broker.filters.rules import BUILT_IN, FilterRules
-from magnetar.broker.filters.source import FAILED_AGAIN_MS, RESCHEDULE_MS, _within
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.client.compression import compress

@@ -11,7 +11,7 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.errors import StartupError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters import installed
-from magnetar.broker.filters.api import Candidate, Context, FilterError, Verdict
+from magnetar.broker.filters.entry_filter import Candidate, Context, FilterError, Verdict
 from magnetar.broker.filters.expression import PROPERTY, ExpressionFilter
 from magnetar.broker.filters.judge import Judge
 from magnetar.broker.filters.rules import BUILT_IN, FilterRules

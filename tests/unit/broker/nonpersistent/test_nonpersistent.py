@@ -9,7 +9,7 @@ import pytest
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import NotAllowedError, PreconditionFailedError, TopicNotFoundError
-from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
+from magnetar.broker.nonpersistent.nonpersistent_subscription import NonPersistentSubscription
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
 from magnetar.wire.payload import build_entry

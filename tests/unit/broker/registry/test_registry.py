@@ -15,7 +15,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.registry.registry import TopicRegistry
-from magnetar.broker.registry.states import IN_FLIGHT, TRANSITIONS, TopicState
+from magnetar.broker.registry.topic_states import IN_FLIGHT, TRANSITIONS, TopicState
 from magnetar.broker.topic.topic import Topic
 from magnetar.ledger.api import LedgerWriteError
 from magnetar.wire import pulsar_pb2 as pb

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.base.machine import Machine
 from magnetar.broker.session.keep_alive import KeepAlive, Liveness
-from magnetar.broker.session.states import TRANSITIONS, SessionState
+from magnetar.broker.session.session_states import TRANSITIONS, SessionState
 from support.tables import unreachable
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.explain.reasons import State, diagnose
-from magnetar.broker.explain.view import View
+from magnetar.broker.explain.subscription_view import View
 from support.sessions import World, in_world, send
 from support.transactions import TxnPeer
 

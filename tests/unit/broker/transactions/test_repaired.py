@@ -10,7 +10,7 @@ import pytest
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.service import Broker
 from magnetar.broker.transactions.ids import TxnId
-from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.log_reading import LogReading
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 from magnetar.wire.sends import encode_send

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.admin.metrics.metrics import registry_for
+from magnetar.admin.metrics.broker_metrics import registry_for
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.unloaded import unloaded_topics

@@ -17,7 +17,7 @@ from magnetar.cli.diagnosis.explain import CODES
 from magnetar.cli.diagnosis.samples import parsed
 from magnetar.cli.diagnosis.top import rows_of, slow_transactions
 from magnetar.cli.processes.config_command import descriptions
-from magnetar.server.settings.values import KEYS
+from magnetar.server.settings.setting_values import KEYS
 from magnetar.wire import pulsar_pb2 as pb
 
 

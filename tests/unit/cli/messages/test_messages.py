@@ -11,9 +11,9 @@ from magnetar.base.names import TopicName
 from magnetar.cli.messages.avro import AvroError
 from magnetar.cli.messages.decoding import decode_payload, plain, text
 from magnetar.cli.messages.encoding import encode_payload
-from magnetar.cli.messages.options import resumable
-from magnetar.cli.messages.publishing import partition_of_key
+from magnetar.cli.messages.message_options import resumable
 from magnetar.cli.messages.records import Record, records_of
+from magnetar.cli.messages.topic_writer import partition_of_key
 from magnetar.cli.storage.progress import Progress
 from magnetar.client.compression import compress
 from magnetar.client.deliveries import EntryColumns

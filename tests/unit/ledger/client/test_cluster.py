@@ -12,8 +12,8 @@ from magnetar.ledger.client.pool import BookiePool
 from magnetar.ledger.quorum.effects import ChooseBookies
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.memory import MemoryMetadataStore
 
 

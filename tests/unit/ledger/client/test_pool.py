@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.ledger_options import ClientOptions
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.wire.bookkeeper.requests import AddRun
 from magnetar.wire.bookkeeper.status import Status

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from magnetar.ledger.quorum.effects import SendRead
+from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, Found, NotFound, Unread
 from magnetar.ledger.quorum.last_confirmed import LastConfirmed
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.quorum.reading import SILENCE, EntryRead, Found, NotFound, Unread
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.status import Status
 

@@ -15,7 +15,7 @@ from magnetar.ledger.quorum.effects import (
     SendAdds,
     WriteMetadata,
 )
-from magnetar.ledger.quorum.writer import QuorumWriter
+from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.status import Status
 

@@ -10,6 +10,7 @@ import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import MetadataError
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,
@@ -18,7 +19,6 @@ from magnetar.metadata.bookkeeper.registry import (
     Cookie,
     LiveBookies,
 )
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
 

@@ -13,6 +13,7 @@ from magnetar.ledger.api import LedgerEnd, NoSuchLedgerError
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.registry import LedgerExistsError
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayout
 from magnetar.metadata.bookkeeper.registry import (
@@ -21,7 +22,6 @@ from magnetar.metadata.bookkeeper.registry import (
     ClusterNotInitializedError,
     Cookie,
 )
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore

@@ -8,8 +8,8 @@ import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import MetadataError
+from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.election import AuditorElection
-from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.metadata.bookkeeper.underreplication import (
     AuditCheck,

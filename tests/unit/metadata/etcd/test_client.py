@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.metadata.etcd.client import EtcdClient
+from magnetar.metadata.etcd.etcd_client import EtcdClient
 from magnetar.metadata.etcd.lease import Lease
 
 grpc = pytest.importorskip("grpc")

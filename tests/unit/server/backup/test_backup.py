@@ -14,7 +14,7 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.segment import PAGE_BYTES
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.backup import copying, restoring, staging

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from magnetar.base.errors import StorageError
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.server.bookies import bookie_requests
 from magnetar.server.bookies.bookie_requests import ENDS, GO, HOLD, BookieAnswers, BookieRequests
 from magnetar.server.bookies.replicated_stores import KeptBeside

@@ -18,7 +18,7 @@ from magnetar.server.settings.broker_settings import broker_config
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.limit_settings import LimitSettings, default_limits, tenant_limits
 from magnetar.server.settings.loading import Loaded, load
-from magnetar.server.settings.values import KEYS
+from magnetar.server.settings.setting_values import KEYS
 
 PROVIDERS = ",".join(
     f"org.apache.pulsar.broker.authentication.AuthenticationProvider{kind}"

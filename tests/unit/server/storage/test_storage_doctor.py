@@ -16,9 +16,9 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.errors import LostEntriesError, StartupError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.bookie.given_up import GivenUpFile
-from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.segment import decode_segment_header
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.cli.main import magnetar
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.holes import HolePolicy

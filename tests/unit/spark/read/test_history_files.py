@@ -13,16 +13,16 @@ from magnetar.arrow.row_filter import RowFilter
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.history import writer as writing
+from magnetar.history import segment_writer as writing
 from magnetar.history.files import LocalFile
 from magnetar.history.merging import merge_segments
-from magnetar.history.writer import SegmentWriter, write_segment
+from magnetar.history.segment_writer import SegmentWriter, write_segment
 from magnetar.spark.read import history
 from magnetar.spark.read.history import LastFile, read_stretch
 from magnetar.spark.read.history_columns import SegmentColumns
 from magnetar.spark.read.stretches import HistoryFile, Stretch
 from magnetar.tiered.footers import read_footer
-from magnetar.tiered.parquet.api import SegmentOrigin
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 from support.endings import closed_at_end

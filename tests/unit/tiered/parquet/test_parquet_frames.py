@@ -9,7 +9,9 @@ import pytest
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import DiskFullError, StorageError
 from magnetar.tiered.parquet import requests
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.frames import decode_runs, runs_parts
+from magnetar.tiered.parquet.handover import HANDOVER_BYTES, Handover
+from magnetar.tiered.parquet.parquet_history import (
     DamagedSegmentError,
     FoundMessage,
     HistoryError,
@@ -18,8 +20,6 @@ from magnetar.tiered.parquet.api import (
     TopicSchema,
     segment_suffix,
 )
-from magnetar.tiered.parquet.frames import decode_runs, runs_parts
-from magnetar.tiered.parquet.handover import HANDOVER_BYTES, Handover
 
 
 def encode_runs(runs: list[EntryRun]) -> bytes:

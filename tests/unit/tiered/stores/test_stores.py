@@ -18,9 +18,9 @@ from magnetar.tiered.errors import (
     StoreSetupError,
     SwapLostError,
 )
-from magnetar.tiered.stores.api import ObjectStore
 from magnetar.tiered.stores.local import LocalStore
 from magnetar.tiered.stores.memory import MemoryStore
+from magnetar.tiered.stores.object_store import ObjectStore
 from magnetar.tiered.stores.redaction import redacted, secrets_of
 from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import check_url, open_store

@@ -7,7 +7,7 @@ import pytest
 from magnetar.wire.bookkeeper import bookkeeper_pb2 as pb
 from magnetar.wire.bookkeeper import v2
 from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
-from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
+from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ForceLedger, Read, ReadLac, Request, Unserved
 from magnetar.wire.bookkeeper.responses import Added, BatchReadDone, ReadDone, Refused, Response

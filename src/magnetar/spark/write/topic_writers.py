@@ -22,7 +22,7 @@ from magnetar.spark.sink_topics import SUBSCRIPTION, home_of, staging_topic
 from magnetar.spark.targets import Targets
 from magnetar.spark.write.commit_log import StagedTask
 from magnetar.spark.write.direct import publish_directly
-from magnetar.spark.write.publishing import Publisher
+from magnetar.spark.write.publisher import Publisher
 from magnetar.spark.write.routing import Router
 from magnetar.spark.write.sink import Batch, Sink, entries_of
 from magnetar.spark.write.sink_options import WriteOptions

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from magnetar.base.machine import Machine
-from magnetar.broker.session.states import SessionState
+from magnetar.broker.session.session_states import SessionState
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.broker.topic.producer import Producer
 

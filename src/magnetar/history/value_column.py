@@ -24,7 +24,7 @@ from magnetar.arrow.values import Values
 from magnetar.client.errors import PayloadError
 from magnetar.history.columns import VALUE_FIELDS_ID, VALUE_ID, field_id
 from magnetar.history.metadata import Rows, bools, ints, nulls
-from magnetar.tiered.parquet.api import TopicSchema
+from magnetar.tiered.parquet.parquet_history import TopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 
 _AVRO: Final = int(pb.Schema.Type.Avro)

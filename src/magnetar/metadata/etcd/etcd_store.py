@@ -12,7 +12,7 @@ from typing import Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.metadata import paths
-from magnetar.metadata.etcd.client import RETRY_S, CallLostError, EtcdClient, LeaseGoneError
+from magnetar.metadata.etcd.etcd_client import RETRY_S, CallLostError, EtcdClient, LeaseGoneError
 from magnetar.metadata.etcd.etcd_pb2 import (
     DeleteRangeRequest,
     Event,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from magnetar.broker.compaction.source import CompactedSource
-from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.compaction.compacted_source import CompactedSource
+from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.subscription.any_subscription import AnySubscription, AttachedConsumer, SubscriptionType

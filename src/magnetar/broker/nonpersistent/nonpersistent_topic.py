@@ -10,7 +10,7 @@ from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.errors import NotAllowedError, RefusedError, wire_code
-from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
+from magnetar.broker.nonpersistent.nonpersistent_subscription import NonPersistentSubscription
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.topic.producer import Producer

@@ -8,14 +8,14 @@ from typing import Final
 
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerEnd, WriterListener
-from magnetar.ledger.client import metrics
+from magnetar.ledger.client import client_metrics
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.driving import CoreDriver
 from magnetar.ledger.client.errors import LedgerUnauthorizedError
 from magnetar.ledger.client.fresh_ids import is_used
 from magnetar.ledger.client.handles import LedgerHandle as LedgerHandle
 from magnetar.ledger.client.handles import digester_of, layout_of
-from magnetar.ledger.client.options import LedgerOptions as LedgerOptions
+from magnetar.ledger.client.ledger_options import LedgerOptions as LedgerOptions
 from magnetar.ledger.client.writing import LedgerWriteHandle as LedgerWriteHandle
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.recovery import LedgerRecovery
@@ -106,7 +106,7 @@ class LedgerClient:
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
         """Adds this client's counters to a scrape."""
-        return metrics.collect(self.cluster.pool, out)
+        return client_metrics.collect(self.cluster.pool, out)
 
     async def delete(self, ledger_id: LedgerId) -> None:
         """Deletes the ledger; bookies learn of it later and free the space. Not an error when there is

@@ -25,9 +25,9 @@ from magnetar.history.files import SummedFile
 from magnetar.history.key_index import VERSION, KeyIndexBuilder
 from magnetar.history.manners import AtOnce, Manners
 from magnetar.history.spans import LedgerSpan, Start, encode
-from magnetar.history.values import ValueColumn, leaves_of
+from magnetar.history.value_column import ValueColumn, leaves_of
 from magnetar.history.vectors import EntryVector, read_vector
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.parquet_history import (
     FORMAT_OF_ONE_LEDGER,
     FORMAT_VERSION,
     HistoryError,

@@ -28,8 +28,8 @@ from magnetar.metadata.store import (
 from magnetar.metadata.watches import SessionWatches, Watches
 from magnetar.metadata.zookeeper.link import Address, ZooKeeperLink
 from magnetar.metadata.zookeeper.markers import WRITERS
+from magnetar.metadata.zookeeper.node_writer import NodeWriter
 from magnetar.metadata.zookeeper.protocol import CreateMode, Event, EventType, NodeStat
-from magnetar.metadata.zookeeper.writer import NodeWriter
 from magnetar.metadata.zookeeper.writes import Step
 from magnetar.runtime.tasks import TaskGroup
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import LedgerId, Position
+from magnetar.broker.compaction.compacted_view import CompactedView
 from magnetar.broker.compaction.progress import NAMES, Progress, after, before
 from magnetar.broker.compaction.survivors import left_in_batch
-from magnetar.broker.compaction.view import CompactedView
 from magnetar.managedlog.cursors.ack_words import words_of_bits
 from magnetar.managedlog.cursors.cursor import Cursor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from magnetar.bookie.store import SegmentStore
+from magnetar.bookie.segment_store import SegmentStore
 from magnetar.observability.histogram import Histogram
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.syncer import HelperSyncer

@@ -12,7 +12,7 @@ as the ledger stores them (`EntryRun`) and come out as entries that a consumer c
 Two ways to use it:
 
 - in the broker: `OffloadWorker` (module `worker.py`), all work in a helper process;
-- in a process that has pyarrow (Spark, tools, tests): `magnetar.history.writer.SegmentWriter` and
+- in a process that has pyarrow (Spark, tools, tests): `magnetar.history.segment_writer.SegmentWriter` and
   `magnetar.history.reader.SegmentReader`, or any Parquet reader.
 """
 

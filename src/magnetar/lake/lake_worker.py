@@ -1,4 +1,4 @@
-"""The worker process: `python -m magnetar.lake.worker`. Keeps pyiceberg out of the broker's process.
+"""The worker process: `python -m magnetar.lake.lake_worker`. Keeps pyiceberg out of the broker's process.
 
 One JSON object a line. The first line on standard input is how to open the catalog, each other one a request
 `{"id", "do", …}`; each is answered by `{"id", "done"}` or `{"id", "error", "kind"}`, after any number of
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
-from magnetar.history.worker import NoPandas
-from magnetar.lake.values import (
+from magnetar.history.history_worker import NoPandas
+from magnetar.lake.lake_values import (
     CatalogSettings,
     LakeConflictError,
     LakeError,

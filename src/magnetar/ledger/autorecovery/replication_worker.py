@@ -12,10 +12,10 @@ from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.autorecovery.checker import LedgerChecker
 from magnetar.ledger.autorecovery.fragments import Lack
-from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.ledger.autorecovery.placing import PlacementCheck
+from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.autorecovery.replicating import Replicator
-from magnetar.ledger.client.ledgers import LedgerClient
+from magnetar.ledger.client.ledger_client import LedgerClient
 from magnetar.metadata.bookkeeper.racks import RacksError
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers

@@ -14,8 +14,8 @@ from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import LedgerUnauthorizedError, LedgerUnreadableError
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import SendRead
+from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, Found, ReadEffect, Unread
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.quorum.reading import SILENCE, EntryRead, Found, ReadEffect, Unread
 from magnetar.runtime.tasks import begin, call_later
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
 from magnetar.wire.bookkeeper.requests import AddRun

@@ -25,7 +25,6 @@ from magnetar.bookie.commit import CommitQueue, Tail
 from magnetar.bookie.files import Disk, VolatileDisk, storage_error
 from magnetar.bookie.folder import LOCK_FILE, StoreFolder
 from magnetar.bookie.opening import load_segments
-from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.pacing import Pacer
 from magnetar.bookie.reader import BlockReader
 from magnetar.bookie.rewriter import Rewriter
@@ -33,6 +32,7 @@ from magnetar.bookie.roster import Roster
 from magnetar.bookie.segment import DATA_OFFSET, encode_footer
 from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
 from magnetar.bookie.segment_set import SegmentSet
+from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.bookie.supply import SegmentSupply, Supplied
 from magnetar.runtime.file_lock import FileLock
 from magnetar.runtime.stillness import Stillness

@@ -1,4 +1,4 @@
-"""The worker process: `python -m magnetar.history.worker <socket fd> <niceness> <memory fd>`.
+"""The worker process: `python -m magnetar.history.history_worker <socket fd> <niceness> <memory fd>`.
 
 Serves the process that started it until that closes the socket, however it ended. Runs on one core: clients
 come first.

@@ -13,7 +13,7 @@ from magnetar.admin.calls.rates import Rates
 from magnetar.admin.metrics import transaction_metrics, unloaded_metrics, work_metrics
 from magnetar.admin.metrics.namespace_metrics import NamespaceSums
 from magnetar.broker.canary.choice import LOCAL_NAME as CANARY
-from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
+from magnetar.broker.nonpersistent.nonpersistent_subscription import NonPersistentSubscription
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.subscription.lag import Lag, Lags

@@ -10,9 +10,9 @@ from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, of_another_mode
-from magnetar.broker.explain.reading import consumer_views
-from magnetar.broker.explain.view import View
-from magnetar.broker.filters.api import FilterError, Verdict
+from magnetar.broker.explain.live_views import consumer_views
+from magnetar.broker.explain.subscription_view import View
+from magnetar.broker.filters.entry_filter import FilterError, Verdict
 from magnetar.broker.filters.judge import FilterCounts, Judge
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser

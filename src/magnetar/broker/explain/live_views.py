@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import Dispatcher
 from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
-from magnetar.broker.explain.view import ConsumerView, View
+from magnetar.broker.explain.subscription_view import ConsumerView, View
 from magnetar.managedlog.log import ManagedLog
 
 _HASHES_SHOWN: Final = 5

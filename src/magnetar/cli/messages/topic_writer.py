@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.cli.messages.reading import topics_of
+from magnetar.cli.messages.topic_reading import topics_of
 from magnetar.client.compression import compress, compression_type
 from magnetar.client.producer import Producer
 from magnetar.wire import pulsar_pb2 as pb

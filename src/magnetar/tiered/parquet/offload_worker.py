@@ -24,7 +24,16 @@ from magnetar.base.recent import Recent
 from magnetar.runtime.tasks import begin, call_later, ended, pause, yield_loop
 from magnetar.tiered.joined_source import JoinedSource
 from magnetar.tiered.parquet import requests
-from magnetar.tiered.parquet.api import (
+from magnetar.tiered.parquet.frames import (
+    HEAD,
+    RANGE,
+    SIZE,
+    Kind,
+    decode_runs,
+    iterate_runs,
+)
+from magnetar.tiered.parquet.handover import Handover
+from magnetar.tiered.parquet.parquet_history import (
     AsyncByteSource,
     FoundMessage,
     KeyPlace,
@@ -35,20 +44,11 @@ from magnetar.tiered.parquet.api import (
     WorkerLostError,
     check_packages,
 )
-from magnetar.tiered.parquet.frames import (
-    HEAD,
-    RANGE,
-    SIZE,
-    Kind,
-    decode_runs,
-    iterate_runs,
-)
-from magnetar.tiered.parquet.handover import Handover
 from magnetar.tiered.parquet.supply import Supply, in_frame
 
 _log = logging.getLogger("magnetar.tiered")
 
-PROGRAM: Final = "magnetar.history.worker"
+PROGRAM: Final = "magnetar.history.history_worker"
 IDLE_S: Final = 60.0
 """Seconds after which an idle worker ends, which frees about 100 MB of memory."""
 _SOURCES_KEPT: Final = 256

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.broker.service import BrokerConfig
-from magnetar.broker.topic import claims
+from magnetar.broker.topic import topic_claims as claims
 from magnetar.client.compression import compress
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry

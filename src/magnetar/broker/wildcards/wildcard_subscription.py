@@ -10,7 +10,7 @@ from magnetar.base.ids import EARLIEST, LATEST, LedgerId, Position, RequestId
 from magnetar.base.names import TopicName
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import ConsumerNotFoundError, NotAllowedError
-from magnetar.broker.explain.view import View
+from magnetar.broker.explain.subscription_view import View
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.subscription.any_subscription import (
     AnySubscription,

@@ -22,7 +22,7 @@ from magnetar.ledger.api import (
     NoSuchLedgerError,
     WriterListener,
 )
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOptions, LedgerWriteHandle
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions, LedgerWriteHandle
 from magnetar.ledger.client.placement import NotEnoughBookiesError
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.stored_entries import runs, stored

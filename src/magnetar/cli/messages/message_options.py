@@ -14,8 +14,8 @@ from magnetar.cli.times import Moment
 if TYPE_CHECKING:
     from magnetar.base.names import TopicName
     from magnetar.cli.messages.decoding import Decoder
-    from magnetar.cli.messages.reading import Range
     from magnetar.cli.messages.records import Record
+    from magnetar.cli.messages.topic_reading import Range
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -50,7 +50,7 @@ def several(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 
 def range_of(begin: str | int, end: str | int, last: int | None = None) -> Range:
     """What the options say. Raises click.BadParameter."""
-    from magnetar.cli.messages.reading import Range
+    from magnetar.cli.messages.topic_reading import Range
 
     if end == "earliest" or (begin == "latest" and last is None):
         raise click.BadParameter("nothing lies there; `consume --follow --from latest` waits for what comes")

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from magnetar.admin.calls.call import Call, Operation, Route
 from magnetar.admin.calls.errors import BadRequestError
-from magnetar.admin.produce import documents
-from magnetar.admin.produce.publishing import Outcome, publish
+from magnetar.admin.produce import produce_documents as documents
+from magnetar.admin.produce.one_call import Outcome, publish
 from magnetar.base.ids import Position, ProducerId
 from magnetar.base.names import TopicName
 from magnetar.broker.limits.enforcement import check_quotas
@@ -102,5 +102,9 @@ def _result(outcome: Outcome, place: TopicName) -> dict[str, Any]:
 
 ROUTES: list[Route] = [
     ("POST", _P, Operation(produce, body=documents.SCHEMA, answer=_ANSWER)),
-    ("POST", f"{_P}/partitions/{{partition}}", Operation(produce, body=documents.SCHEMA, answer=_ANSWER)),
+    (
+        "POST",
+        f"{_P}/partitions/{{partition}}",
+        Operation(produce, body=documents.SCHEMA, answer=_ANSWER),
+    ),
 ]

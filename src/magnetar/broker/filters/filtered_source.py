@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, Protocol
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import LedgerId, Position
-from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
-from magnetar.broker.filters.api import FilterError, Verdict
+from magnetar.broker.filters.entry_filter import FilterError, Verdict
 from magnetar.broker.filters.judge import FilterCounts, Judge
 from magnetar.broker.filters.rules import FilterRules
 from magnetar.runtime.alarms import Alarms

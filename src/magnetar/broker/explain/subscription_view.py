@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.broker.dispatch.api import HashLine
+from magnetar.broker.dispatch.dispatcher import HashLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
