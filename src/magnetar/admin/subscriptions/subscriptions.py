@@ -17,9 +17,12 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic.topic import Topic
+from magnetar.runtime.tasks import in_slices
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 _S: Final = f"{_T}/subscription/{{subscription}}"
+_STEPS_PER_TURN: Final = 2_000
+"""From one unacknowledged entry to the next: 3 ms."""
 
 
 def find(topic: Topic, name: str) -> Subscription:
@@ -113,18 +116,19 @@ async def skip(call: Call) -> None:
     count = call.integer("count")
     await refuse_partitioned(call.broker, call.topic(), "Skip messages")
     for topic, subscription in await _found(call):
-        end = nth_unacked(topic, subscription, count)
+        end = await nth_unacked(topic, subscription, count)
         await subscription.skip_to(end)
 
 
-def nth_unacked(topic: Topic, subscription: Subscription, count: int) -> Position:
-    """The count-th entry that is not acknowledged; the last entry when there are fewer."""
+async def nth_unacked(topic: Topic, subscription: Subscription, count: int) -> Position:
+    """The count-th entry that is not acknowledged; the last entry when there are fewer. Others run meanwhile:
+    a step takes 1.4 µs."""
     log, cursor = topic.log, subscription.cursor
     last = log.last_position
     if count >= cursor.backlog_entries:
         return last
     position = cursor.mark_delete
-    for _ in range(count):
+    async for _ in in_slices(range(count), _STEPS_PER_TURN):
         position = cursor.next_unacked(log.next_position(position))
     return min(position, last)
 

@@ -97,7 +97,7 @@ async def peek(call: Call) -> object:
     if number > subscription.cursor.backlog_entries:
         remedy = f"the backlog of {name} has {subscription.cursor.backlog_entries} entries"
         raise NotHereError("Message not found", remedy=remedy)
-    return await _message(topic, nth_unacked(topic, subscription, number))
+    return await _message(topic, await nth_unacked(topic, subscription, number))
 
 
 async def examine(call: Call) -> object:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from typing import Any
 
 import cramjam
 import pytest
 
-from magnetar.base.ids import Position
+from magnetar.admin.subscriptions.subscriptions import nth_unacked
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.service import BrokerConfig
 from magnetar.wire import pulsar_pb2 as pb
 from support.admin_api import AdminApi, T, with_api
@@ -285,3 +287,34 @@ def test_peeking_leaves_messages_where_they_are() -> None:
         assert (await api.refused("GET", f"{examine}?messagePosition=4"))[0] == 404
 
     with_api(story)
+
+
+def test_a_look_far_into_a_backlog_leaves_turns_to_others() -> None:
+    """Each step takes a microsecond or two, and a backlog has millions of entries."""
+
+    class Backlog:
+        backlog_entries = 100_000
+        last_position = mark_delete = Position(LedgerId(1), 0)
+
+        @staticmethod
+        def next_unacked(position: Position) -> Position:
+            return position
+
+        @staticmethod
+        def next_position(position: Position) -> Position:
+            return position
+
+    class Holder:
+        log = cursor = Backlog()
+
+    async def story() -> int:
+        holder: Any = Holder()
+        looking = asyncio.ensure_future(nth_unacked(holder, holder, 50_000))
+        turns = 0
+        while not looking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await looking
+        return turns
+
+    assert asyncio.run(story()) >= 25
