@@ -20,7 +20,7 @@ from magnetar.arrow.fields import Bytes, Ints
 from magnetar.client.errors import PayloadError
 
 _ITEMS_MAX: Final = 1 << 24
-"""Of one block of an array; more is a damaged value."""
+"""Items of one block of an array; more is a damaged value."""
 
 
 def in_order(reads: list[Read]) -> Read:

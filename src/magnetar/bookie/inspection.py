@@ -170,7 +170,7 @@ def _look(
         if in_use and not end and not followed:
             continue
         owner = damage.ledger_id if damage.ledger_id >= 0 else None
-        who = "of unknown ledgers" if damage.ledger_id == UNKNOWN_OWNER else "of nobody"
+        who = "of unknown ledgers" if damage.ledger_id == UNKNOWN_OWNER else "of no ledger"
         detail = "a block does not match its checksum" if owner is not None else f"damaged bytes {who}"
         first = damage.first_entry if damage.first_entry >= 0 else None
         last = damage.last_entry if damage.last_entry >= 0 else None

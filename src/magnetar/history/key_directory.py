@@ -37,7 +37,7 @@ _VERSION: Final = 2
 BEGINNING_BYTES: Final = 64 << 10
 """Read at first: holds the list of a thousand segments."""
 RECORDS_MAX: Final = 4 << 20
-"""Of one directory, 16 bytes each: merging takes the helper process about four times that."""
+"""Records of one directory, 16 bytes each: merging takes the helper process about four times that."""
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -32,7 +32,7 @@ class KeyIndexPlace(NamedTuple):
     length: int
     bits: int
     version: int = 1
-    """Of its bytes; where nothing is said it is 1."""
+    """Version of its bytes; 1 when it is not stored."""
 
     def encode(self) -> str:
         """`offset:length:bits:version` in decimal."""

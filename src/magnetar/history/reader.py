@@ -90,7 +90,7 @@ class SegmentReader:
 
     @property
     def names(self) -> list[str]:
-        """Of its columns, in their order."""
+        """Names of its columns, in their order."""
         return list(self._leaves)
 
     @cached_property

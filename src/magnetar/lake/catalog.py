@@ -75,7 +75,7 @@ class Lake:
         owner = table.properties.get(TOPIC)
         if owner != str(topic.base):
             raise LakeConflictError(
-                f"table {name} is of {owner or 'somebody else'}, not of {topic.base}:"
+                f"table {name} is of {owner or 'another program'}, not of {topic.base}:"
                 " rename or drop it, or use another catalog"
             )
         return table

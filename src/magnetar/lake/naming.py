@@ -21,7 +21,7 @@ from typing import Final
 from magnetar.base.names import TopicName
 
 PART_CHARS_MAX: Final = 120
-"""Of one part; Hive and Glue take 128 for a table, 255 for a namespace of two parts."""
+"""Characters of one part; Hive and Glue take 128 for a table, 255 for a namespace of two parts."""
 _HASH_CHARS: Final = 16
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 

@@ -370,7 +370,7 @@ class ManagedLog:
         async with self._lifecycle.ending:
             if self.state is LogState.CLOSED:
                 return
-            self._life.close("somebody closes it")
+            self._life.close("another caller closes it")
             # Meanwhile the writer may fail or another owner be found; no other task ends the log.
             errors: list[MagnetarError] = []
             try:

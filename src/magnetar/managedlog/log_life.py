@@ -39,7 +39,7 @@ class LogLife:
 
     def terminate(self) -> None:
         """The log refuses appends for good."""
-        self._machine.go(LogState.TERMINATED, "somebody ends it for good")
+        self._machine.go(LogState.TERMINATED, "another caller terminates it")
 
     def writer_failed(self, cause: LedgerError) -> LogError:
         """The writer has failed; returns the error of all later appends. Closing goes on."""
@@ -83,6 +83,6 @@ class LogLife:
         """Asserts the invariants."""
         assert self.error is not None or self.now not in (LogState.FAILED, LogState.FENCED), "no reason why"
         fenced = isinstance(self.error, LogFencedError)
-        assert self.now is not LogState.FENCED or fenced, "fenced by nobody"
+        assert self.now is not LogState.FENCED or fenced, "fenced without an owner"
         assert self.now is not LogState.FAILED or not fenced, "another owner has it, and it knows"
         assert self.now is not LogState.OPEN or self.error is None, "open in spite of an error"

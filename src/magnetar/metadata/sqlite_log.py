@@ -92,7 +92,7 @@ class Mended(NamedTuple):
     """A bit that was wrong."""
 
     offset: int
-    """Of its byte in the log."""
+    """Offset of its byte in the log."""
     bit: int
 
 

@@ -25,7 +25,7 @@ from magnetar.runtime.clock import SystemClock
 
 
 class ClusterMetadata:
-    """Of one cluster. Made by `opened`."""
+    """The metadata of one cluster. Made by `opened`."""
 
     def __init__(self, service: MetadataStore, url: MetadataUrl, cluster: str) -> None:
         """Use `opened`."""
@@ -37,7 +37,8 @@ class ClusterMetadata:
     @classmethod
     @asynccontextmanager
     async def opened(cls, url: str, cluster: str) -> AsyncIterator[ClusterMetadata]:
-        """Of the cluster of that name at the service `url`. Raises StartupError, MetadataError."""
+        """Opens the metadata of the cluster of that name at the service `url`. Raises StartupError,
+        MetadataError."""
         parsed = parse_metadata_url(url)
         if parsed.kind not in ("zk", "etcd"):
             raise StartupError(f"{url!r}: brokers of a cluster share a service, zk://… or etcd://…")

@@ -123,7 +123,7 @@ class _Search:
     async def messages(
         self, copy: OffloadedCopy, count_max: int, before: MessagePlace | None
     ) -> AsyncIterator[FoundMessage]:
-        """Of one copy."""
+        """Messages of one copy."""
         await self._ask_directory(copy)
         for segment in self._holders(copy):
             if before is not None and (copy.named_by, segment.first_entry) > before[:2]:

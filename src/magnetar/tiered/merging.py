@@ -24,7 +24,7 @@ TARGET_BYTES: Final = 128 << 20
 CHEAP_BYTES: Final = 4 << 20
 """Up to here an object is written again whatever that gains."""
 LEDGERS_MAX: Final = 1000
-"""Of one object: its footer names them."""
+"""Ledgers of one object: its footer names them."""
 REPLACED_MAX: Final = 2000
 """Copies that others have replaced and that are not deleted yet, in one stored list."""
 _RETENTION_PARTS: Final = 10

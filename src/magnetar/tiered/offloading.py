@@ -241,7 +241,7 @@ class Offloading:
                     pause_ms // 1000,
                     error,
                 )
-            except Exception as error:  # noqa: BLE001  # what nobody expected of one log must not keep the
+            except Exception as error:  # noqa: BLE001  # an unexpected error of one log must not keep the
                 # others
                 known.error = repr(error)
                 known.backoff.failed(now_ms)

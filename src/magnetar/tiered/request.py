@@ -38,7 +38,7 @@ class OffloadRunningError(MagnetarError):
 
 
 class OffloadRequest:
-    """Of one log, since it was opened. One runs at a time."""
+    """The request to offload one log, since it was opened. One runs at a time."""
 
     __slots__ = ("_log_name", "_machine", "error", "first_not_offloaded")
 

@@ -71,7 +71,8 @@ class LettersSocket(Protocol):
 
 
 class DeadLetters:
-    """Of one socket. A message is acknowledged where it was once it is stored where it goes."""
+    """The dead letters of one socket. A message is acknowledged in its topic once it is stored in the dead
+    letter topic."""
 
     def __init__(self, socket: LettersSocket) -> None:
         self._socket = socket

@@ -70,7 +70,7 @@ class Opened:
 
 
 class _Pieces:
-    """Of one large message, as far as they are there."""
+    """The chunks of one large message that have arrived."""
 
     __slots__ = ("earlier", "found", "size_bytes")
 

@@ -39,7 +39,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.commands import message_id_data
 
 PERMITS_MAX: Final = (1 << 31) - 1
-"""Of one `permit`; the protocol counts in 32 bits."""
+"""Permits of one `permit`; the protocol counts in 32 bits."""
 
 BATCH_MAX: Final = 1 << 20
 """Messages of a batch that a client's message id may speak of."""

@@ -37,7 +37,7 @@ class Holder(Protocol):
 
 
 class HeldBytes:
-    """Of one broker."""
+    """The bytes that the sockets of one broker hold."""
 
     def __init__(self, most: int = HELD_BYTES_MAX) -> None:
         self._most = most

@@ -23,7 +23,7 @@ class Part:
         self.topic = topic
         self.opener = opener
         self.consumer_id = ConsumerId(-1)
-        """Of its present consumer; each time it is opened it gets another."""
+        """Id of its present consumer; each opening gets another one."""
         self.permits = 0
         """Messages that the broker may still send."""
         self.ended = False

@@ -15,7 +15,7 @@ _HEAD_BYTES_MAX: Final = 14
 
 
 class Pieces:
-    """Of one connection, behind its handshake."""
+    """The pieces of one connection, after its handshake."""
 
     __slots__ = ("_at", "_data", "_head", "_inside_bytes", "frames")
 

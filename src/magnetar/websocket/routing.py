@@ -9,7 +9,7 @@ import mmh3
 
 
 class Routing:
-    """Of one producer."""
+    """The routing of one producer."""
 
     def __init__(self, partitions: int, *, murmur: bool, round_robin: bool, first: int) -> None:
         """`first`: the partition of messages without a key, or the first of them; any number."""

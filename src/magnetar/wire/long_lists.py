@@ -23,13 +23,13 @@ LONG_LIST_BYTES: Final = 16 << 10
 """A list from this size on is not decoded where it is read. A shorter one has at most 2,700 ids, which take
 5 ms."""
 IDS_MAX: Final = 1_024
-"""Of one part."""
+"""Ids of one part."""
 _PART_BYTES_MAX: Final = 32 << 10
-"""Of the ids of one part, unless it is one id: sets of batch indexes are long."""
+"""Bytes of the ids of one part, unless it is one id: sets of batch indexes are long."""
 _LOOKED_AT_MAX: Final = 8_192
 """Ids looked through in one go: a millisecond and a half."""
 _OTHERS_BYTES_MAX: Final = 16 << 10
-"""Of all that is no id: a consumer, a transaction, a request."""
+"""Bytes of all other fields: a consumer, a transaction, a request."""
 _ID_TAGS: Final[dict[int, int]] = {
     pb.BaseCommand.ACK: 0x1A,
     pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: 0x12,

@@ -64,7 +64,7 @@ async def answer(call: Call, topic: TopicName) -> dict[str, Any]:
 
     found = explained(role)
     if call.identity is not None and role == call.identity.role and not found.allowed:
-        # Of its own credential every role counts.
+        # For a question about its own credential every role counts.
         found = next((each for each in map(explained, call.identity.also) if each.allowed), found)
     return {**question, **asdict(found)}
 

@@ -17,7 +17,7 @@ from magnetar.runtime.tasks import soon
 
 _CALLS_MAX: Final = 256
 _CALLS_PER_ADDRESS_MAX: Final = 192
-"""Of one address: others find some free."""
+"""Calls of one address: other addresses find free places."""
 _PROBES_MAX: Final = 16
 PROBES: Final = frozenset(
     (

@@ -28,7 +28,7 @@ _FORGOTTEN: Final = 0.1
 
 
 class CallTurns:
-    """Of one server."""
+    """The turns of one server."""
 
     def __init__(self, later: Callable[[Callable[[], None]], None], now_ms: Callable[[], float]) -> None:
         """`later` calls in the next turn of the loop; `now_ms` is of a clock that only goes forward."""

@@ -26,7 +26,7 @@ from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, l
 from magnetar.runtime.tasks import yield_loop
 
 _SUBSCRIPTIONS_PER_STEP: Final = 4
-"""Of one topic, which may have thousands."""
+"""Subscriptions of one topic, which may have thousands."""
 _STEPS_PER_TURN: Final = 16
 """Steps of collectors, a topic or some of its subscriptions each, before the event loop serves others: about
 half a millisecond."""

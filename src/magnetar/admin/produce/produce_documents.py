@@ -25,7 +25,7 @@ from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 
 MESSAGES_MAX: Final = 1000
-"""Of one call."""
+"""Messages of one call."""
 
 _TEXTS: Final = frozenset({"NONE", "BYTES", "STRING", "JSON"})
 _WHOLE: Final = {"INT8": ">b", "INT16": ">h", "INT32": ">i", "INT64": ">q"}

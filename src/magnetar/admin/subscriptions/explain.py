@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 
 def explanation(topic: AnyTopic, name: str) -> Document:
-    """Of one subscription of one topic or partition."""
+    """Explains one subscription of one topic or partition."""
     view = topic.subscriptions[name].view()
     diagnosis = diagnose(view)
     return {

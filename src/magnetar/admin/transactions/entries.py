@@ -17,7 +17,7 @@ from magnetar.broker.transactions.stamp import transaction_of
 
 _ENTRIES_MAX: Final = 1_000
 _BYTES_MAX: Final = 1 << 20
-"""Of an answer, unless its first entry alone is larger."""
+"""Bytes of an answer, unless its first entry alone is larger."""
 
 Document = dict[str, Any]
 
@@ -35,7 +35,7 @@ async def all_entries(call: Call) -> object:
 
 
 def _document(topic: Topic, run: EntryRun) -> Document:
-    """Of a run of one entry."""
+    """The document of a run of one entry."""
     position, (stored,) = Position(run.ledger_id, run.first_entry), run.entries
     txn = transaction_of(stored)
     return {
@@ -50,7 +50,7 @@ def _document(topic: Topic, run: EntryRun) -> Document:
 
 
 def _state_of(topic: Topic, position: Position, stored: bytes) -> str | None:
-    """Of the transaction to which the entry belongs; None: to none."""
+    """State of the transaction to which the entry belongs; None: it belongs to none."""
     txn, part = transaction_of(stored), topic.transactions
     if txn is None:
         return None

@@ -57,7 +57,7 @@ async def coordinators(call: Call) -> object:
 
 
 async def coordinator_stats(call: Call) -> object:
-    """Of one coordinator, or of all by number."""
+    """Statistics of one coordinator, or of all by number."""
     transactions = _transactions(call)
     count = await transactions.discovery.count()
     wanted = call.query.get("coordinatorId")

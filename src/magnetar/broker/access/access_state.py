@@ -198,7 +198,7 @@ class AccessState(Generic[P]):
             assert list(self.members.values()) == [self.holder]
             assert self.holder.mode is not AccessMode.SHARED
         assert all(each.mode is AccessMode.SHARED or each is self.holder for each in self.members.values())
-        assert not self.waiting or self.members, "somebody waits for nobody"
+        assert not self.waiting or self.members, "a producer waits for no holder"
         assert all(each.mode is AccessMode.WAIT_FOR_EXCLUSIVE for each in self.waiting)
         assert len({id(each) for each in (*self.waiting, *self.members.values())}) == len(self.waiting) + len(
             self.members

@@ -40,7 +40,7 @@ TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
 
 
 class CompactionJob:
-    """Of one topic, since it was loaded."""
+    """The compactions of one topic since it was loaded."""
 
     __slots__ = (
         "_began_ms",

@@ -36,7 +36,7 @@ _AGAIN_S: Final = 0.1
 
 
 class Claims:
-    """Of one broker."""
+    """The claims of one broker."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Claims:
                     await self._store.delete(path, expected_version=value.stat.version)
                 break
             except (NotFoundError, BadVersionError):
-                # Somebody else removed it.
+                # Another process removed it.
                 break
             except MetadataError as error:
                 # It stands until it could be deleted, or the session ends.
@@ -203,5 +203,5 @@ def urls_of(value: Value) -> BrokerUrls | None:
     try:
         return BrokerUrls.decode(value.data)
     except (ValueError, TypeError):
-        # Nobody can be sent to its owner; it goes with the session that made it.
+        # No client can be sent to its owner; it goes with the session that made it.
         return None

@@ -23,7 +23,7 @@ _AGAIN_S: Final = 0.1
 
 
 class BundleTopics:
-    """Of one broker."""
+    """The closing topics of one broker's bundles."""
 
     def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker

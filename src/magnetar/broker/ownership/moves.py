@@ -1,7 +1,7 @@
-"""Bundles that move from one broker to another.
+"""Moves bundles from one broker to another.
 
-Who wants a move writes it down. The owner, whoever that is, sees it, closes its topics and deletes its
-record; the broker that is to have the bundle waits for that and claims it. Meanwhile clients wait there.
+A move is requested in writing. The owner sees the request, closes its topics and deletes its record; the
+broker that is to have the bundle waits for that and claims it. Meanwhile clients wait there.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from magnetar.runtime.tasks import gathered, pause
 _log = logging.getLogger("magnetar.broker.ownership")
 
 WAIT_S: Final = 25.0
-"""How long anybody waits for an owner: shorter than the 30 s after which clients give up by themselves. A
-client that is refused waits longer and longer itself, and that makes a failover long."""
+"""Seconds that a request waits for an owner: shorter than the 30 s after which clients give up. A refused
+client doubles its waits, which would prolong a failover."""
 _MOVED_TOGETHER: Final = 8
 """Bundles that leave a broker at the same time."""
 
 
 class Moves:
-    """Of one broker."""
+    """The moves of one broker."""
 
     def __init__(self, store: MetadataStore, claims: Claims, own_id: str, clock: Clock) -> None:
         self._store = store
@@ -71,7 +71,7 @@ class Moves:
             elif to == self._own_id:
                 await self.take_over(bundle, self.deadline_ms())
         except MagnetarError as error:
-            # Whoever is asked for the bundle next goes on with it.
+            # The next broker that is asked for the bundle goes on with it.
             _log.warning("the move of %s has not ended: %s", bundle, error)
 
     async def take_over(self, bundle: Bundle, until_ms: float) -> None:
@@ -91,7 +91,7 @@ class Moves:
             await pause(LOOK_S)
 
     async def move(self, bundle: Bundle, to: str = "") -> None:
-        """Has the bundle leave its owner, whoever that is; returns when it has left.
+        """Has the bundle leave its present owner; returns when it has left.
 
         `to`: the broker that gets it; "": the next one that is asked. A bundle without an owner stays so.
         Raises ServiceNotReadyError when it does not leave in WAIT_S, MetadataError.

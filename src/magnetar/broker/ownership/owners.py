@@ -46,7 +46,7 @@ _REPORT_S: Final = 5.0
 
 
 class Owners:
-    """Of one broker."""
+    """The owners of bundles, as one broker knows them."""
 
     def __init__(
         self, broker: BrokerPort, urls: BrokerUrls, *, probe: Probe, load: Callable[[], Load], version: str
@@ -79,7 +79,7 @@ class Owners:
 
     @property
     def broker_id(self) -> str:
-        """Of this broker."""
+        """Id of this broker."""
         return self.urls.broker_id
 
     @property
@@ -148,7 +148,7 @@ class Owners:
                 self._session_began()
             self.tasks.spawn(self._rejoin())
         elif event is SessionEvent.RECONNECTED:
-            # What changed meanwhile was told to nobody.
+            # Changes made meanwhile were not reported.
             self.peers.look_again()
             for bundle in self.ownership.having(BundleState.OWNED):
                 self.tasks.spawn(self._claims.look_at(bundle))
@@ -255,7 +255,7 @@ class Owners:
             # Where it goes, what clients ask is held until it is there.
             return None if to == self.broker_id else TopicPlace(self._urls_of_peer(to) or owner)
         if self.ownership.state(bundle) is BundleState.UNOWNED:
-            # Of this broker in an earlier life.
+            # From this broker's former process.
             await self._claims.claim(bundle, stale=value)
             return None
         # It is on its way to this broker, or away from it.
@@ -267,7 +267,7 @@ class Owners:
         return None if report is None or report.broker_id == self.broker_id else report.urls
 
     async def _place(self, bundle: Bundle, *, authoritative: bool) -> TopicPlace | None:
-        """Of a bundle without an owner."""
+        """The best broker for a bundle without an owner."""
         target = self._urls_of_peer(await self._moves.destination(bundle))
         if target is not None and not await self.peers.is_dead(target):
             return TopicPlace(target)
@@ -285,7 +285,7 @@ class Owners:
 
     def _chosen(self, bundle: Bundle) -> str:
         """The broker that is to have it; "": there is none."""
-        # Of itself it knows more than its last report says.
+        # Its own load is known better than from its last report.
         known = [
             replace(each, load=replace(each.load, bundles=len(self.ownership)))
             if each.broker_id == self.broker_id

@@ -1,6 +1,6 @@
 """Which bundles this broker has: the decisions (pure).
 
-Theory of operation. What happens comes in as calls: somebody wants a bundle, an answer of the metadata store,
+Theory of operation. Events come in as calls: a bundle is wanted, an answer of the metadata store,
 the end of a session. What is to be done comes out as effects, which the driver carries out in the order in
 which they come. Sessions have numbers, counted by the driver; each claim carries the number of the session in
 which it was made.
@@ -9,7 +9,7 @@ Rules, each with a mutant in `sim/ownership/mutations.py`:
 1. An answer to a claim of a former session makes no owner: the record goes with its session.
 2. When the session ends, every bundle is lost in the same turn.
 3. A record goes only after the topics of the bundle are closed.
-4. A record that is gone, or somebody else's, is a lost bundle.
+4. A record that is gone, or another broker's, is a lost bundle.
 5. A claim is finished when nothing overlaps it; else it is taken back.
 
 What keeps two owners from acknowledging messages is none of these rules but the fence of the ledgers: see
@@ -66,11 +66,11 @@ class _Held:
         self.state = BundleState.CLAIMING
         self.session = session
         self.closed = False
-        """Of one that is released: whether its topics are."""
+        """For a bundle that is being released: whether its topics are closed."""
 
 
 class Ownership:
-    """Of one broker."""
+    """The bundles of one broker."""
 
     def __init__(self) -> None:
         self.session = 0
@@ -138,7 +138,7 @@ class Ownership:
         return []
 
     def not_claimed(self, bundle: Bundle, session: int) -> None:
-        """Somebody else has the record, or none could be made."""
+        """Another broker has the record, or none could be made."""
         held = self._held.get(bundle)
         if session == self.session and held is not None and held.state is BundleState.CLAIMING:
             self._leave(bundle)
@@ -154,7 +154,7 @@ class Ownership:
         return [Close(bundle, lost=False, to=to)]
 
     def record_gone(self, bundle: Bundle, session: int) -> list[Effect]:
-        """The record is not there, or somebody else's: read in `session`."""
+        """The record is missing, or another broker's: read in `session`."""
         held = self._held.get(bundle)
         if held is None or held.session != session:
             return []

@@ -34,7 +34,7 @@ _ANSWER_MS: Final = 1000
 
 
 class Peers:
-    """Of one broker."""
+    """The peers of one broker."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Peers:
         self._probes: SingleFlight[bool] = SingleFlight()
         self._answers: dict[str, tuple[float, bool]] = {}
         self._version: int | None = None
-        """Of this broker's record; None: it is not known to be there."""
+        """Version of this broker's record; None: it may not exist."""
         self._watches = (
             store.watch(keys.BROKERS, lambda _: self._rounds.ask()),
             store.watch(DRAINS, lambda _: self._rounds.ask()),
@@ -94,7 +94,7 @@ class Peers:
         """Writes this broker's record. Raises MetadataError."""
         path, data = keys.broker(self._own_id), report.encode()
         if self._version is not None:
-            with contextlib.suppress(BadVersionError):  # somebody removed it: it is made anew
+            with contextlib.suppress(BadVersionError):  # another process removed it: it is created again
                 stat = await self._store.put(path, data, expected_version=self._version, ephemeral=True)
                 self._version = stat.version
                 return

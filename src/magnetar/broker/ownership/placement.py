@@ -1,4 +1,4 @@
-"""Which broker is to have a bundle that nobody has (pure)."""
+"""Which broker should own a bundle without an owner (pure)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class BrokerUrls:
     """How a broker is reached."""
 
     addresses: Addresses
-    """Of the listener for clients that name none."""
+    """Addresses of the listener for clients that name none."""
     listeners: Mapping[str, Addresses] = field(default_factory=dict)
 
     @property
@@ -126,7 +126,7 @@ class Load:
     bytes_out: float = 0.0
     """Bytes per second."""
     cpu_percent: float = 0.0
-    """Of one core, which is what a broker can use."""
+    """Percent of one core, which is what a broker can use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class BrokerReport:
 
 
 def encode_move(to: str) -> bytes:
-    """`to`: id of the broker that is to have the bundle; "": whoever is asked for it next."""
+    """`to`: id of the broker that is to have the bundle; "": the next one that is asked for it."""
     return _encode({"to": to})
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class BundleState(Enum):
-    """Of one bundle, in this process."""
+    """The state of one bundle, in this process."""
 
     UNOWNED = "unowned"
     """This broker does not have it; another one may."""
@@ -18,7 +18,7 @@ class BundleState(Enum):
     RELEASING = "releasing"
     """Its topics are made durable and closed; then its record goes."""
     LOST = "lost"
-    """The record is gone or somebody else's, or the session is: its topics are being closed."""
+    """The record is gone or another broker's, or the session has ended: its topics are being closed."""
 
 
 TRANSITIONS: Final[dict[BundleState, frozenset[BundleState]]] = {

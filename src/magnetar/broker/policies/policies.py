@@ -78,7 +78,7 @@ class PolicyStore:
 
     def _session_changed(self, event: SessionEvent) -> None:
         if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
-            # Changes that others made without a connection were told to nobody.
+            # Changes of other brokers without a connection were not reported.
             self._changes += 1
             self._cache = Recent(_DOCUMENTS_KEPT)
 

@@ -394,7 +394,7 @@ class Session(Replies):
         check_counts(self.out, self.out_bytes, self._unsent_bytes, self._in_flight_bytes)
         check_attached(self, self.producers, self.closed_producers, self.consumers, self._between)
         check_state(self._life, closed=self.closed, attached=bool(self.producers or self.consumers))
-        assert self._share is not None or not self._in_flight_bytes, "nobody answers for what is in flight"
+        assert self._share is not None or not self._in_flight_bytes, "the bytes in flight have no producer"
         assert self._life.now is not SessionState.GONE or self._transport is GONE, (
             "the dead hold a connection"
         )

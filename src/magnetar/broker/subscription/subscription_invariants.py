@@ -56,8 +56,8 @@ def check_consumers(
         dispatcher.check()
     elif isinstance(dispatcher, SingleActiveDispatcher):
         assert type_ not in _SHARING, f"one consumer is served of a {type_.name} subscription"
-        assert (dispatcher.active is None) == (not consumers), "nobody is served, or who left"
-        assert dispatcher.active is None or dispatcher.active in consumers, "who left is served"
+        assert (dispatcher.active is None) == (not consumers), "the served consumer is none, or one that left"
+        assert dispatcher.active is None or dispatcher.active in consumers, "a consumer that left is served"
         assert type_ is SubscriptionType.FAILOVER or len(consumers) <= 1, "an exclusive consumer is not alone"
 
 

@@ -190,7 +190,7 @@ class Coordinator:
     @staticmethod
     def decide(txn: Transaction) -> None:
         """All that it holds is durable: the next write of its header decides it."""
-        assert txn.ending is not None, "who does not end is not decided"
+        assert txn.ending is not None, "a transaction is decided while it ends"
         if txn.verdict is None:
             txn.verdict = txn.ending
             txn.changed()

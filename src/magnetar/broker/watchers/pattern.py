@@ -41,7 +41,8 @@ _AT_REST_MAX: Final = 1_000
 _PIECE: Final = 10_000
 """Characters and states of a piece of work: one or two milliseconds."""
 _WORK_MAX: Final = 3_000_000
-"""Of one list of names. What a person writes needs some thousands, for any number of names."""
+"""Steps for one list of names. A pattern that a person writes needs some thousands, for any number of
+names."""
 
 
 class PatternError(InvalidTopicError):

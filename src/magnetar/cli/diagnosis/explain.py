@@ -14,7 +14,7 @@ from magnetar.cli.output import FORMATS, show
 
 
 class Meaning(NamedTuple):
-    """Of one code."""
+    """The meaning of one code."""
 
     meaning: str
     remedy: str

@@ -38,7 +38,7 @@ def lake() -> None:
 
 
 _TOPIC: Final = click.argument("topic", required=False)
-_EVERY: Final = click.option("--all", "every", is_flag=True, help="Of all topics that have a table.")
+_EVERY: Final = click.option("--all", "every", is_flag=True, help="All topics that have a table.")
 
 
 def _path(topic: str) -> str:

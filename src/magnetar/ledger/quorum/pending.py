@@ -69,7 +69,7 @@ class PendingEntries:
 
     def held(self, index: int, entry_ids: Iterable[int]) -> None:
         """The member at `index` has these entries."""
-        assert 0 <= index < self._layout.ensemble_size, f"nobody is at {index}"
+        assert 0 <= index < self._layout.ensemble_size, f"no member is at {index}"
         bit = 1 << index
         get = self._entries.get
         for entry_id in entry_ids:
@@ -128,5 +128,5 @@ class PendingEntries:
         for entry_id, entry in self._entries.items():
             assert entry.entry_id == entry_id, "an entry under another id"
             assert entry.length_bytes >= length_bytes, "the ledger became shorter"
-            assert not entry.holders >> self._layout.ensemble_size, "who is no member has it"
+            assert not entry.holders >> self._layout.ensemble_size, "a bookie outside of the ensemble has it"
             length_bytes = entry.length_bytes

@@ -397,4 +397,4 @@ class LedgerRecovery:
             assert self._end is None or self._end >= self._first_read, "the end is before what is confirmed"
         assert phase not in (Phase.MEASURING, Phase.SEALING) or self._end is not None, "an end without one"
         for votes in self._votes.values():
-            assert votes.absent <= votes.answered, "who did not answer lacks the entry"
+            assert votes.absent <= votes.answered, "a member that did not answer lacks the entry"

@@ -16,7 +16,7 @@ class CursorKey(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of its value in the metadata store."""
+        """Path of its value in the metadata store."""
         return f"{log_path(self.log_name)}/{encode_local(self.name)}"
 
     def __str__(self) -> str:

@@ -191,7 +191,7 @@ class CursorStore:
 
     async def _switch(self) -> None:
         """Begins a new ledger with a snapshot: `Writing.SWITCH`."""
-        assert self._writes.now is Writing.SWITCH, "whoever spawns this has begun it"
+        assert self._writes.now is Writing.SWITCH, "the caller has begun the write"
         ledger = DeltaLedger(self, self._config)
         created = False
         try:
@@ -343,7 +343,7 @@ class CursorStore:
 
     async def _fold(self) -> None:
         """Puts the whole state into the metadata store and deletes the ledgers: `Writing.FOLD`."""
-        assert self._writes.now is Writing.FOLD, "whoever calls this has begun it"
+        assert self._writes.now is Writing.FOLD, "the caller has begun the write"
         self._writes.include()
         try:
             await self._put(IN_STORE, self.state.snapshot())
@@ -385,7 +385,7 @@ class CursorStore:
         writing = self._writes.now
         assert writing is not Writing.DELTA or self._ledger is not None, "a delta has no ledger"
         if self._ledger is not None:
-            assert self._ledger_id == self._ledger.writer.ledger_id, "deltas go where nobody looks for them"
+            assert self._ledger_id == self._ledger.writer.ledger_id, "recovery reads another ledger"
             assert self._delta_entry >= 0, "the ledger begins with a snapshot"
         assert self._ledger_id not in self._deleted, "what the value names is deleted"
         assert len(set(self._deleted)) == len(self._deleted), "noted twice"

@@ -133,7 +133,7 @@ class CursorWrites:
 
     def wait(self, callback: Durable) -> None:
         """Calls `callback` once the changes so far are durable; only for open changes, before `close`."""
-        assert self.dirty, "who waits for what is durable waits for the next change"
+        assert self.dirty, "a caller waits for durable changes"
         assert not self._closed, "nothing is written any more"
         assert not self._waiters or self._waiters[-1][0] <= self._state.version, "versions went back"
         self._waiters.append((self._state.version, callback))
@@ -215,5 +215,5 @@ class CursorWrites:
         assert not waits or self.dirty, f"{self.name} writes {self.now.value}, and nothing has changed"
         versions = [version for version, _ in self._waiters]
         assert versions == sorted(versions), "the line is out of order"
-        assert not versions or versions[0] > self.durable, "somebody waits for what is durable"
-        assert not (self._closed and versions), "somebody waits for what will not be written"
+        assert not versions or versions[0] > self.durable, "a caller waits for durable changes"
+        assert not (self._closed and versions), "a caller waits for changes that will not be written"

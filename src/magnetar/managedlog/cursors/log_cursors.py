@@ -245,7 +245,7 @@ class LogCursors:
 
     def check(self) -> None:
         """Asserts the invariants."""
-        assert self._stores.keys() == self._cursors.keys(), "a cursor that nobody keeps, or keeps for nobody"
+        assert self._stores.keys() == self._cursors.keys(), "cursors and stores differ"
         assert self._deleting <= self._stores.keys(), "one that is not there is deleted"
         for store in self._stores.values():
             store.check()

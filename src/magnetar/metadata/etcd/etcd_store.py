@@ -66,7 +66,7 @@ MARKERS: Final = "/magnetar-writers"
 store's lease, so they vanish with it."""
 MARKERS_MAX: Final = 64
 ATTEMPTS_MAX: Final = 32
-"""Of one write: each fails only when others change the same keys at the same time."""
+"""Attempts at one write: each fails only when other writers change the same keys at the same time."""
 PAGE: Final = 1000
 """Keys in one answer to a question for children."""
 ANNOUNCE_S: Final = 1.0

@@ -26,7 +26,10 @@ def exposition(all_totals: Iterable[Totals]) -> str:
         if last is None:
             continue
         out.gauge(
-            "magnetar_spark_batch_duration_seconds", "Of the last batch.", last.duration_ms / 1000, query
+            "magnetar_spark_batch_duration_seconds",
+            "Values of the last batch.",
+            last.duration_ms / 1000,
+            query,
         )
         out.gauge("magnetar_spark_state_rows", "Rows that the query keeps.", last.state_rows, query)
         for lag in last.lags:

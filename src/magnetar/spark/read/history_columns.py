@@ -16,7 +16,7 @@ from magnetar.arrow.values import Values
 from magnetar.base.names import TopicName
 
 _ROWS_AT_ONCE: Final = 32_768
-"""Of one record batch: what Spark holds at a time."""
+"""Rows of one record batch: what Spark holds at a time."""
 
 NEEDED: Final = ("entry_id", "is_null_value", "is_compacted_out", "marker_type")
 """Columns without which no row can be told."""
