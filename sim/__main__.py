@@ -11,11 +11,12 @@ from sim.breaking import Mutation
 from sim.broker.mutations import BROKER_MUTATIONS
 from sim.cluster.mutations import CLUSTER_MUTATIONS
 from sim.mutations import LEDGER_MUTATIONS
+from sim.owners.mutations import OWNER_MUTATIONS
 from sim.run import SCENARIOS, Outcome, first_to_fail, run_seed, story_of
 from sim.shrink import shrink
 
 SEEDS_OF_A_MUTATION = 1000
-MUTATIONS = {**LEDGER_MUTATIONS, **CLUSTER_MUTATIONS, **BROKER_MUTATIONS}
+MUTATIONS = {**LEDGER_MUTATIONS, **CLUSTER_MUTATIONS, **BROKER_MUTATIONS, **OWNER_MUTATIONS}
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -32,12 +33,13 @@ def arguments() -> argparse.ArgumentParser:
         choices=(*SCENARIOS, "all"),
         default="all",
         help="ledgers: cores alone, a thousandth of a second each; cluster: everything;"
-        " broker: topics and clients (%(default)s)",
+        " broker: topics and clients; owners: brokers that share a namespace (%(default)s)",
     )
     add(
         "--story",
         metavar="NAME",
-        help="tell one story: 7.2 is the third ledger of seed 7 (of four), c7 its cluster, b7 its broker",
+        help="tell one story: 7.2 is the third ledger of seed 7 (of four), c7 its cluster, b7 its"
+        " broker, o7 its owners",
     )
     add(
         "--break",

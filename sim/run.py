@@ -11,16 +11,21 @@ from typing import Final, Protocol
 from sim import steps
 from sim.broker.story import BrokerStory
 from sim.cluster.story import ClusterStory
+from sim.owners.story import OwnersStory
 from sim.story import LedgerStory, Violation
 from sim.world import World
 
-SCENARIOS: Final = ("ledgers", "cluster", "broker")
+SCENARIOS: Final = ("ledgers", "cluster", "broker", "owners")
 LEDGERS: Final = 4
 """Stories of a seed of ledgers."""
 _CLUSTER: Final = "c"
 """Before the number of a seed: the name of its cluster's story."""
 _BROKER: Final = "b"
 """The same of its broker's."""
+_OWNERS: Final = "o"
+"""The same of its brokers' that share a cluster."""
+
+_LETTERS: Final = {"cluster": _CLUSTER, "broker": _BROKER, "owners": _OWNERS}
 
 
 class Story(Protocol):
@@ -48,7 +53,11 @@ class Outcome:
 
 def story_of(name: str, *, keep_log: bool = False, skipped: frozenset[int] = frozenset()) -> Story:
     """The story of that name, not begun. `skipped`: numbers of planned events that do not happen."""
-    kinds: dict[str, type[ClusterStory | BrokerStory]] = {_CLUSTER: ClusterStory, _BROKER: BrokerStory}
+    kinds: dict[str, type[ClusterStory | BrokerStory | OwnersStory]] = {
+        _CLUSTER: ClusterStory,
+        _BROKER: BrokerStory,
+        _OWNERS: OwnersStory,
+    }
     kind = kinds.get(name[0], LedgerStory)
     return kind(name, keep_log=keep_log, skipped=skipped)
 
@@ -58,7 +67,7 @@ def run_seed(seed: int, scenario: str = "ledgers") -> Outcome:
     if scenario == "ledgers":
         names = [f"{seed}.{part}" for part in range(LEDGERS)]
     else:
-        names = [f"{_CLUSTER if scenario == 'cluster' else _BROKER}{seed}"]
+        names = [f"{_LETTERS[scenario]}{seed}"]
     digest = blake2b(digest_size=16)
     violations: list[Violation] = []
     collects = gc.isenabled()

@@ -27,13 +27,15 @@ _US: Final = 1_000_000
 class Process:
     """One life of one node."""
 
-    __slots__ = ("ends", "is_up", "name", "steps_left")
+    __slots__ = ("ends", "held", "is_up", "name", "steps_left")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_up = True
         self.steps_left = -1
         """After so many more steps between two awaits it crashes; -1: not by itself."""
+        self.held: list[Callable[[], None]] | None = None
+        """What it does when it goes on; None: it is not paused."""
         self.ends: list[Callable[[], None]] = []
         """What its end means for others."""
 
@@ -136,6 +138,9 @@ class SimLoop(asyncio.BaseEventLoop):
             if not process.is_up:
                 self._left_undone.append(handle)
                 return
+            if process.held is not None:
+                process.held.append(lambda: self._ready.append(handle))
+                return
         handle._run()  # what every loop does with its handles
 
     # -- processes ----------------------------------------------------------------------------------
@@ -148,10 +153,23 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def within(self, process: Process, action: Callable[..., object], *arguments: Any) -> None:
         """Calls `action` at once, as that process, if it lives."""
-        if process.is_up:
+        if process.is_up and process.held is not None:
+            process.held.append(lambda: self.within(process, action, *arguments))
+        elif process.is_up:
             context = contextvars.copy_context()
             context.run(PROCESS.set, process)
             context.run(action, *arguments)
+
+    def pause(self, process: Process) -> None:
+        """Nothing of the process runs until `go_on`; what others send it waits."""
+        if process.is_up and process.held is None:
+            process.held = []
+
+    def go_on(self, process: Process) -> None:
+        """The process does all that it did not do while it was paused."""
+        held, process.held = process.held or [], None
+        for action in held:
+            action()
 
     def kill(self, process: Process) -> None:
         """The process is gone from here on."""

@@ -140,6 +140,20 @@ class SimStore:
         self._there = Channel(self._node.wires, self._process, self._node.process)
         self._here = Channel(self._node.wires, self._node.process, self._process)
 
+    @property
+    def session(self) -> int:
+        """Number of the session, which may have ended."""
+        return self._session
+
+    def expired(self) -> None:
+        """The store ends the session, and drops the connection, which the client notices when it can."""
+        self._node.end(self._session)
+        self._loop.within(self._process, self._dropped, self._epoch)
+
+    def _dropped(self, epoch: int) -> None:
+        if epoch == self._epoch and self._is_connected:
+            self._lost()
+
     def _crashed(self) -> None:
         self._there.is_dead = self._here.is_dead = True
         self._world.at(SESSION_US, self._node.end, self._session)

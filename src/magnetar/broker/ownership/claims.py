@@ -16,6 +16,7 @@ from magnetar.broker.ownership.peers import Peers
 from magnetar.broker.ownership.records import (
     NAMESPACES,
     BrokerUrls,
+    encode_move,
     move_path,
     owner_path,
 )
@@ -114,6 +115,11 @@ class Claims:
         self.carry_out(self.ownership.claimed(bundle, session, alone=alone))
         if self.ownership.serves(bundle):
             _log.info("%s is served here now", bundle)
+            await self._look_once_more(bundle)
+
+    async def _look_once_more(self, bundle: Bundle) -> None:
+        """While a bundle was claimed, what became of its record was not listened to."""
+        await self.look_at(bundle)
 
     async def _make_record(self, bundle: Bundle) -> bool:
         """Whether the record is there and of this session."""
@@ -129,7 +135,8 @@ class Claims:
     async def _is_alone(self, bundle: Bundle) -> bool:
         """Whether the bundle is one of its namespace's, and nothing that overlaps it has an owner."""
         document = await self._broker.policies.fresh_document(keys.namespace_policies(bundle.namespace))
-        if document is None or (bundle.lower, bundle.upper) not in ranges(document):
+        known = set() if document is None else set(ranges(document))
+        if (bundle.lower, bundle.upper) not in known:
             return False
         parent = f"{NAMESPACES}/{bundle.namespace}"
         for name in await self._store.children(parent):
@@ -138,7 +145,12 @@ class Claims:
                 if other != bundle and other.overlaps(bundle):
                     value = await self._store.get(owner_path(other))
                     if value is not None:
-                        await self.free_if_dead(other, value)
+                        if (
+                            not await self.free_if_dead(other, value)
+                            and (other.lower, other.upper) not in known
+                        ):
+                            # Whoever split it did not get to this.
+                            await self._store.put(move_path(other), encode_move(""))
                         return False
         return True
 

@@ -152,6 +152,7 @@ class Owners:
             self.peers.look_again()
             for bundle in self.ownership.having(BundleState.OWNED):
                 self.tasks.spawn(self._claims.look_at(bundle))
+                self.tasks.spawn(self._moves.follow(bundle))
 
     async def _rejoin(self) -> None:
         self.peers.look_again()

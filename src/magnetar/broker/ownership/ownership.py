@@ -5,7 +5,7 @@ the end of a session. What is to be done comes out as effects, which the driver 
 which they come. Sessions have numbers, counted by the driver; each claim carries the number of the session in
 which it was made.
 
-Rules, each with a mutant in `sim/ownership/mutations.py`:
+Rules, each with a mutant in `sim/owners/mutations.py`, but for the first, whose breach the driver notices:
 1. An answer to a claim of a former session makes no owner: the record goes with its session.
 2. When the session ends, every bundle is lost in the same turn.
 3. A record goes only after the topics of the bundle are closed.

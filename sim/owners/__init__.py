@@ -1,0 +1,1 @@
+"""Brokers that share a namespace, under faults. See sim/README.md."""
