@@ -14,8 +14,14 @@ from pathlib import Path
 import pytest
 
 from magnetar import __version__
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.acks import encode_flow
+from magnetar.wire.commands import message_id_data
 from support import java_client, pulsar_admin
 from support.pulsar_admin import TRANSCRIPTS, Outcome, PulsarAdmin
+from support.raw_client import RawClient
+from support.seen import Type
+from support.sessions import encode_payload, entry, send
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -37,7 +43,8 @@ def _pom() -> str:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("admin"), ephemeral=True) as process:
+    on = {"MAGNETAR_TRANSACTIONS": "true"}
+    with StandaloneProcess(tmp_path_factory.mktemp("admin"), ephemeral=True, environment=on) as process:
         yield process
 
 
@@ -53,6 +60,38 @@ def tool(broker: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) ->
         admin.close()
 
 
+def with_transactions(url: str) -> dict[str, str]:
+    """Two open transactions of coordinator 0; what the second one wrote to, and acknowledged."""
+    topic = "persistent://public/default/txn"
+    with RawClient(url) as client:
+        client.open_producer(topic)
+        client.open_consumer(topic, request_id=2)
+        client.send(send(1, 0), encode_flow(1, 10))
+        client.wait(lambda: client.messages, "a message")
+        for request in (3, 4):
+            begun = client.ask(Type.NEW_TXN, request_id=request, txn_ttl_seconds=3_600_000, tc_id=0)
+        ids = {"txnid_most_bits": begun.txnid_most_bits, "txnid_least_bits": begun.txnid_least_bits}
+        client.ask(Type.ADD_PARTITION_TO_TXN, request_id=5, partitions=[topic], **ids)
+        acks = [pb.Subscription(topic=topic, subscription="s")]
+        client.ask(Type.ADD_SUBSCRIPTION_TO_TXN, request_id=6, subscription=acks, **ids)
+        sending = pb.CommandSend(producer_id=1, sequence_id=1, **ids)
+        client.send(encode_payload(pb.BaseCommand(type=Type.SEND, send=sending), entry(b"of it", 1)))
+        client.wait(lambda: len(client.receipts) == 2, "both receipts")
+        position = client.messages[0].position
+        ack = {
+            "consumer_id": 1,
+            "ack_type": pb.CommandAck.Individual,
+            "message_id": [message_id_data(position)],
+        }
+        assert not client.ask(Type.ACK, request_id=7, **ack, **ids).HasField("error")
+    return {
+        "txn_most": str(begun.txnid_most_bits),
+        "txn_least": str(begun.txnid_least_bits),
+        "ledger": str(position.ledger_id),
+        "entry": str(position.entry_id),
+    }
+
+
 @pytest.fixture(scope="module")
 def outcomes(
     tool: PulsarAdmin, broker: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory
@@ -63,6 +102,7 @@ def outcomes(
         "here": str(pulsar_admin.HERE),
         "scratch": str(tmp_path_factory.mktemp("scratch")),
         "bundle": "0x00000000_0xffffffff",
+        **with_transactions(broker.broker_url),
     }
     found = [outcome for transcript in ALL for outcome in tool.play(transcript, known)]
     wanted = os.environ.get("MAGNETAR_ADMIN_TABLE")
