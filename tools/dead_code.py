@@ -51,6 +51,7 @@ ALLOWED = {
         _CLICK,
     ),
     "src/magnetar/client/session.py": {"proxy_to_broker_url": "a field of a protobuf message"},
+    "src/magnetar/client/transforming.py": {"transform": "users' programs call it: docs/transactions.md"},
     "src/magnetar/demo/__main__.py": {"signum": "signal handlers are given it"},
     "src/magnetar/demo/alerts.py": {"ok": "the verdict in one word, for tests of the demo"},
     "src/magnetar/demo/topics.py": dict.fromkeys(

@@ -16,6 +16,9 @@ from magnetar.client.deliveries import DeliveryReader, EntryColumns
 from magnetar.client.errors import RefusedError, UnreachableError
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
+from magnetar.wire.commands import message_id_data
+from magnetar.wire.events import TxnBits
+from magnetar.wire.frames import encode_command
 
 _Type = pb.BaseCommand.Type
 _CONSUMER_ID: Final = ConsumerId(1)
@@ -84,13 +87,27 @@ class EntryConsumer(Closing):
             self._connection.read(timeout_s)
         return self._deliveries.fetch()
 
-    def acknowledge(self, positions: Sequence[Position]) -> None:
-        """Acknowledges whole entries; returns when the broker has taken it. Raises RefusedError."""
+    def acknowledge(self, positions: Sequence[Position], txn: TxnBits | None = None) -> None:
+        """Acknowledges whole entries, in a transaction if one is given; returns when the broker has taken it.
+
+        Raises RefusedError.
+        """
         if not positions:
             return
         request_id = self._connection.session.next_request_id()
         what = f"acknowledgement in {self.subscription!r}"
-        ack = encode_ack(_CONSUMER_ID, positions, request_id=request_id)
+        if txn is None:
+            ack = encode_ack(_CONSUMER_ID, positions, request_id=request_id)
+        else:
+            body = pb.CommandAck(
+                consumer_id=_CONSUMER_ID,
+                ack_type=pb.CommandAck.Individual,
+                message_id=map(message_id_data, positions),
+                txnid_most_bits=txn[0],
+                txnid_least_bits=txn[1],
+                request_id=request_id,
+            )
+            ack = encode_command(pb.BaseCommand(type=_Type.ACK, ack=body))
         answer = self._connection.request(request_id, ack, what).ackResponse
         if answer.HasField("error"):
             raise RefusedError(what, answer.error, answer.message)

@@ -19,6 +19,7 @@ from magnetar.client.errors import UnreachableError
 from magnetar.client.retry import Retry
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import encode_send
+from magnetar.wire.events import TxnBits
 
 _Type = pb.BaseCommand.Type
 _PRODUCER_ID: Final = ProducerId(1)
@@ -105,13 +106,14 @@ class Producer(Closing):
         """Largest metadata and payload of one entry that the broker takes."""
         return self._connection.session.message_bytes_max
 
-    def send(self, sequence_id: int, entry: bytes, count: int = 1) -> None:
-        """Sends an entry of `count` messages; `sequence_id` is that of the first, and they number on.
+    def send(self, sequence_id: int, entry: bytes, count: int = 1, *, txn: TxnBits | None = None) -> None:
+        """Sends an entry of `count` messages; `sequence_id` is that of the first, and they number on. `txn`:
+        the transaction that it belongs to, which the entry names too.
 
         Waits for receipts only while too much is under way. Raises SendFailedError, UnreachableError.
         """
         highest = sequence_id + count - 1 if count > 1 else None
-        frame = encode_send(_PRODUCER_ID, sequence_id, count, entry, highest)
+        frame = encode_send(_PRODUCER_ID, sequence_id, count, entry, highest, txn=txn)
         self._out.append(frame)
         self._out_bytes += len(frame)
         self._pending.append((sequence_id, len(frame)))

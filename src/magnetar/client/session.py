@@ -27,6 +27,11 @@ _REPLY_FIELDS = {
     _Type.GET_SCHEMA_RESPONSE: "getSchemaResponse",
     _Type.GET_OR_CREATE_SCHEMA_RESPONSE: "getOrCreateSchemaResponse",
     _Type.ACK_RESPONSE: "ackResponse",
+    _Type.TC_CLIENT_CONNECT_RESPONSE: "tcClientConnectResponse",
+    _Type.NEW_TXN_RESPONSE: "newTxnResponse",
+    _Type.ADD_PARTITION_TO_TXN_RESPONSE: "addPartitionToTxnResponse",
+    _Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE: "addSubscriptionToTxnResponse",
+    _Type.END_TXN_RESPONSE: "endTxnResponse",
 }
 """The field of each command that answers a request by its id."""
 

@@ -139,11 +139,15 @@ def encode_send(
     highest_sequence_id: int | None = None,
     *,
     is_chunk: bool = False,
+    txn: TxnBits | None = None,
 ) -> bytes:
-    """Encodes a SEND frame. `entry` as `payload.build_entry` makes it; `num_messages` >= 1."""
+    """Encodes a SEND frame. `entry` as `payload.build_entry` makes it; `num_messages` >= 1. `txn`: the most
+    and the least significant bits of its transaction."""
     parts = [b"\x08", varint(producer_id), b"\x10", varint(sequence_id)]
     if num_messages != 1:
         parts += (b"\x18", varint(num_messages))
+    if txn is not None:
+        parts += (b"\x20", varint(txn[1]), b"\x28", varint(txn[0]))
     if highest_sequence_id is not None:
         parts += (b"\x30", varint(highest_sequence_id))
     if is_chunk:

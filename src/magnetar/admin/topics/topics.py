@@ -163,9 +163,6 @@ async def terminate(call: Call) -> object:
 
 async def terminate_partitions(call: Call) -> object:
     name = call.topic()
-    transactions = call.broker.transactions
-    if names_coordinators(name) and transactions.enabled:
-        return {"partitions": await transactions.discovery.partitions(name), "deleted": False}
     await call.broker.check_name(name)
     count = 0 if name.partition >= 0 else await call.broker.policies.partitions(name)
     if not count:
@@ -277,6 +274,9 @@ async def grow_partitioned(call: Call) -> None:
 
 async def get_partitions(call: Call) -> object:
     name = call.topic()
+    transactions = call.broker.transactions
+    if names_coordinators(name) and transactions.enabled:
+        return {"partitions": await transactions.discovery.partitions(name), "deleted": False}
     await call.broker.check_name(name)
     count = 0 if name.partition >= 0 else await call.broker.policies.partitions(name)
     if not count and not call.flag("checkAllowAutoCreation") and not await call.broker.exists(name):

@@ -59,6 +59,20 @@ def test_coordinators_are_told_of_and_become_more() -> None:
         assert (await api.refused("GET", f"{R}/coordinatorInternalStats/0"))[0] == 405
         path = "/admin/v2/persistent/pulsar/system/transaction_coordinator_assign/partitions"
         assert (await api.call("GET", path)).json["partitions"] == 20
+        one = path.replace("assign/", "assign-partition-3/")
+        assert (await api.call("GET", one)).json["partitions"] == 0
+
+    with_api(story, config=BrokerConfig(transactions=True))
+
+
+def test_clients_that_look_up_over_http_find_the_coordinators() -> None:
+    """The call that ends a topic answered in place of the one that tells of partitions."""
+
+    async def story(api: AdminApi) -> None:
+        path = "/admin/v2/persistent/pulsar/system/transaction_coordinator_assign"
+        found = (await api.call("GET", f"{path}/partitions?checkAllowAutoCreation=true")).json
+        assert found == {"partitions": 16, "deleted": False}
+        assert (await api.refused("POST", f"{path}/terminate/partitions"))[0] == 405
 
     with_api(story, config=BrokerConfig(transactions=True))
 

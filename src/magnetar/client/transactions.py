@@ -1,0 +1,83 @@
+"""A client of a transaction coordinator: begins transactions, says what they concern, ends them. Blocking."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.base.closing import Closing
+from magnetar.base.names import TopicName
+from magnetar.client.client import Client
+from magnetar.client.errors import RefusedError
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.events import TxnBits
+
+_Type = pb.BaseCommand.Type
+_ASSIGN: Final = "persistent://pulsar/system/transaction_coordinator_assign-partition-{}"
+"""Clients find coordinators as partitions of a topic. Source: Pulsar's `SystemTopicNames`."""
+
+
+class Coordinator(Closing):
+    """One coordinator, on a connection of its own."""
+
+    def __init__(self, client: Client, number: int = 0) -> None:
+        """Raises RefusedError where the broker offers no transactions, UnreachableError."""
+        self._number = number
+        self._connection = client.connect_to(TopicName.parse(_ASSIGN.format(number)))
+        try:
+            self._ask("tcClientConnectRequest", "tcClientConnectResponse", tc_id=number)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def begin(self, ttl_s: float) -> TxnBits:
+        """A new transaction, which is aborted when it is not ended in `ttl_s` seconds."""
+        answer = self._ask(
+            "newTxn", "newTxnResponse", tc_id=self._number, txn_ttl_seconds=round(1000 * ttl_s)
+        )
+        return answer.txnid_most_bits, answer.txnid_least_bits
+
+    def add_topic(self, txn: TxnBits, topic: TopicName) -> None:
+        """The topic may get messages of the transaction."""
+        self._ask("addPartitionToTxn", "addPartitionToTxnResponse", txn, partitions=[str(topic)])
+
+    def add_subscription(self, txn: TxnBits, topic: TopicName, subscription: str) -> None:
+        """The subscription may get acknowledgements of the transaction."""
+        named = [pb.Subscription(topic=str(topic), subscription=subscription)]
+        self._ask("addSubscriptionToTxn", "addSubscriptionToTxnResponse", txn, subscription=named)
+
+    def end(self, txn: TxnBits, *, commit: bool) -> None:
+        """Commits or aborts it, durably on return. The same may be asked again, after an error too.
+
+        Raises RefusedError with InvalidTxnStatus when it has ended the other way.
+        """
+        self._ask("endTxn", "endTxnResponse", txn, txn_action=pb.COMMIT if commit else pb.ABORT)
+
+    def _ask(self, field: str, answer: str, txn: TxnBits | None = None, **fields: Any) -> Any:
+        """The body of the answer. Raises RefusedError, UnreachableError, RequestTimeoutError."""
+        request_id = self._connection.session.next_request_id()
+        if txn is not None:
+            fields |= {"txnid_most_bits": txn[0], "txnid_least_bits": txn[1]}
+        command = pb.BaseCommand(type=_TYPES[field])
+        body: Any = getattr(command, field)
+        body.MergeFrom(type(body)(request_id=request_id, **fields))
+        what = f"{_Type.Name(_TYPES[field])} of coordinator {self._number}"
+        found: Any = getattr(self._connection.call(command, request_id, what), answer)
+        if found.HasField("error"):
+            error = RefusedError(what, found.error, found.message)
+            # The coordinator is being moved, or its broker cannot store anything now.
+            error.retriable = error.retriable or found.error == pb.ServerError.TransactionCoordinatorNotFound
+            raise error
+        return found
+
+    def close(self) -> None:
+        """Ends the connection. Open transactions stay open, until their time is over."""
+        self._connection.close()
+
+
+_TYPES: Final = {
+    "tcClientConnectRequest": _Type.TC_CLIENT_CONNECT_REQUEST,
+    "newTxn": _Type.NEW_TXN,
+    "addPartitionToTxn": _Type.ADD_PARTITION_TO_TXN,
+    "addSubscriptionToTxn": _Type.ADD_SUBSCRIPTION_TO_TXN,
+    "endTxn": _Type.END_TXN,
+}
