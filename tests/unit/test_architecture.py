@@ -60,3 +60,19 @@ def test_every_room_is_on_the_map() -> None:
     rooms = {path.parent for path in PACKAGE.rglob("__init__.py")} - {PACKAGE}
     rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE))))
     assert sorted(room.name for room in rooms if room.name not in rows) == []
+
+
+def test_a_room_has_the_files_at_which_to_start() -> None:
+    """A bare file name is one of the room's own; `store.py` of another room does not count."""
+    folders = [path for path in PACKAGE.rglob("*") if path.is_dir()]
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|[^|]*\| ([^|]*) \|$", TEXT, re.MULTILINE)
+    assert len(rows) > 30
+    missing = []
+    for names, start in rows:
+        rooms = [folder for folder in folders if f"`{folder.name}`" in names]
+        missing += [
+            f"{names}: {file}"
+            for file in re.findall(r"`([\w.]+\.(?:py|md))`", start)
+            if not any((room / file).exists() for room in rooms)
+        ]
+    assert missing == []

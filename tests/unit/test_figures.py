@@ -1,4 +1,8 @@
-"""A section with measured figures names the command and the date that made them."""
+"""Measured figures name the command and the date that made them.
+
+Sections of tables need both. Elsewhere a paragraph that says "measured" or "took" beside a figure with a unit
+needs a date in its section.
+"""
 
 from __future__ import annotations
 
@@ -69,3 +73,33 @@ def test_a_run_of_its_own_needs_a_date_of_its_own() -> None:
     text = "## Results\n\n`./dev bench`, 1 May 2026\n\n### A\n\n| 1 |\n\n### B\n\n`./dev bench b`\n\n| 2 |\n"
     sections = measured_sections(text, "Results")
     assert [(section.title, section.lacks()) for section in sections] == [("A", []), ("B", ["a date"])]
+
+
+FIGURE = r"\d[\d.,]* ?(?:ms|s|µs|KiB|MiB|GiB|kB|MB|GB|%|minutes|seconds)\b"
+TOLD = re.compile(
+    rf"\bmeasured\b[^.]*{FIGURE}|{FIGURE}[^.]*\bmeasured\b|\btook (?:\w+ ){{0,2}}{FIGURE}", re.DOTALL
+)
+EXPLAINS = {"## How it is measured"}
+"""Sections that say how figures are made, and tell none."""
+
+
+def undated(text: str) -> list[str]:
+    """Paragraphs with a measured figure in sections without a date."""
+    return [
+        " ".join(found[0].split())
+        for section in re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
+        if not DATE.search(section) and section.partition("\n")[0] not in EXPLAINS
+        for paragraph in section.split("\n\n")
+        if (found := TOLD.search(paragraph))
+    ]
+
+
+def test_measured_figures_in_prose_have_a_date() -> None:
+    documents = [*(REPOSITORY / "docs").rglob("*.md"), *REPOSITORY.glob("*.md")]
+    found = {path.name: undated(path.read_text(encoding="utf-8")) for path in documents}
+    assert {name: figures for name, figures in found.items() if figures} == {}
+
+
+def test_a_figure_without_a_date_is_seen() -> None:
+    assert undated("# A\n\n## B\n\nA connection took 4 KiB.\n\n## C\n\n1 May 2026\n")
+    assert not undated("## B\n\nA connection took 4 KiB (1 May 2026).\n\n## C\n\nIt waits 4 s.\n")

@@ -60,7 +60,7 @@ Work = Callable[[Message], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of one transaction."""
+    """Limits of one transaction."""
 
     entries: int = 100
     """Taken in it, at most."""
@@ -103,7 +103,7 @@ def transform(
             except ClientError as error:
                 rounds.close()
                 if isinstance(error, RefusedError) and error.code == pb.ServerError.TransactionConflict:
-                    # Somebody else has taken a message meanwhile: it does not come again.
+                    # Another consumer has taken a message meanwhile: it does not come again.
                     error.retriable = True
                 retry = retry or Retry(client.options.retry_timeout_s)
                 retry.pause_or_raise(error)

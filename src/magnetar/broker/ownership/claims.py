@@ -149,7 +149,7 @@ class Claims:
                             not await self.free_if_dead(other, value)
                             and (other.lower, other.upper) not in known
                         ):
-                            # Whoever split it did not get to this.
+                            # The process that split it did not get to this.
                             await self._store.put(move_path(other), encode_move(""))
                         return False
         return True

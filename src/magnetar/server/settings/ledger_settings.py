@@ -24,8 +24,8 @@ class LedgerSettings(MonitoringSettings):
     """Metadata service of a cluster of bookies, Magnetar's or Apache's, that keeps messages and everything
     else: `zk://host:port,host:port/ledgers` or `etcd://host:port/ledgers`."""
     metadata_session_timeout_seconds: int = 10
-    """Time, in seconds, without contact to the metadata service after which the broker loses its session and
-    exits. At least 1."""
+    """Time, in seconds, without contact to the metadata service after which the broker loses its session:
+    `magnetar standalone` exits, `magnetar broker` closes its topics. At least 1."""
     ledger_ensemble_size: int = 2
     """Bookies that share the entries of a ledger. At least `ledger_write_quorum`."""
     ledger_write_quorum: int = 2

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StartupError
+from magnetar.broker.dynamic import NAMES
 from magnetar.cli.processes.config_command import descriptions
 from magnetar.server.settings.checks import check, largest
 from magnetar.server.settings.config import StandaloneConfig
@@ -130,3 +131,24 @@ def test_declarations_say_the_effect_of_the_table() -> None:
         if len(names) == 1 and not plain(DESCRIPTIONS[names[0]]).startswith(plain(row["effect"])):
             wrong.append(f"{names[0]}: {plain(row['effect'])}")
     assert wrong == []
+
+
+DOCS = DOCUMENT.parent
+SAID = re.compile(r"`(\w+)` \(([\d,]+)(?: (KiB|MiB))?\)")
+"""A setting with its default, as documents say it: `cache_bytes` (64 MiB)."""
+
+
+def test_documents_say_the_defaults() -> None:
+    said = [
+        (path.name, name, int(number.replace(",", "")) * UNITS[unit])
+        for path in (*DOCS.rglob("*.md"), DOCS.parent / "README.md")
+        for name, number, unit in SAID.findall(path.read_text(encoding="utf-8"))
+        if name in NUMBERS
+    ]
+    assert len(said) > 3
+    assert [each for each in said if each[2] != getattr(DEFAULTS, each[1])] == []
+
+
+def test_the_readme_counts_the_settings_that_may_change() -> None:
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"(\d+) settings and all files", text) == [str(len(NAMES))]
