@@ -16,10 +16,10 @@ from magnetar.bookie.network.server import BookieServer
 from magnetar.bookie.segment_store import SegmentStore
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
-from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
+from magnetar.metadata.bookkeeper.registry import LiveBookies, RegisteredBookie
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime import loop as event_loop
 
@@ -48,14 +48,14 @@ class Bookies:
     async def bookies(self) -> LiveBookies:
         return self._live
 
-    async def info(self, bookie_id: str) -> BookieInfo | None:
-        return BookieInfo(bookie_id)
+    async def info(self, bookie_id: str) -> RegisteredBookie | None:
+        return RegisteredBookie(bookie_id)
 
 
 def client(ports: Sequence[int]) -> LedgerClient:
     """A ledger client with metadata of its own, in memory."""
     ledgers = TreeLedgerRegistry(MemoryMetadataStore(ManualClock()), BookKeeperTree())
-    return LedgerClient(Cluster(ledgers, Bookies(ports), ClientOptions()))
+    return LedgerClient(Cluster(ledgers, Bookies(ports), LedgerClientOptions()))
 
 
 class Bookie:

@@ -28,7 +28,7 @@ from magnetar.base.ids import LedgerId
 from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
 from magnetar.history.segment_writer import write_segment
-from magnetar.tiered.parquet.parquet_history import SegmentOrigin, TopicSchema
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin, StoredTopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 
@@ -121,7 +121,7 @@ def make(case: str, bytes_max: int) -> tuple[list[EntryRun], SegmentOrigin]:
         from magnetar.demo.topics import SCHEMAS, Encoded
 
         info = Encoded(SCHEMAS["departures"]).schema_info()
-        schema = TopicSchema(bytes(8), pb.Schema.Type.Json, info.schema().encode())
+        schema = StoredTopicSchema(bytes(8), pb.Schema.Type.Json, info.schema().encode())
         return runs_of(entries_of(flights(), BATCH, 1 << 62)), SegmentOrigin(
             topic, LedgerId(LEDGER), [schema]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from magnetar.bookie.served import Answer, Output, Write
+from magnetar.bookie.served import Output, ServedAnswer, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.requests import AddRun, Read
 from magnetar.wire.bookkeeper.status import Status
@@ -65,10 +65,10 @@ class BookieNode:
         for output in outputs:
             if isinstance(output, Write):
                 self.disk.write(output)
-            elif isinstance(output, Answer):
+            elif isinstance(output, ServedAnswer):
                 self._answer(output)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: ServedAnswer) -> None:
         asker: Any = answer.asker
         self._network.send(self, asker.node, asker.action, answer.response)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.served import StoredLedger, Write
+from magnetar.bookie.served import ServedLedger, Write
 from magnetar.wire.bookkeeper.status import Status
 from sim.world import World
 
@@ -180,10 +180,10 @@ class Disk:
         ledger = self._ledgers.get(ledger_id)
         return [] if ledger is None else list(ledger.entries)
 
-    def stored_ledgers(self) -> list[StoredLedger]:
+    def stored_ledgers(self) -> list[ServedLedger]:
         """What a bookie reads when it starts."""
         return [
-            StoredLedger(ledger_id, ledger.master_key, ledger.fenced)
+            ServedLedger(ledger_id, ledger.master_key, ledger.fenced)
             for ledger_id, ledger in self._ledgers.items()
         ]
 

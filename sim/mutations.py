@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.served import Output, StoredLedger
+from magnetar.bookie.served import Output, ServedLedger
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import Effect, SendAdds
@@ -150,8 +150,8 @@ def _fence_only_what_is_known(self: BookieLedgers, asker: object, request: Read)
     return _FENCE(self, asker, request)
 
 
-def _fence_forgotten(self: Disk) -> list[StoredLedger]:
-    return [StoredLedger(number, ledger.master_key, False) for number, ledger in self._ledgers.items()]
+def _fence_forgotten(self: Disk) -> list[ServedLedger]:
+    return [ServedLedger(number, ledger.master_key, False) for number, ledger in self._ledgers.items()]
 
 
 def _damage_is_absence(self: Disk, ledger_id: LedgerId, entry_id: int) -> bytes | None:

@@ -12,10 +12,10 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import Belonging
 from magnetar.bookie.network.collecting import collect, looking_again, missing_ledgers
 from magnetar.bookie.network.connection import BookieConnection
-from magnetar.bookie.served import Answer, Output, Wait, Write
+from magnetar.bookie.served import Output, ServedAnswer, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
-from magnetar.metadata.bookkeeper.registry import BookieInfo, Cookie
+from magnetar.metadata.bookkeeper.registry import Cookie, RegisteredBookie
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
@@ -114,7 +114,7 @@ class SimBookie:
             # An earlier attempt may have been done after all.
             with contextlib.suppress(BadVersionError):
                 await registry.put_cookie(cookie, expected_version=MUST_NOT_EXIST)
-        info = BookieInfo.at(self.bookie_id, self.name, PORT)
+        info = RegisteredBookie.at(self.bookie_id, self.name, PORT)
         await registry.register(info, read_only=self.disk.is_full)
 
     async def _collect(self, registry: TreeBookieRegistry) -> None:
@@ -188,7 +188,7 @@ class SimBookie:
         for output in outputs:
             if isinstance(output, Write):
                 self.disk.write(output)
-            elif isinstance(output, Answer):
+            elif isinstance(output, ServedAnswer):
                 assert isinstance(output.asker, BookieConnection)
                 output.asker.answer(output.response)
             else:

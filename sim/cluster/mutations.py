@@ -25,7 +25,7 @@ from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.managedlog import recovery
 from magnetar.managedlog.appender import Appender, LedgerFeed
-from magnetar.managedlog.holes import Bounds, bounds_of
+from magnetar.managedlog.holes import LedgerBounds, bounds_of
 from magnetar.managedlog.lifecycle import LedgerLifecycle
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
 from magnetar.managedlog.stored_log import StoredLog
@@ -246,9 +246,9 @@ async def _last_end_only(metadata: LogMetadata, ledgers: Any, name: str) -> LogM
 _FIND_ENDS: Final[Callable[..., Awaitable[LogMetadata]]] = recovery._find_ends
 
 
-async def _index_of_the_list(reader: LedgerReader, index_before: int) -> Bounds:
+async def _index_of_the_list(reader: LedgerReader, index_before: int) -> LedgerBounds:
     known = await bounds_of(reader, index_before)
-    return Bounds(known.base_index, known.base_index + 1, known.time_ms)
+    return LedgerBounds(known.base_index, known.base_index + 1, known.time_ms)
 
 
 async def _deleted_when_in_doubt(self: LedgerLifecycle) -> None:

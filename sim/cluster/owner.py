@@ -10,7 +10,7 @@ from magnetar.base.errors import CorruptDataError, LogError, MagnetarError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
@@ -28,7 +28,7 @@ from sim.cluster.loop import Process
 from sim.cluster.store import SimStore, StoreNode
 
 LOG = "public/default/persistent/log"
-OPTIONS = ClientOptions(
+OPTIONS = LedgerClientOptions(
     connect_timeout_s=0.3,
     answer_timeout_s=0.4,
     backoff_first_s=0.02,

@@ -21,7 +21,7 @@ from magnetar.runtime.threads import in_thread
 from magnetar.tiered.attempt import Effect
 from magnetar.tiered.context import parse_object_name
 from magnetar.tiered.errors import StoreError
-from magnetar.tiered.guarded import Owners, installation_id
+from magnetar.tiered.guarded import ObjectOwners, installation_id
 from magnetar.tiered.offloader import Offloader
 from magnetar.tiered.offloading import Offloading
 from magnetar.tiered.owner import OwnerContext, StoreOwner
@@ -36,8 +36,8 @@ from magnetar.tiered.parquet.parquet_history import (
     MessagePlace,
     SegmentOrigin,
     SegmentSummary,
-    TopicSchema,
-    Worker,
+    SegmentWorker,
+    StoredTopicSchema,
 )
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.storage import TieredStorage
@@ -226,7 +226,7 @@ def refusal(what: str = "object") -> StoreError:
     return StoreError(what, "500 Internal Server Error", "it is tried again")
 
 
-async def _no_schemas(log_name: str) -> tuple[str, Sequence[TopicSchema]]:
+async def _no_schemas(log_name: str) -> tuple[str, Sequence[StoredTopicSchema]]:
     return f"topic of {log_name}", ()
 
 
@@ -246,7 +246,7 @@ class FakeTiering:
     ) -> None:
         self.objects = objects or FaultyStore(MemoryStore(clock))
         self.worker = FakeWorker()
-        self.new_worker: Callable[[bool], Worker] = lambda waited_for: self.worker
+        self.new_worker: Callable[[bool], SegmentWorker] = lambda waited_for: self.worker
         """Gives the workers; another one puts real ones in its place."""
         self.open_store: Callable[[str], ObjectStore] = lambda url: self.objects
         """Gives the stores."""
@@ -335,7 +335,7 @@ class TieredProcess(Process):
             pause,
             5.0,
         )
-        self.storage.owners = Owners(context, default_url="", alone=True)
+        self.storage.owners = ObjectOwners(context, default_url="", alone=True)
         self.objects.url = "test://store"
         self.storage.url = "test://store"
         return self.storage.owners.of(self.objects)

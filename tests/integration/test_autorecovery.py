@@ -24,7 +24,7 @@ from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.autorecovery.replicating import Replicator
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions, LedgerWriteHandle
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
@@ -40,7 +40,7 @@ from support.certificates import Authority
 from support.ledger_clusters import Marks
 from support.standalone import wait_until
 
-QUICK = ClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.2)
+QUICK = LedgerClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.2)
 OPTIONS = LedgerOptions(layout=QuorumLayout(3, 2, 2), password=b"secret")
 
 
@@ -52,7 +52,7 @@ async def recovering(
     check_all_s: float = 0.0,
     check_replicas_s: float = 0.0,
     check_placement_s: float = 0.0,
-    access: ClientOptions = QUICK,
+    access: LedgerClientOptions = QUICK,
 ) -> AsyncIterator[AutoRecoveryNode]:
     options = RecoveryOptions(
         node_id=node_id,
@@ -70,7 +70,7 @@ async def recovering(
 
 
 @asynccontextmanager
-async def client_of(cluster: BookieNodes, access: ClientOptions = QUICK) -> AsyncIterator[LedgerClient]:
+async def client_of(cluster: BookieNodes, access: LedgerClientOptions = QUICK) -> AsyncIterator[LedgerClient]:
     client = LedgerClient(Cluster(cluster.registry, cluster.bookies, access))
     try:
         yield client

@@ -17,7 +17,7 @@ from magnetar.base.errors import LedgerError, StartupError
 from magnetar.bookie.network.server import ServerOptions
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.server.bookies.bookie_security import BookieCredentials, BookieSecurity
 from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
@@ -82,7 +82,7 @@ def run(folder: Path, server: ServerOptions, story: Callable[[BookieNodes], Awai
     asyncio.run(main())
 
 
-async def write_and_read(nodes: BookieNodes, options: ClientOptions) -> None:
+async def write_and_read(nodes: BookieNodes, options: LedgerClientOptions) -> None:
     """Raises LedgerError."""
     client = LedgerClient(Cluster(nodes.registry, nodes.bookies, options))
     try:
@@ -98,9 +98,11 @@ async def write_and_read(nodes: BookieNodes, options: ClientOptions) -> None:
         await client.close()
 
 
-def options_of(*, use_v2: bool, tls: ssl.SSLContext | None, user: str = "") -> ClientOptions:
+def options_of(*, use_v2: bool, tls: ssl.SSLContext | None, user: str = "") -> LedgerClientOptions:
     named = ("bookkeeper", user) if user else None
-    return ClientOptions(use_v2=use_v2, tls=tls, user=named, replacement_wait_s=0.0, answer_timeout_s=5.0)
+    return LedgerClientOptions(
+        use_v2=use_v2, tls=tls, user=named, replacement_wait_s=0.0, answer_timeout_s=5.0
+    )
 
 
 @VERSIONS

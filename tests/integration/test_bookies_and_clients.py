@@ -18,7 +18,7 @@ from magnetar.ledger.api import LedgerEnd, LedgerFencedError, NoSuchLedgerError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import LedgerUnauthorizedError, LedgerUnreadableError
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions, LedgerWriteHandle
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -69,7 +69,7 @@ class World:
 
     @asynccontextmanager
     async def client(self, *, use_v2: bool = True) -> AsyncIterator[LedgerClient]:
-        options = ClientOptions(use_v2=use_v2, call_back_s=0.1)
+        options = LedgerClientOptions(use_v2=use_v2, call_back_s=0.1)
         client = LedgerClient(Cluster(self.ledgers, self.bookies, options))
         try:
             yield client
@@ -382,7 +382,7 @@ def test_ids_that_bookies_know_are_stepped_over(tmp_path: Path, use_v2: bool) ->
         # Metadata as it was before these ledgers: it counts from where it stood.
         older = MemoryMetadataStore(ManualClock())
         registry = TreeLedgerRegistry(older, world.tree)
-        options = ClientOptions(use_v2=use_v2, new_ids_asked=True)
+        options = LedgerClientOptions(use_v2=use_v2, new_ids_asked=True)
         again = LedgerClient(Cluster(registry, world.bookies, options))
         await world.stop("a")
         fresh, _ = await create(again, 2, 2, 2)

@@ -14,7 +14,7 @@ from fakes.tiered import TieredProcess
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.tiered import key_lookup
-from magnetar.tiered.key_lookup import Answer, LoggedLedger
+from magnetar.tiered.key_lookup import KeyAnswer, LoggedLedger
 from magnetar.tiered.parquet.offload_worker import OffloadWorker
 from magnetar.tiered.parquet.parquet_history import MessagePlace
 from magnetar.tiered.policy import OffloadPolicy
@@ -77,7 +77,7 @@ def test_a_key_in_many_files_costs_a_few_reads(tmp_path: Path) -> None:
                 process.storage._readers.clear()
                 gets.clear()
 
-            async def asked(key: str, count: int = 1, before: MessagePlace | None = None) -> Answer:
+            async def asked(key: str, count: int = 1, before: MessagePlace | None = None) -> KeyAnswer:
                 info = log.info()
                 ledgers = [LoggedLedger(each.ledger_id, each.entries, each.offload) for each in info.ledgers]
                 return await key_lookup.find(

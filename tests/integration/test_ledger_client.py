@@ -11,9 +11,9 @@ import pytest
 
 from magnetar.ledger.api import LedgerEnd, LedgerWriteError
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.following import LedgerTail
+from magnetar.ledger.client.following import FollowedTail
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions, LedgerWriteHandle
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.registry import StoredLedger
@@ -24,7 +24,7 @@ from magnetar.wire.bookkeeper.digests import master_key
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.ledger_clusters import Marks
 
-V2, V3 = ClientOptions(), ClientOptions(use_v2=False, call_back_s=0.1)
+V2, V3 = LedgerClientOptions(), LedgerClientOptions(use_v2=False, call_back_s=0.1)
 VERSIONS = pytest.mark.parametrize("options", [V2, V3], ids=["v2", "v3"])
 THREE = QuorumLayout(3, 3, 2)
 
@@ -32,7 +32,7 @@ THREE = QuorumLayout(3, 3, 2)
 def run(
     folder: Path,
     story: Callable[[BookieNodes, LedgerClient], Awaitable[None]],
-    options: ClientOptions,
+    options: LedgerClientOptions,
     *,
     bookies: int = 3,
 ) -> None:
@@ -61,7 +61,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 
 @VERSIONS
-def test_an_open_ledger_is_followed_to_its_end(tmp_path: Path, options: ClientOptions) -> None:
+def test_an_open_ledger_is_followed_to_its_end(tmp_path: Path, options: LedgerClientOptions) -> None:
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
         marks = Marks()
         # Nothing but entries says how far it is confirmed: the last ones come with the close.
@@ -70,7 +70,7 @@ def test_an_open_ledger_is_followed_to_its_end(tmp_path: Path, options: ClientOp
         got: list[bytes] = []
 
         async def follow() -> None:
-            async with LedgerTail(handle) as tail:
+            async with FollowedTail(handle) as tail:
                 while found := await tail.read():
                     got.extend(entry.payload for entry in found)
 
@@ -94,7 +94,9 @@ def test_an_open_ledger_is_followed_to_its_end(tmp_path: Path, options: ClientOp
 
 
 @VERSIONS
-def test_bookies_that_do_not_wait_are_not_asked_all_the_time(tmp_path: Path, options: ClientOptions) -> None:
+def test_bookies_that_do_not_wait_are_not_asked_all_the_time(
+    tmp_path: Path, options: LedgerClientOptions
+) -> None:
     """A ledger with a fence that nobody closes: its bookies answer at once, with nothing new."""
 
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
@@ -110,7 +112,7 @@ def test_bookies_that_do_not_wait_are_not_asked_all_the_time(tmp_path: Path, opt
             )
             await fenced.wait()
         handle = await client.open(writer.ledger_id, recover=False)
-        async with LedgerTail(handle, 1) as tail:
+        async with FollowedTail(handle, 1) as tail:
             before = pool.metrics.reads
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(tail.read(), 0.3)
@@ -128,7 +130,7 @@ def test_readers_see_the_last_entry_of_a_writer_that_pauses(tmp_path: Path) -> N
         marks = Marks()
         writer = await client.create(LedgerOptions(layout=THREE, explicit_lac_s=0.05), marks)
         handle = await client.open(writer.ledger_id, recover=False)
-        async with LedgerTail(handle) as tail:
+        async with FollowedTail(handle) as tail:
             for number in range(3):
                 writer.append([b"%d" % number])
                 (entry,) = await tail.read()
@@ -146,7 +148,7 @@ def test_readers_see_the_last_entry_of_a_writer_that_pauses(tmp_path: Path) -> N
 
 @VERSIONS
 def test_entries_tell_their_readers_how_far_the_ledger_is_confirmed(
-    tmp_path: Path, options: ClientOptions
+    tmp_path: Path, options: LedgerClientOptions
 ) -> None:
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
         marks = Marks()
@@ -217,7 +219,9 @@ def test_version_2_has_no_deferred_sync(tmp_path: Path) -> None:
 
 
 @VERSIONS
-def test_a_delayed_change_spares_a_bookie_that_comes_back(tmp_path: Path, options: ClientOptions) -> None:
+def test_a_delayed_change_spares_a_bookie_that_comes_back(
+    tmp_path: Path, options: LedgerClientOptions
+) -> None:
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
         marks = Marks()
         writer = await client.create(
@@ -252,11 +256,11 @@ def test_a_writer_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
         with pytest.raises(LedgerWriteError, match="not acknowledged"):
             await marks.reach(3)
 
-    run(tmp_path, story, ClientOptions(replacement_wait_s=600))
+    run(tmp_path, story, LedgerClientOptions(replacement_wait_s=600))
 
 
 @VERSIONS
-def test_a_ledger_is_taken_over_while_a_bookie_is_away(tmp_path: Path, options: ClientOptions) -> None:
+def test_a_ledger_is_taken_over_while_a_bookie_is_away(tmp_path: Path, options: LedgerClientOptions) -> None:
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
         marks = Marks()
         writer = await client.create(LedgerOptions(layout=THREE), marks)
@@ -271,7 +275,9 @@ def test_a_ledger_is_taken_over_while_a_bookie_is_away(tmp_path: Path, options: 
 
 
 @VERSIONS
-def test_one_client_takes_a_ledger_over_several_times_at_once(tmp_path: Path, options: ClientOptions) -> None:
+def test_one_client_takes_a_ledger_over_several_times_at_once(
+    tmp_path: Path, options: LedgerClientOptions
+) -> None:
     """The second recovery took the answers of the first, which then waited for ever."""
 
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
@@ -380,4 +386,4 @@ def test_what_it_counts(tmp_path: Path) -> None:
         assert "magnetar_ledger_client_connections 3" in text
 
     # Nobody else is asked while an answer is on its way.
-    run(tmp_path, story, ClientOptions(speculative_read_s=0))
+    run(tmp_path, story, LedgerClientOptions(speculative_read_s=0))

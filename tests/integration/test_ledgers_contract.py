@@ -25,7 +25,7 @@ from magnetar.ledger.api import (
     NoSuchEntryError,
     NoSuchLedgerError,
 )
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers, TooFewBookiesError
@@ -283,7 +283,9 @@ def tell_of_bookies(folder: Path, story: Callable[[BookieNodes], Awaitable[None]
 
 def test_too_few_bookies_are_said_with_what_to_do(tmp_path: Path) -> None:
     async def story(cluster: BookieNodes) -> None:
-        async with cluster.ledgers(QuorumLayout(2, 2, 2), ClientOptions(replacement_wait_s=0.0)) as ledgers:
+        async with cluster.ledgers(
+            QuorumLayout(2, 2, 2), LedgerClientOptions(replacement_wait_s=0.0)
+        ) as ledgers:
             marks = Marks()
             writer = await ledgers.create(marks, {})
             assert ledgers.has_room()
@@ -303,7 +305,9 @@ def test_too_few_bookies_are_said_with_what_to_do(tmp_path: Path) -> None:
 
 def test_a_bookie_that_comes_back_takes_its_own_place(tmp_path: Path) -> None:
     async def story(cluster: BookieNodes) -> None:
-        async with cluster.ledgers(QuorumLayout(3, 3, 3), ClientOptions(replacement_wait_s=50.0)) as ledgers:
+        async with cluster.ledgers(
+            QuorumLayout(3, 3, 3), LedgerClientOptions(replacement_wait_s=50.0)
+        ) as ledgers:
             marks = Marks()
             writer = await ledgers.create(marks, {})
             await marks.reach(writer.append([b"before"] * 10, None, 0, 1) + 9)

@@ -11,7 +11,7 @@ import pytest
 
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
-from magnetar.metadata.bookkeeper.registry import BookieInfo
+from magnetar.metadata.bookkeeper.registry import RegisteredBookie
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.etcd.etcd_store import EtcdMetadataStore
 from magnetar.metadata.store import (
@@ -204,7 +204,7 @@ def test_a_bookie_is_registered_again_after_its_session_was_lost(backend: Backen
 
             store = await backend.open(address=relay.address)
             registry = TreeBookieRegistry(store, tree)
-            await registry.register(BookieInfo.at("b1", "127.0.0.1", 3181))
+            await registry.register(RegisteredBookie.at("b1", "127.0.0.1", 3181))
             await until({"b1"})
             relay.lose(Loss.EVERYTHING)
             await until(set())
@@ -214,7 +214,7 @@ def test_a_bookie_is_registered_again_after_its_session_was_lost(backend: Backen
             relay.lose(Loss.EVERYTHING)
             next_store = await backend.open()
             next_registry = TreeBookieRegistry(next_store, tree)
-            await next_registry.register(BookieInfo.at("b1", "127.0.0.1", 3182))
+            await next_registry.register(RegisteredBookie.at("b1", "127.0.0.1", 3182))
             info = await looking.info("b1")
             assert info is not None
             assert info.address() == ("127.0.0.1", 3182)

@@ -16,7 +16,7 @@ from fakes.managed_logs import Process
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.compaction.compacted_source import CompactedSource, forget_progress
-from magnetar.broker.compaction.job import Status
+from magnetar.broker.compaction.job import CompactionStatus
 from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.progress import Progress, before
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
@@ -213,9 +213,9 @@ async def _step(world: World, number: int, kind: str, values: list[int]) -> None
         world.log.append([entry_of(values, number)], [len(values)])
     elif kind == "compact":
         world.room.start()
-        while world.room.status is Status.RUNNING:
+        while world.room.status is CompactionStatus.RUNNING:
             await process.settle()
-        assert world.room.status is Status.SUCCESS, world.room.error
+        assert world.room.status is CompactionStatus.SUCCESS, world.room.error
     elif kind == "trim":
         await world.log.trim()
     elif kind == "crash":

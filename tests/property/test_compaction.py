@@ -12,7 +12,7 @@ from fakes.managed_logs import Process
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.compaction.codec import decode, encode
-from magnetar.broker.compaction.job import Status
+from magnetar.broker.compaction.job import CompactionStatus
 from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.survivors import PLAIN_BYTES_MAX, Survivors
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
@@ -136,9 +136,9 @@ async def _play(steps: list[tuple[str, Drawn]]) -> None:
         elif kind == "compact":
             await process.settle()
             room.start()
-            while room.status is Status.RUNNING:
+            while room.status is CompactionStatus.RUNNING:
                 await process.settle()
-            assert room.status is Status.SUCCESS, room.error
+            assert room.status is CompactionStatus.SUCCESS, room.error
             await log.trim()
             found = await read(room)
             assert len(found) == len(model)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.broker.compaction.job import CompactionJob, Status
+from magnetar.broker.compaction.job import CompactionJob, CompactionStatus
 from magnetar.broker.errors import ConflictError
 
 
@@ -50,7 +50,7 @@ class JobMachine(RuleBasedStateMachine):
         self.now_ms += 5
         self.job.succeed(self.now_ms, self.now_ms)
         self.running = False
-        assert self.job.status is Status.SUCCESS
+        assert self.job.status is CompactionStatus.SUCCESS
         assert self.job.succeeded_ms == self.now_ms
 
     @precondition(lambda self: self.running)
@@ -59,7 +59,7 @@ class JobMachine(RuleBasedStateMachine):
         self.now_ms += 5
         self.job.fail("away", self.now_ms, self.now_ms)
         self.running = False
-        assert self.job.status is Status.ERROR
+        assert self.job.status is CompactionStatus.ERROR
 
     @rule(threshold=st.integers(0, 100), size=st.integers(0, 1_000), new=st.integers(0, 9))
     def ask(self, threshold: int, size: int, new: int) -> None:

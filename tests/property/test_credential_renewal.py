@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
-from magnetar.auth.renewal import Renewal, State, Verdict
+from magnetar.auth.renewal import Renewal, RenewalState, RenewalVerdict
 
 INTERVAL_MS = 60_000
 
@@ -36,23 +36,23 @@ class RenewalMachine(RuleBasedStateMachine):
             others_end_ms=proxy_end_ms,
         )
 
-    @precondition(lambda self: not self.closed and self.renewal.state is not State.VERIFYING)
+    @precondition(lambda self: not self.closed and self.renewal.state is not RenewalState.VERIFYING)
     @rule(step_ms=st.integers(1, INTERVAL_MS))
     def check(self, step_ms: int) -> None:
         self.now_ms += step_ms
         proxy_ended = self.proxy_end_ms is not None and self.now_ms >= self.proxy_end_ms
         ended = self.end_ms is not None and self.now_ms >= self.end_ms
-        challenged = self.renewal.state is State.CHALLENGED
+        challenged = self.renewal.state is RenewalState.CHALLENGED
         verdict = self.renewal.check(self.now_ms)
         if proxy_ended:
-            wanted = Verdict.CLOSE
+            wanted = RenewalVerdict.CLOSE
         elif not ended:
-            wanted = Verdict.KEEP
+            wanted = RenewalVerdict.KEEP
         else:
             self.rounds_after_end += 1
-            wanted = Verdict.CHALLENGE if self.able and not challenged else Verdict.CLOSE
+            wanted = RenewalVerdict.CHALLENGE if self.able and not challenged else RenewalVerdict.CLOSE
         assert verdict is wanted
-        self.closed = verdict is Verdict.CLOSE
+        self.closed = verdict is RenewalVerdict.CLOSE
         assert bool(self.renewal.reason) == self.closed
 
     @precondition(lambda self: self.closed)
@@ -63,7 +63,7 @@ class RenewalMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.closed)
     @rule(method=st.sampled_from(["", "token", "basic"]), data=st.sampled_from([b"", b"x"]))
     def answer(self, method: str, data: bytes) -> None:
-        asked = self.renewal.state is State.CHALLENGED
+        asked = self.renewal.state is RenewalState.CHALLENGED
         try:
             credentials = self.renewal.answered(method, data)
         except AuthenticationError:
@@ -75,9 +75,9 @@ class RenewalMachine(RuleBasedStateMachine):
         # However late the check comes: who is being verified is not sent away.
         verdict = self.renewal.check(self.now_ms)
         proxy_ended = self.proxy_end_ms is not None and self.now_ms >= self.proxy_end_ms
-        assert verdict is (Verdict.CLOSE if proxy_ended else Verdict.KEEP)
+        assert verdict is (RenewalVerdict.CLOSE if proxy_ended else RenewalVerdict.KEEP)
 
-    @precondition(lambda self: not self.closed and self.renewal.state is State.VERIFYING)
+    @precondition(lambda self: not self.closed and self.renewal.state is RenewalState.VERIFYING)
     @rule(role=st.sampled_from(["me", "me", "you"]), more_ms=st.none() | st.integers(0, 3 * INTERVAL_MS))
     def proven(self, role: str, more_ms: int | None) -> None:
         end_ms = None if more_ms is None else self.now_ms + more_ms

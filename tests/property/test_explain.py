@@ -14,7 +14,7 @@ from magnetar.base.ids import Position
 from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.explain.live_views import dispatcher_view
-from magnetar.broker.explain.reasons import State, diagnose, of_consumer
+from magnetar.broker.explain.reasons import DiagnosedState, diagnose, of_consumer
 from magnetar.broker.explain.subscription_view import View
 from support.dispatch_machines import DispatchMachine, Redelivering, failover, key_shared
 
@@ -32,21 +32,25 @@ class Explained(DispatchMachine):
         held = sum(map(len, self.sent.values()))
         super().pump()
         if sum(map(len, self.sent.values())) > held:
-            assert before.state is State.DISPATCHING, before
+            assert before.state is DiagnosedState.DISPATCHING, before
 
     @invariant()
     def whoever_is_idle_has_a_reason(self) -> None:
         view = self.view()
         found = diagnose(view)
-        assert found.state is not State.DISPATCHING, found
+        assert found.state is not DiagnosedState.DISPATCHING, found
         assert found.sentence
-        if found.state in (State.DRAINING, State.OWNER_NOT_READY, State.NO_OWNER):
+        if found.state in (DiagnosedState.DRAINING, DiagnosedState.OWNER_NOT_READY, DiagnosedState.NO_OWNER):
             assert view.waiting
             assert not view.can_serve_line
-        if found.state in (State.NO_PERMITS, State.BLOCKED_CONSUMERS, State.OUTPUT_FULL):
+        if found.state in (
+            DiagnosedState.NO_PERMITS,
+            DiagnosedState.BLOCKED_CONSUMERS,
+            DiagnosedState.OUTPUT_FULL,
+        ):
             states = {of_consumer(each, view).state for each in view.consumers}
             assert found.state in states
-            assert State.DISPATCHING not in states
+            assert DiagnosedState.DISPATCHING not in states
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data(), messages_max=st.integers(0, 4))

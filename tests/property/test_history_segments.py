@@ -21,13 +21,13 @@ from magnetar.history.reader import SegmentReader
 from magnetar.history.segment_writer import write_segment
 from magnetar.history.verifying import verify_segment
 from magnetar.tiered.parquet.frames import runs_parts
-from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, SegmentOrigin, TopicSchema
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, SegmentOrigin, StoredTopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from support.history_entries import ledgers
 
 ORIGIN = SegmentOrigin("persistent://public/default/history", 7)
 DEFINITION = b'{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"],"default":null}]}'
-WITH_SCHEMA = SegmentOrigin(ORIGIN.topic, 7, [TopicSchema(bytes(8), pb.Schema.Type.Json, DEFINITION)])
+WITH_SCHEMA = SegmentOrigin(ORIGIN.topic, 7, [StoredTopicSchema(bytes(8), pb.Schema.Type.Json, DEFINITION)])
 
 
 @settings(derandomize=True, max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

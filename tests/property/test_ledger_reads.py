@@ -21,7 +21,7 @@ from magnetar.ledger.quorum.effects import (
     SendRead,
     WriteMetadata,
 )
-from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, Found, NotFound, ReadEffect, Unread
+from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, FoundEntry, NotFound, ReadEffect, Unread
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.status import Status
@@ -51,7 +51,7 @@ def test_a_good_copy_is_found_wherever_it_is(
     read = EntryRead(ENTRY, members, order, digester)
     asked: list[SendRead] = []
     ever_asked: list[int] = []
-    outcome: Found | NotFound | None = None
+    outcome: FoundEntry | NotFound | None = None
 
     def do(effects: Sequence[ReadEffect]) -> None:
         nonlocal outcome
@@ -75,7 +75,7 @@ def test_a_good_copy_is_found_wherever_it_is(
             do(read.read(answered.index, Status.OK, good if copy == GOOD else damaged))
     assert ever_asked == order[: len(ever_asked)], "the best first, each once"
     if GOOD in copies:
-        assert isinstance(outcome, Found)
+        assert isinstance(outcome, FoundEntry)
         assert outcome.entry.payload == b"payload"
         for index in outcome.bad:
             assert copies[index] in (DAMAGED, *ABSENT, Status.IO_ERROR)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fakes.managed_logs import Process, Recorder, read_all
 from magnetar.base.ids import EARLIEST
-from magnetar.broker.compaction.job import Status
+from magnetar.broker.compaction.job import CompactionStatus
 from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log import ManagedLog
@@ -61,7 +61,7 @@ async def _play(steps: list[tuple[str, int]]) -> None:
             log.append([stored], [count])
         elif kind == "ack":
             log.cursors["s"].ack_cumulative(log.last_position)
-        elif kind == "compact" and room.status is not Status.RUNNING:
+        elif kind == "compact" and room.status is not CompactionStatus.RUNNING:
             room.start()
         elif kind == "look":
             await search.round()

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
 from magnetar.spark.read import history
-from magnetar.spark.read.ledgers import Ledger, LogState
+from magnetar.spark.read.ledgers import KnownLog, ListedLedger
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.segment_traits import SegmentTraits
-from magnetar.spark.read.spans import Found, Span
+from magnetar.spark.read.spans import FoundSpans, ReadSpan
 from magnetar.spark.read.stretches import HistoryFile
 from magnetar.spark.read.table_shape import TableShape
 from magnetar.spark.read.topic_table import divided
@@ -29,7 +29,7 @@ class Log:
     """Ledgers with their files; what each file has, of ledgers too that are gone."""
 
     def __init__(self) -> None:
-        self.ledgers: list[Ledger] = []
+        self.ledgers: list[ListedLedger] = []
         self.contents: dict[tuple[str, str], SegmentTraits | None] = {}
         """None for files whose footer cannot be read."""
 
@@ -62,7 +62,7 @@ def logs(draw: st.DrawFn) -> Log:
                 log.contents[file.place] = _traits(draw, {(ledger_id, first, first + size - 1)})
                 files.append(file)
                 first += size
-            log.ledgers.append(Ledger(ledger_id, sum(sizes), 1, None, tuple(files)))
+            log.ledgers.append(ListedLedger(ledger_id, sum(sizes), 1, None, tuple(files)))
             continue
         there = {}
         for size in sizes:
@@ -74,7 +74,7 @@ def logs(draw: st.DrawFn) -> Log:
         # The first ledgers of a log may have been removed.
         gone = draw(st.integers(0, len(there) - 1)) if not log.ledgers else 0
         log.ledgers += [
-            Ledger(each, size, 1, None, (HistoryFile(url, f"{number}-m", 0, size - 1, 1),))
+            ListedLedger(each, size, 1, None, (HistoryFile(url, f"{number}-m", 0, size - 1, 1),))
             for each, size in list(there.items())[gone:]
         ]
     return log
@@ -96,11 +96,11 @@ def test_every_entry_once(monkeypatch: pytest.MonkeyPatch, log: Log, data: st.Da
     for first, stop in zip(cuts[::2], cuts[1::2], strict=True):
         chosen = entries[first:stop]
         end = Position(chosen[-1][0], chosen[-1][1] + 1)
-        spans.append(Span(TOPIC, Offset(Position(*chosen[0]), None), Offset(end, None)))
+        spans.append(ReadSpan(TOPIC, Offset(Position(*chosen[0]), None), Offset(end, None)))
         wanted += chosen
-    state = LogState(Position(log.ledgers[-1].ledger_id, log.ledgers[-1].entries), tuple(log.ledgers), True)
+    state = KnownLog(Position(log.ledgers[-1].ledger_id, log.ledgers[-1].entries), tuple(log.ledgers), True)
     monkeypatch.setattr(history, "traits_of", lambda file: log.contents[file.place])
-    scans, rest = divided(Found({TOPIC: state}, spans), SHAPE)
+    scans, rest = divided(FoundSpans({TOPIC: state}, spans), SHAPE)
     read: Counter[Entry] = Counter()
     for scan in scans:
         assert len(set(scan.paths)) == len(scan.paths)

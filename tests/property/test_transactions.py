@@ -10,7 +10,7 @@ from magnetar.base.ids import Position
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.outcomes import Outcomes
-from magnetar.broker.transactions.spans import Spans
+from magnetar.broker.transactions.spans import TransactionSpans
 from magnetar.broker.transactions.stamp import stamped, transaction_of
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.visible import Visible
@@ -26,7 +26,7 @@ def test_readers_get_what_is_committed_before_the_oldest_open_one(
     steps: list[tuple[int, int, bool]], data: st.DataObject
 ) -> None:
     # Owner of each entry: None for plain ones. State of each transaction: open, committed, aborted.
-    spans, owners, states = Spans(), list[TxnId | None](), dict[TxnId, str]()
+    spans, owners, states = TransactionSpans(), list[TxnId | None](), dict[TxnId, str]()
     seen_end = 0
     for number, count, plain in steps:
         txn = TxnId(0, number)

@@ -12,7 +12,7 @@ from magnetar.bookie.network.server import ServerOptions
 from magnetar.bookie.store_options import StoreOptions
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -54,7 +54,7 @@ class BookieNodes:
 
     @asynccontextmanager
     async def ledgers(
-        self, layout: QuorumLayout, options: ClientOptions | None = None
+        self, layout: QuorumLayout, options: LedgerClientOptions | None = None
     ) -> AsyncIterator[RemoteLedgers]:
         """The ledgers as one process sees them, until it ends without closing its writers."""
         client = LedgerClient(Cluster(self.registry, self.bookies, options))

@@ -30,7 +30,7 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import open_tree
@@ -194,7 +194,7 @@ async def write_and_take_over(url: str, seed: int, minutes: float) -> tuple[int,
             clients = []
             for store in stores:
                 tree = await open_tree(store, found.root)
-                options = ClientOptions(use_v2=chance.random() < 0.5, answer_timeout_s=2.0)
+                options = LedgerClientOptions(use_v2=chance.random() < 0.5, answer_timeout_s=2.0)
                 registries = TreeLedgerRegistry(store, tree), TreeBookieRegistry(store, tree)
                 clients.append(LedgerClient(Cluster(*registries, options)))
             try:

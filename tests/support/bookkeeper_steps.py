@@ -18,7 +18,7 @@ from magnetar.ledger.autorecovery.node import AutoRecoveryNode
 from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import open_tree
@@ -31,7 +31,7 @@ from support.ledger_clusters import Marks
 
 _T = TypeVar("_T")
 
-PATIENT = ClientOptions(answer_timeout_s=3.0, replacement_wait_s=90.0)
+PATIENT = LedgerClientOptions(answer_timeout_s=3.0, replacement_wait_s=90.0)
 """For ensembles in which nobody can take the place of one who is away: he is waited for."""
 WAIT_S = 150.0
 
@@ -50,7 +50,7 @@ async def session_of(url: str) -> AsyncIterator[tuple[TreeLedgerRegistry, TreeBo
 
 
 @asynccontextmanager
-async def client_of(url: str, options: ClientOptions) -> AsyncIterator[LedgerClient]:
+async def client_of(url: str, options: LedgerClientOptions) -> AsyncIterator[LedgerClient]:
     """A client with a session and connections of its own."""
     async with session_of(url) as (ledgers, bookies):
         client = LedgerClient(Cluster(ledgers, bookies, options))
@@ -156,7 +156,7 @@ async def local_bookkeeper(apache: ApacheBookKeeper) -> str:
     for use_v2 in (True, False):
         # A fourth one, so that somebody can take the place of the one that goes.
         await asyncio.to_thread(apache.change_local, by=1)
-        options = ClientOptions(use_v2=use_v2, answer_timeout_s=3.0)
+        options = LedgerClientOptions(use_v2=use_v2, answer_timeout_s=3.0)
         async with (
             session_of(url) as (_, bookies),
             client_of(url, options) as writing,
@@ -214,7 +214,7 @@ async def decommission(apache: ApacheBookKeeper, folder: Path) -> str:
         node = await AutoRecoveryNode.start(
             store, tree, SystemClock(), RecoveryOptions(node_id="ours", lost_bookie_delay_s=3600)
         )
-        async with client_of(url, ClientOptions()) as client:
+        async with client_of(url, LedgerClientOptions()) as client:
             ledgers = []
             for _ in range(10):
                 marks = Marks()

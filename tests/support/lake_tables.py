@@ -15,7 +15,7 @@ from magnetar.history.segment_writer import write_segment
 from magnetar.lake.catalog import Lake
 from magnetar.lake.lake_values import CatalogSettings, LakeFile, ListVersion, LogFiles
 from magnetar.lake.setup import catalog_settings
-from magnetar.tiered.parquet.parquet_history import SegmentOrigin, TopicSchema
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin, StoredTopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 
@@ -48,7 +48,7 @@ class LakeFolder:
         path = self.store / "public/default/persistent/my%2Etopic" / f"{ledger_id:019d}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         known = [
-            TopicSchema(struct.pack(">q", number), int(pb.Schema.Type.Avro), definition)
+            StoredTopicSchema(struct.pack(">q", number), int(pb.Schema.Type.Avro), definition)
             for number, definition in enumerate(schemas)
         ]
         summary = write_segment(

@@ -11,12 +11,12 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.registry import StoredLedger
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
-from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
+from magnetar.metadata.bookkeeper.registry import LiveBookies, RegisteredBookie
 from magnetar.metadata.memory import MemoryMetadataStore
 
 
@@ -58,8 +58,8 @@ class FixedBookies:
     async def bookies(self) -> LiveBookies:
         return LiveBookies(frozenset(self.writable), frozenset())
 
-    async def info(self, bookie_id: str) -> BookieInfo | None:
-        return BookieInfo(bookie_id)
+    async def info(self, bookie_id: str) -> RegisteredBookie | None:
+        return RegisteredBookie(bookie_id)
 
 
 class _NumberedRegistry(TreeLedgerRegistry):
@@ -83,7 +83,7 @@ class LedgerWorld:
         self.ledgers = _NumberedRegistry(self.store, first_id)
 
     @asynccontextmanager
-    async def client(self, options: ClientOptions | None = None) -> AsyncIterator[LedgerClient]:
+    async def client(self, options: LedgerClientOptions | None = None) -> AsyncIterator[LedgerClient]:
         """A client of its own, with its own connections."""
         client = LedgerClient(Cluster(self.ledgers, self.bookies, options))
         try:

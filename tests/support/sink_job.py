@@ -24,7 +24,7 @@ from magnetar.client.client import Client
 from magnetar.spark.sink_topics import staging_topic
 from magnetar.spark.targets import target_partitions
 from magnetar.spark.write.commit_log import StagedTask
-from magnetar.spark.write.encode import EntryEncoder
+from magnetar.spark.write.encode import RowEncoder
 from magnetar.spark.write.sink import Batch, Sink
 from magnetar.spark.write.sink_options import WriteOptions
 from magnetar.spark.write.staged import StagedEntry, blocks
@@ -103,7 +103,7 @@ class Query:
         return self._attempt(values, partitions)
 
     def _attempt(self, values: list[str], partitions: int) -> bytes | StagedTask:
-        encoder = EntryEncoder(
+        encoder = RowEncoder(
             partitions,
             batching="partition",
             rows_max=self._random.randint(1, 9),

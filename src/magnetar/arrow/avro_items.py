@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from magnetar.arrow.avro_leaves import Read, read_leaf, zigzags
-from magnetar.arrow.avro_types import Node
+from magnetar.arrow.avro_types import AvroNode
 from magnetar.arrow.fields import Bytes, Ints
 from magnetar.client.errors import PayloadError
 
@@ -129,7 +129,7 @@ def lists(item: Read, target: pa.DataType) -> Read:
 def maps(value: Read, target: pa.DataType) -> Read:
     """A map as the map type `target`."""
     pair = pa.struct([pa.field("key", pa.string()), pa.field("value", target.item_type)])
-    key = read_leaf(Node("string"), pa.string())
+    key = read_leaf(AvroNode("string"), pa.string())
 
     def both(data: Bytes, at: Ints) -> tuple[Any, Ints]:
         keys, at = key(data, at)

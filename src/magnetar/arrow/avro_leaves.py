@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.arrow import arrays
-from magnetar.arrow.avro_types import Node
+from magnetar.arrow.avro_types import AvroNode
 from magnetar.arrow.errors import ValueSchemaError
 from magnetar.arrow.fields import Bytes, Ints, read_varints
 from magnetar.client.errors import PayloadError
@@ -48,12 +48,12 @@ def zigzags(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     return numbers, at
 
 
-def unreadable(writer: Node, target: pa.DataType) -> ValueSchemaError:
+def unreadable(writer: AvroNode, target: pa.DataType) -> ValueSchemaError:
     """The error that says so."""
     return ValueSchemaError(f"what was written as Avro {writer.kind} cannot be read as {target}")
 
 
-def skip_leaf(writer: Node) -> Read:
+def skip_leaf(writer: AvroNode) -> Read:
     """Goes behind the value."""
     kind, size = writer.kind, writer.size
 
@@ -68,7 +68,7 @@ def skip_leaf(writer: Node) -> Read:
     return skip
 
 
-def read_leaf(writer: Node, target: pa.DataType) -> Read:
+def read_leaf(writer: AvroNode, target: pa.DataType) -> Read:
     """The value as `target`. Raises ValueSchemaError where Avro does not allow that."""
     kind = writer.kind
     if writer.logical and not any(fits(target) for fits in _PROMOTED.get(kind, ())):
@@ -86,7 +86,7 @@ def read_leaf(writer: Node, target: pa.DataType) -> Read:
     return read
 
 
-def _logical(writer: Node, target: pa.DataType) -> Read:
+def _logical(writer: AvroNode, target: pa.DataType) -> Read:
     """Dates, times and decimals. Raises ValueSchemaError where the target is none."""
     plain = _PLAIN.get(writer.kind)
     if plain is None:
@@ -109,7 +109,7 @@ def _then(read: tuple[Any, Ints], change: Callable[[Any], Any]) -> tuple[Any, In
     return change(read[0]), read[1]
 
 
-def _decimals(writer: Node, target: pa.DataType) -> Read:
+def _decimals(writer: AvroNode, target: pa.DataType) -> Read:
     plain = _PLAIN[writer.kind]
 
     def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
@@ -123,28 +123,28 @@ def _decimals(writer: Node, target: pa.DataType) -> Read:
     return read
 
 
-def _read_null(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
+def _read_null(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     return pa.nulls(len(at)), at
 
 
-def _read_boolean(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
+def _read_boolean(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     return pa.array(_at(data, at, 1)[:, 0] != 0), at + 1
 
 
-def _read_int(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
+def _read_int(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     numbers, at = zigzags(data, at)
     return pa.array(numbers.astype(np.int32) if writer.kind == "int" else numbers), at
 
 
-def _read_float(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
+def _read_float(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     return pa.array(_at(data, at, 4).view("<f4")[:, 0]), at + 4
 
 
-def _read_double(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
+def _read_double(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     return pa.array(_at(data, at, 8).view("<f8")[:, 0]), at + 8
 
 
-def _read_bytes(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
+def _read_bytes(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     sizes, begin = zigzags(data, at)
     behind = begin + sizes
     if (sizes < 0).any() or (len(behind) and int(behind.max()) > len(data)):
@@ -152,13 +152,13 @@ def _read_bytes(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     return arrays.slices(data, begin, behind), behind
 
 
-def _read_fixed(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
+def _read_fixed(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     if len(at) and int(at.max()) + writer.size > len(data):
         raise PayloadError("an Avro value is cut off")
     return arrays.slices(data, at, at + writer.size), at + writer.size
 
 
-def _read_enum(writer: Node, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
+def _read_enum(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]:
     numbers, at = zigzags(data, at)
     if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(writer.symbols):
         raise PayloadError("an Avro enum has no such symbol")
@@ -173,7 +173,7 @@ def _at(data: Bytes, at: Ints, size: int) -> Bytes:
     return found
 
 
-_PLAIN: Final[dict[str, Callable[[Node, Bytes, Ints], tuple[pa.Array, Ints]]]] = {
+_PLAIN: Final[dict[str, Callable[[AvroNode, Bytes, Ints], tuple[pa.Array, Ints]]]] = {
     "null": _read_null,
     "boolean": _read_boolean,
     "int": _read_int,

@@ -53,7 +53,7 @@ _DEPTH_MAX: Final = 64
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class AvroNode:
     """One type of a definition; which attributes count depends on its kind."""
 
     kind: str
@@ -63,9 +63,9 @@ class Node:
     scale: int = 0
     size: int = 0
     symbols: list[str] = field(default_factory=list)
-    items: Node | None = None
+    items: AvroNode | None = None
     """Type of an array's items, or of a map's values."""
-    branches: list[Node] = field(default_factory=list)
+    branches: list[AvroNode] = field(default_factory=list)
     fields: list[NodeField] = field(default_factory=list)
 
     @property
@@ -74,7 +74,7 @@ class Node:
         return self.logical == "decimal" and 0 < self.precision <= _PRECISION_MAX
 
     @property
-    def values(self) -> list[Node]:
+    def values(self) -> list[AvroNode]:
         """Branches of a union without null; itself for others."""
         return [branch for branch in self.branches if branch.kind != "null"] if self.branches else [self]
 
@@ -86,12 +86,12 @@ class NodeField:
     name: str
     names: tuple[str, ...]
     """The name and its aliases."""
-    type: Node
+    type: AvroNode
     default: Any
     """As the definition has it; None also when there is none."""
 
 
-def parse_avro(definition: bytes | str) -> Node:
+def parse_avro(definition: bytes | str) -> AvroNode:
     """The tree of a definition. Raises ValueSchemaError."""
     try:
         return _Parser().node(json.loads(definition), "")
@@ -103,42 +103,42 @@ class _Parser:
     """Knows the names that were defined."""
 
     def __init__(self) -> None:
-        self._named: dict[str, Node] = {}
+        self._named: dict[str, AvroNode] = {}
 
-    def node(self, document: Any, namespace: str) -> Node:
+    def node(self, document: Any, namespace: str) -> AvroNode:
         if isinstance(document, str):
             return self._by_name(document, namespace)
         if isinstance(document, list):
-            return Node("union", branches=[self.node(each, namespace) for each in document])
+            return AvroNode("union", branches=[self.node(each, namespace) for each in document])
         kind = document["type"]
         if kind == "array":
-            return Node("array", items=self.node(document["items"], namespace))
+            return AvroNode("array", items=self.node(document["items"], namespace))
         if kind == "map":
-            return Node("map", items=self.node(document["values"], namespace))
+            return AvroNode("map", items=self.node(document["values"], namespace))
         if kind in ("record", "error", "enum", "fixed"):
             return self._defined(document, kind, namespace)
         if not isinstance(kind, str) or kind not in PRIMITIVES:
             return self.node(kind, namespace)
-        return self._logical(Node(kind), document)
+        return self._logical(AvroNode(kind), document)
 
-    def _by_name(self, name: str, namespace: str) -> Node:
+    def _by_name(self, name: str, namespace: str) -> AvroNode:
         if name in PRIMITIVES:
-            return Node(name)
+            return AvroNode(name)
         for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
             if full in self._named:
                 return self._named[full]
         raise ValueSchemaError(f"the Avro definition uses {name!r} and does not define it")
 
-    def _logical(self, node: Node, document: dict[str, Any]) -> Node:
+    def _logical(self, node: AvroNode, document: dict[str, Any]) -> AvroNode:
         node.logical = str(document.get("logicalType", ""))
         if node.logical == "decimal":
             node.precision, node.scale = int(document.get("precision", 0)), int(document.get("scale", 0))
         return node
 
-    def _defined(self, document: dict[str, Any], kind: str, namespace: str) -> Node:
+    def _defined(self, document: dict[str, Any], kind: str, namespace: str) -> AvroNode:
         name = document["name"]
         space = name.rpartition(".")[0] or document.get("namespace", namespace)
-        node = Node("record" if kind == "error" else kind)
+        node = AvroNode("record" if kind == "error" else kind)
         self._named[name if "." in name or not space else f"{space}.{name}"] = node
         if kind == "enum":
             node.symbols = list(document["symbols"])
@@ -153,7 +153,7 @@ class _Parser:
         return node
 
 
-def arrow_type(node: Node, depth: int = 0) -> pa.DataType:
+def arrow_type(node: AvroNode, depth: int = 0) -> pa.DataType:
     """The Arrow type of a definition. Raises ValueSchemaError for types that contain themselves."""
     if depth > _DEPTH_MAX:
         raise ValueSchemaError("the definition contains itself, which no column can: read it as a variant")
@@ -172,7 +172,7 @@ def arrow_type(node: Node, depth: int = 0) -> pa.DataType:
     return pa.list_(pa.field("element", inside)) if node.kind == "array" else pa.map_(pa.string(), inside)
 
 
-def _union_type(node: Node, depth: int) -> pa.DataType:
+def _union_type(node: AvroNode, depth: int) -> pa.DataType:
     values = node.values
     if not values:
         return pa.string()

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from magnetar.arrow.avro_items import branches, in_order, lists, maps, nulls, skip_items
 from magnetar.arrow.avro_leaves import Read, read_leaf, skip_leaf, unreadable
-from magnetar.arrow.avro_types import Node, NodeField, parse_avro
+from magnetar.arrow.avro_types import AvroNode, NodeField, parse_avro
 from magnetar.arrow.errors import ValueSchemaError
 from magnetar.arrow.fields import Bools, Bytes, Ints
 from magnetar.arrow.values import Column, scatter
@@ -99,7 +99,7 @@ class AvroValues:
         return read
 
 
-def compile_read(writer: Node, target: pa.DataType | None, reader: Node | None) -> Read:
+def compile_read(writer: AvroNode, target: pa.DataType | None, reader: AvroNode | None) -> Read:
     """How to read what `writer` wrote as `target`, or only skip it when that is None.
 
     `reader` is the definition of the target as far as there is one. Raises ValueSchemaError.
@@ -113,7 +113,7 @@ class _Compiler:
     def __init__(self) -> None:
         self._skips: dict[int, Read] = {}
 
-    def read(self, writer: Node, target: pa.DataType | None, reader: Node | None) -> Read:
+    def read(self, writer: AvroNode, target: pa.DataType | None, reader: AvroNode | None) -> Read:
         if target is None:
             return self._skip(writer)
         if writer.kind == "union":
@@ -133,7 +133,7 @@ class _Compiler:
             return maps(self.read(writer.items, target.item_type, inner), target)
         return read_leaf(writer, target)
 
-    def _skip(self, writer: Node) -> Read:
+    def _skip(self, writer: AvroNode) -> Read:
         known = self._skips.get(id(writer))
         if known is not None:
             return known
@@ -151,13 +151,13 @@ class _Compiler:
             assert writer.items is not None
             item = self._skip(writer.items)
             made.append(
-                skip_items(in_order([skip_leaf(Node("string")), item]) if writer.kind == "map" else item)
+                skip_items(in_order([skip_leaf(AvroNode("string")), item]) if writer.kind == "map" else item)
             )
         else:
             made.append(skip_leaf(writer))
         return late
 
-    def _union(self, writer: Node, target: pa.DataType, reader: Node | None) -> Read:
+    def _union(self, writer: AvroNode, target: pa.DataType, reader: AvroNode | None) -> Read:
         reads = []
         number = 0
         for branch in writer.branches:
@@ -170,7 +170,7 @@ class _Compiler:
                 reads.append(self.read(branch, target, reader))
         return branches(reads, target)
 
-    def _member(self, writer: Node, target: pa.DataType) -> Read:
+    def _member(self, writer: AvroNode, target: pa.DataType) -> Read:
         """A type that was made a union later: the first member that can hold it."""
         for number in range(target.num_fields):
             try:
@@ -179,7 +179,7 @@ class _Compiler:
                 continue
         raise unreadable(writer, target)
 
-    def _as_member(self, branch: Node, target: pa.DataType, number: int) -> Read:
+    def _as_member(self, branch: AvroNode, target: pa.DataType, number: int) -> Read:
         if number >= target.num_fields:
             raise unreadable(branch, target)
         inside = self.read(branch, target.field(number).type, branch)
@@ -192,7 +192,7 @@ class _Compiler:
 
         return read
 
-    def _record(self, writer: Node, target: pa.DataType, reader: Node | None) -> Read:
+    def _record(self, writer: AvroNode, target: pa.DataType, reader: AvroNode | None) -> Read:
         own: dict[str, NodeField] = {}
         if reader is not None:
             own = {each.name: each for each in reader.fields}

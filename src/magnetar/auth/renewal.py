@@ -22,7 +22,7 @@ from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
 
 
-class State(enum.Enum):
+class RenewalState(enum.Enum):
     """Where the conversation about a credential stands."""
 
     VALID = enum.auto()
@@ -30,7 +30,7 @@ class State(enum.Enum):
     VERIFYING = enum.auto()
 
 
-class Verdict(enum.Enum):
+class RenewalVerdict(enum.Enum):
     """What a check asks of the connection."""
 
     KEEP = enum.auto()
@@ -58,7 +58,7 @@ class Renewal:
         """
         self.identity = identity
         """The identity that was proven last."""
-        self.state = State.VALID
+        self.state = RenewalState.VALID
         self.reason = ""
         """Why the connection is to be closed, after a check that says so."""
         self._credentials = credentials
@@ -70,40 +70,40 @@ class Renewal:
         """The method that the client is challenged for."""
         return "" if self._credentials is None else self._credentials.method
 
-    def check(self, now_ms: int) -> Verdict:
+    def check(self, now_ms: int) -> RenewalVerdict:
         """Called again and again; what is to be done now."""
         if _ended(self._others_end_ms, now_ms):
             return self._close("the proxy's credentials have expired")
-        if self.state is State.VERIFYING or not _ended(self.identity.expires_ms, now_ms):
-            return Verdict.KEEP
-        if self.state is State.CHALLENGED:
+        if self.state is RenewalState.VERIFYING or not _ended(self.identity.expires_ms, now_ms):
+            return RenewalVerdict.KEEP
+        if self.state is RenewalState.CHALLENGED:
             return self._close("the client's credentials have expired and it did not renew them")
         if not self._client_renews or self._credentials is None:
             return self._close("the client's credentials have expired and it cannot renew them")
-        self.state = State.CHALLENGED
-        return Verdict.CHALLENGE
+        self.state = RenewalState.CHALLENGED
+        return RenewalVerdict.CHALLENGE
 
     def answered(self, method: str, data: bytes) -> Credentials:
         """Takes an AUTH_RESPONSE; what has to be proven now. Raises AuthenticationError."""
-        if self.state is not State.CHALLENGED or self._credentials is None:
+        if self.state is not RenewalState.CHALLENGED or self._credentials is None:
             raise AuthenticationError("AUTH_RESPONSE without a challenge")
         if method not in ("", self._credentials.method):
             raise AuthenticationError("credentials are renewed by the method that they were shown by")
-        self.state = State.VERIFYING
+        self.state = RenewalState.VERIFYING
         return Credentials(self._credentials.method, data, self._credentials.certificate_role)
 
     def proven(self, identity: Identity) -> None:
         """The new credentials are valid. Raises AuthenticationError when they are another identity's."""
-        assert self.state is State.VERIFYING
+        assert self.state is RenewalState.VERIFYING
         if (identity.role, set(identity.also)) != (self.identity.role, set(self.identity.also)):
             raise AuthenticationError("renewed credentials must name the same role")
-        self.state = State.VALID
+        self.state = RenewalState.VALID
         others = self.identity.proofs[len(identity.proofs) :]
         self.identity = replace(identity, via=self.identity.via, proofs=(*identity.proofs, *others))
 
-    def _close(self, reason: str) -> Verdict:
+    def _close(self, reason: str) -> RenewalVerdict:
         self.reason = reason
-        return Verdict.CLOSE
+        return RenewalVerdict.CLOSE
 
 
 def _ended(end_ms: int | None, now_ms: int) -> bool:

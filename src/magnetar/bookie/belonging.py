@@ -116,7 +116,7 @@ def pair_in_words(mine: Belonging | DamagedBelongingError | None, theirs: InMeta
     return f"{messages}; {metadata}{doubt}"
 
 
-class Found(NamedTuple):
+class FoundPair(NamedTuple):
     """Further facts, which `judge` looks at only where they decide."""
 
     has_ledgers: bool
@@ -127,7 +127,7 @@ class Found(NamedTuple):
     """Whether metadata names any ledger."""
 
 
-class Verdict(NamedTuple):
+class PairVerdict(NamedTuple):
     """Folder and metadata belong together."""
 
     instance: str
@@ -140,12 +140,12 @@ class Verdict(NamedTuple):
 def judge(
     mine: Belonging | None,
     theirs: InMetadata | None,
-    found: Found,
+    found: FoundPair,
     *,
     new_instance: str,
     accepted: bool,
     folder: str,
-) -> Verdict:
+) -> PairVerdict:
     """Judges the pair: `mine` of the folder, None without a file; `theirs` of the metadata. Raises
     StartupError.
 
@@ -161,13 +161,13 @@ def judge(
     )
     instance = theirs.instance if theirs is not None else new_instance if mine is None else mine.instance
     if accepted:
-        return Verdict(instance, generation, "")
+        return PairVerdict(instance, generation, "")
     if found.has_ledgers:
         _check_sides(known, theirs, found, folder)
     elif found.names_entries:
         raise StartupError(_MISSING_MESSAGES.format(folder=folder))
     if known is None or theirs is None or known.instance != theirs.instance:
-        return Verdict(instance, generation, "")
+        return PairVerdict(instance, generation, "")
     if theirs.generation > known.begun and found.has_ledgers:
         raise StartupError(
             f"{folder} is an older copy than its metadata (generation {known.begun}, metadata is at "
@@ -180,10 +180,10 @@ def judge(
             f"the metadata was restored from an older copy: generation {theirs.generation}, the messages are "
             f"at {known.generation}"
         )
-    return Verdict(instance, generation, doubt)
+    return PairVerdict(instance, generation, doubt)
 
 
-def _check_sides(known: Belonging | None, theirs: InMetadata | None, found: Found, folder: str) -> None:
+def _check_sides(known: Belonging | None, theirs: InMetadata | None, found: FoundPair, folder: str) -> None:
     """Raises StartupError when messages and metadata do not belong together."""
     if theirs is None and (known is not None or not found.names_ledgers):
         raise StartupError(

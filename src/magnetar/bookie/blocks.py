@@ -57,7 +57,7 @@ _crc = google_crc32c.value
 _crc_extend = google_crc32c.extend
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """What a block contains."""
 
     ENTRIES = 0
@@ -71,7 +71,7 @@ class Kind(IntEnum):
 
 
 # Looking up a member of an Enum costs as much as packing a number.
-_ENTRIES: Final = int(Kind.ENTRIES)
+_ENTRIES: Final = int(BlockKind.ENTRIES)
 
 
 class BlockHeader(NamedTuple):
@@ -208,12 +208,12 @@ class Block:
 
 def mark_block() -> Block:
     """A block that only records how far the segment is synced."""
-    return Block(Kind.MARK, NO_LEDGER, 0, 0, 0, 0, 0, [], 0)
+    return Block(BlockKind.MARK, NO_LEDGER, 0, 0, 0, 0, 0, [], 0)
 
 
 def tombstone_block(ledger_id: LedgerId) -> Block:
     """A block that records that the ledger is deleted."""
-    return Block(Kind.TOMBSTONE, ledger_id, 0, 0, 0, 0, 0, [], 0)
+    return Block(BlockKind.TOMBSTONE, ledger_id, 0, 0, 0, 0, 0, [], 0)
 
 
 _START: Final = struct.Struct("<QI")
@@ -221,7 +221,7 @@ _START: Final = struct.Struct("<QI")
 
 def start_block(previous_segment: int, previous_end: int) -> Block:
     """The first block of a segment: `previous_segment` is complete up to `previous_end`."""
-    return Block(Kind.START, NO_LEDGER, 0, 0, 0, 0, 0, [_START.pack(previous_segment, previous_end)], 0)
+    return Block(BlockKind.START, NO_LEDGER, 0, 0, 0, 0, 0, [_START.pack(previous_segment, previous_end)], 0)
 
 
 def decode_start(body: bytes) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Final
 
 from magnetar.base.ids import NO_LEDGER
-from magnetar.bookie.blocks import HEADER_BYTES, Block, Kind
+from magnetar.bookie.blocks import HEADER_BYTES, Block, BlockKind
 from magnetar.bookie.index import SegmentIndex
 
 GROUP_BYTES_MAX: Final = 8 << 20
@@ -60,7 +60,7 @@ class Tail:
             )
             pieces += block.pieces
             previous_offset, previous_size = at, HEADER_BYTES + block.body_length
-            if block.kind == Kind.ENTRIES:
+            if block.kind == BlockKind.ENTRIES:
                 previous_ledger, previous_last = block.ledger_id, block.last_entry
             else:
                 previous_ledger, previous_last = NO_LEDGER, -1
@@ -144,8 +144,8 @@ class CommitQueue:
         """Removes and returns the waiting blocks with entries; tombstones stay, because deletions free
         space."""
         assert not self.in_flight
-        refused = [block for block in self._waiting if block.kind == Kind.ENTRIES]
-        self._waiting = deque(block for block in self._waiting if block.kind == Kind.TOMBSTONE)
+        refused = [block for block in self._waiting if block.kind == BlockKind.ENTRIES]
+        self._waiting = deque(block for block in self._waiting if block.kind == BlockKind.TOMBSTONE)
         self.waiting_bytes = sum(block.size for block in self._waiting)
         return refused
 

@@ -6,7 +6,7 @@ import struct
 from typing import Final
 
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.blocks import HAS_COUNTS, Block, Kind
+from magnetar.bookie.blocks import HAS_COUNTS, Block, BlockKind
 
 BLOCK_BYTES_MAX: Final = 1 << 20
 """Bytes of entries in one block; a single entry may be larger."""
@@ -15,7 +15,7 @@ JOIN_BELOW_BYTES: Final = 8192
 buffers."""
 
 # Looking up a member of an Enum costs as much as packing a number.
-_ENTRIES: Final = int(Kind.ENTRIES)
+_ENTRIES: Final = int(BlockKind.ENTRIES)
 _LENGTH: Final = struct.Struct("<I")
 _LENGTH_AND_COUNT: Final = struct.Struct("<II")
 

@@ -29,7 +29,7 @@ REFUSED_S_MAX: Final = 32.0
 """For how long it is not tried after it was given up: at first, and at most."""
 
 
-class Phase(Enum):
+class GatheringPhase(Enum):
     """What the present window is."""
 
     OFF = "off"
@@ -61,7 +61,7 @@ class Gathering:
     def __init__(self, per_s: float) -> None:
         """`per_s`: commits a second below which nothing waits; infinity: never."""
         self._per_s = per_s
-        self.phase = Phase.OFF
+        self.phase = GatheringPhase.OFF
         self._since_s = -math.inf
         self._refused_until_s = -math.inf
         self._refused_s = REFUSED_S_MIN
@@ -76,7 +76,7 @@ class Gathering:
     @property
     def waits(self) -> bool:
         """Whether a commit that ends with entries waiting is followed by a moment of waiting."""
-        return self.phase is Phase.TRIAL or self.phase is Phase.ON
+        return self.phase is GatheringPhase.TRIAL or self.phase is GatheringPhase.ON
 
     def committed(self, size: int, now_s: float, *, followed: bool) -> None:
         """A group of `size` bytes is durable. `followed`: entries wait for the next one."""
@@ -86,7 +86,7 @@ class Gathering:
                 self._window_ended(elapsed_s, now_s)
             else:
                 # Nothing came for a while: what was counted before says nothing.
-                self.phase = Phase.OFF
+                self.phase = GatheringPhase.OFF
             self._count_anew()
             self._since_s = now_s
         self._commits += 1
@@ -98,27 +98,27 @@ class Gathering:
         mostly_followed = 2 * self._followed >= self._commits
         worth_it = mostly_followed and self._commits >= self._per_s * elapsed_s
         match self.phase:
-            case Phase.OFF:
+            case GatheringPhase.OFF:
                 if worth_it and now_s >= self._refused_until_s:
-                    self._other_rate, self.phase = rate, Phase.TRIAL
-            case Phase.TRIAL:
+                    self._other_rate, self.phase = rate, GatheringPhase.TRIAL
+            case GatheringPhase.TRIAL:
                 if rate >= KEPT_SHARE * self._other_rate:
-                    self.phase, self._windows, self._refused_s = Phase.ON, 0, REFUSED_S_MIN
+                    self.phase, self._windows, self._refused_s = GatheringPhase.ON, 0, REFUSED_S_MIN
                 else:
                     self._refuse(now_s)
-            case Phase.ON:
+            case GatheringPhase.ON:
                 self._windows += 1
                 if not mostly_followed:
-                    self.phase = Phase.OFF
+                    self.phase = GatheringPhase.OFF
                 elif self._windows >= CHECK_WINDOWS:
-                    self._other_rate, self.phase = rate, Phase.CHECK
-            case Phase.CHECK:
+                    self._other_rate, self.phase = rate, GatheringPhase.CHECK
+            case GatheringPhase.CHECK:
                 if self._other_rate < KEPT_SHARE * rate:
                     self._refuse(now_s)
                 else:
-                    self.phase, self._windows = Phase.ON if worth_it else Phase.OFF, 0
+                    self.phase, self._windows = GatheringPhase.ON if worth_it else GatheringPhase.OFF, 0
 
     def _refuse(self, now_s: float) -> None:
-        self.phase = Phase.OFF
+        self.phase = GatheringPhase.OFF
         self._refused_until_s = now_s + self._refused_s
         self._refused_s = min(2 * self._refused_s, REFUSED_S_MAX)

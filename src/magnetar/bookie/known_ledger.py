@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.bookie.served import StoredLedger
+from magnetar.bookie.served import ServedLedger
 from magnetar.bookie.tailing import LedgerTail
 from magnetar.wire.bookkeeper.requests import Read
 
@@ -29,7 +29,7 @@ class KnownLedger:
         """Fencing reads that wait until the fence is durable."""
 
     @classmethod
-    def of(cls, stored: StoredLedger) -> KnownLedger:
+    def of(cls, stored: ServedLedger) -> KnownLedger:
         """From the durable state at the bookie's start."""
         return cls(
             stored.master_key,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from magnetar.base.errors import CorruptDataError, StartupError
-from magnetar.bookie.blocks import HEADER_BYTES, MAGIC, Kind, decode_header, decode_start, first_salt
+from magnetar.bookie.blocks import HEADER_BYTES, MAGIC, BlockKind, decode_header, decode_start, first_salt
 from magnetar.bookie.files import Disk, FileSearch
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import ROW_BYTES, UNKNOWN_OWNER, Damage, SegmentIndex, may_be_row
@@ -51,7 +51,7 @@ from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
 _log = logging.getLogger("magnetar.bookie")
 
 
-class Identity(NamedTuple):
+class SegmentIdentity(NamedTuple):
     """The identity in a segment's file."""
 
     salt: int | None
@@ -132,16 +132,18 @@ def _missing(
     return missing
 
 
-def identify(disk: Disk, fd: int) -> Identity:
+def identify(disk: Disk, fd: int) -> SegmentIdentity:
     """Reads the identity from header, blocks or trailer. Raises OSError."""
     size = os.fstat(fd).st_size
     tail = disk.read(fd, max(size - TRAILER_BYTES, 0), TRAILER_BYTES)
     header = decode_segment_header(disk.read(fd, 0, HEADER_READ_BYTES))
     if header is not None:
-        return Identity(header.salt, header_is_good=True, trailer=decode_trailer(tail, header.salt, size))
+        return SegmentIdentity(
+            header.salt, header_is_good=True, trailer=decode_trailer(tail, header.salt, size)
+        )
     salt = _find_salt(disk, fd, size)
     trailer = decode_trailer(tail, salt, size)
-    return Identity(salt if trailer is None else trailer.salt, header_is_good=False, trailer=trailer)
+    return SegmentIdentity(salt if trailer is None else trailer.salt, header_is_good=False, trailer=trailer)
 
 
 def _find_salt(disk: Disk, fd: int, size: int) -> int | None:
@@ -216,7 +218,7 @@ def check_header(folder: StoreFolder, disk: Disk, segment_id: int, fd: int) -> N
 def read_start(segment: SegmentFile, disk: Disk) -> tuple[int, int] | None:
     """The START block of an open segment: the previous segment, and where it ended."""
     header = decode_header(disk.read(segment.fd, DATA_OFFSET, HEADER_BYTES), 0, segment.salt, DATA_OFFSET)
-    if header is None or header.kind != Kind.START:
+    if header is None or header.kind != BlockKind.START:
         return None
     return decode_start(disk.read(segment.fd, DATA_OFFSET + HEADER_BYTES, header.body_length))
 

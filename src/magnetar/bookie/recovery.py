@@ -26,7 +26,7 @@ from magnetar.bookie.blocks import (
     MAGIC,
     SALT_AT,
     BlockHeader,
-    Kind,
+    BlockKind,
     body_is_good,
     decode_header,
     decode_start,
@@ -41,9 +41,9 @@ WINDOW_BYTES: Final = 4 << 20
 
 _ZEROS: Final = bytes(SEARCH_BYTES)
 # Looking up a member of an Enum costs as much as checking a small block.
-_ENTRIES: Final = int(Kind.ENTRIES)
-_START: Final = int(Kind.START)
-_TOMBSTONE: Final = int(Kind.TOMBSTONE)
+_ENTRIES: Final = int(BlockKind.ENTRIES)
+_START: Final = int(BlockKind.START)
+_TOMBSTONE: Final = int(BlockKind.TOMBSTONE)
 
 Read = Callable[[int, int], bytes]
 """`read(offset, length)`: that many bytes, fewer only at the end of the file."""
@@ -262,7 +262,7 @@ def _admit(index: SegmentIndex, header: BlockHeader) -> None:
     if header.kind == _ENTRIES:
         rows = index.rows(header.ledger_id)
         rows.append(header.first_entry, header.offset, header.size, header.entry_count, header.data_bytes)
-    elif header.kind == Kind.TOMBSTONE:
+    elif header.kind == BlockKind.TOMBSTONE:
         index.tombstones.append(header.ledger_id)
 
 
@@ -270,7 +270,7 @@ def _damages(item: _Item, items: list[_Item]) -> list[Damage]:
     """The lost bytes and their ledgers, as far as they can be determined."""
     header = item.header
     if header is not None:
-        if header.kind != Kind.ENTRIES:
+        if header.kind != BlockKind.ENTRIES:
             return [Damage(item.offset, item.size, NO_LEDGER, -1, -1)]
         return [Damage(item.offset, item.size, header.ledger_id, header.first_entry, header.last_entry)]
     follower = next(

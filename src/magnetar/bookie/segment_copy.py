@@ -22,7 +22,7 @@ from magnetar.bookie.blocks import (
     HEADER_BYTES,
     Block,
     BlockHeader,
-    Kind,
+    BlockKind,
     body_is_good,
     decode_header,
     tombstone_block,
@@ -68,7 +68,7 @@ class SegmentCopy:
         """The first block may record where the previous segment ended."""
         head = self._disk.read(self._source.fd, DATA_OFFSET, HEADER_BYTES)
         header = decode_header(head, 0, self._source.salt, DATA_OFFSET)
-        if header is not None and header.kind == Kind.START:
+        if header is not None and header.kind == BlockKind.START:
             body = self._disk.read(self._source.fd, DATA_OFFSET + HEADER_BYTES, header.body_length)
             self._append([self._checked(header, body, DATA_OFFSET)])
 
@@ -147,10 +147,10 @@ class SegmentCopy:
         self._tail.advance(sum(block.size for block in blocks), len(blocks))
         self._index.block_count += len(blocks)
         for block, offset in zip(blocks, offsets, strict=True):
-            if block.kind == Kind.ENTRIES:
+            if block.kind == BlockKind.ENTRIES:
                 rows = self._index.rows(block.ledger_id)
                 rows.append(block.first_entry, offset, block.size, block.entry_count, block.data_bytes)
-            elif block.kind == Kind.TOMBSTONE:
+            elif block.kind == BlockKind.TOMBSTONE:
                 self._index.tombstones.append(block.ledger_id)
 
     def finish(self, tombstones: list[LedgerId]) -> SegmentFile:

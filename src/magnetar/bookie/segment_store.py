@@ -20,7 +20,7 @@ from typing import Final
 from magnetar.base.errors import DiskFullError, StartupError, StorageError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.appender import AppendSink, BlockAppender, LedgerAppender
-from magnetar.bookie.blocks import Block, Kind, mark_block, start_block, tombstone_block
+from magnetar.bookie.blocks import Block, BlockKind, mark_block, start_block, tombstone_block
 from magnetar.bookie.commit import CommitQueue, Tail
 from magnetar.bookie.files import Disk, VolatileDisk, storage_error
 from magnetar.bookie.folder import LOCK_FILE, StoreFolder
@@ -251,7 +251,7 @@ class SegmentStore:
             # To write a part of a page the kernel must first read the rest, perhaps from the device.
             pieces.append(_PAGE[: min(-end % len(_PAGE), tail.limit - end)])
         try:
-            if group[0].kind == Kind.MARK:
+            if group[0].kind == BlockKind.MARK:
                 self._active.note_synced(tail.offset)
             self._disk.write(self._active.fd, pieces, tail.offset)
         except OSError as error:
@@ -297,7 +297,7 @@ class SegmentStore:
         self.supply.committed(size, len(group), tail.offset, used)
         self._must_roll |= self.supply.has_better(tail.offset)
         self._commits += 1
-        self._marked = group[-1].kind == Kind.MARK
+        self._marked = group[-1].kind == BlockKind.MARK
         # The next group starts before the writers are told: their callbacks run while it is synced.
         if self._pacer.freed(size, rare, now_s, waiting_bytes=queue.waiting_bytes):
             self._flush()
@@ -323,7 +323,7 @@ class SegmentStore:
         rare_before_s = self._pacer.rare_before_s
         for block, offset in zip(group, self._offsets, strict=True):
             ledger_id = block.ledger_id
-            if block.kind == Kind.ENTRIES:
+            if block.kind == BlockKind.ENTRIES:
                 appender = self._appenders[ledger_id]
                 rows = index.ledgers.get(ledger_id)
                 if rows is None:
@@ -334,7 +334,7 @@ class SegmentStore:
                 touched[ledger_id] = appender
                 rare += appender.last_commit_s <= rare_before_s
                 appender.last_commit_s = now_s
-            elif block.kind == Kind.TOMBSTONE:
+            elif block.kind == BlockKind.TOMBSTONE:
                 index.tombstones.append(ledger_id)
                 self._bury(ledger_id)
         return list(touched.values()), rare
@@ -399,7 +399,7 @@ class SegmentStore:
 
     def _drop_pending(self, failure: StorageError) -> None:
         for block in self._queue.fail():
-            if block.kind == Kind.ENTRIES:
+            if block.kind == BlockKind.ENTRIES:
                 self._appenders[block.ledger_id].fail(failure)
         deletions, self._deletions = self._deletions, {}
         for futures in deletions.values():

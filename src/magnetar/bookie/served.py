@@ -29,7 +29,7 @@ class ListedEntries(StoredEntries, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredLedger:
+class ServedLedger:
     """State of a ledger that survives a restart."""
 
     ledger_id: LedgerId
@@ -55,7 +55,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServedAnswer:
     """Send this response to the client of the request."""
 
     asker: object
@@ -71,4 +71,4 @@ class Wait:
     timeout_ms: int
 
 
-Output: TypeAlias = Write | Answer | Wait
+Output: TypeAlias = Write | ServedAnswer | Wait

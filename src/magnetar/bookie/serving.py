@@ -23,11 +23,11 @@ from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.known_ledger import KnownLedger
 from magnetar.bookie.served import (
-    Answer,
     ListedEntries,
     Output,
+    ServedAnswer,
+    ServedLedger,
     StoredEntries,
-    StoredLedger,
     Wait,
     Write,
 )
@@ -65,7 +65,7 @@ class BookieLedgers:
     def __init__(
         self,
         store: StoredEntries,
-        ledgers: Sequence[StoredLedger] = (),
+        ledgers: Sequence[ServedLedger] = (),
         buried: Iterable[LedgerId] = (),
         *,
         knows_all: bool = True,
@@ -137,9 +137,9 @@ class BookieLedgers:
         key = request.master_key
         ledger = self._ledgers.get(request.ledger_id)
         if key is None or (ledger is not None and not ledger.opens_to(key)):
-            return [Answer(asker, _read_done(request, Status.UNAUTHORIZED))]
+            return [ServedAnswer(asker, _read_done(request, Status.UNAUTHORIZED))]
         if request.ledger_id in self._buried:
-            return [Answer(asker, _read_done(request, Status.NO_LEDGER))]
+            return [ServedAnswer(asker, _read_done(request, Status.NO_LEDGER))]
         if ledger is None:
             # Fenced before its first entry: the writer's add may still be on its way to this bookie.
             limbo = self._unknown is not Status.NO_LEDGER
@@ -156,11 +156,11 @@ class BookieLedgers:
         ledger.waiting.append((asker, request))
         return outputs
 
-    def _look_up(self, asker: object, request: Read) -> Answer:
+    def _look_up(self, asker: object, request: Read) -> ServedAnswer:
         ledger_id = request.ledger_id
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
-            return Answer(asker, _read_done(request, self._unknown))
+            return ServedAnswer(asker, _read_done(request, self._unknown))
         entry_id = request.entry_id
         if entry_id == LAST_ENTRY:
             entry_id = self._store.last_entry(ledger_id)
@@ -170,17 +170,17 @@ class BookieLedgers:
             lac = None if request.fence or request.txn_id is None else self._lac(ledger_id, ledger)
         except CorruptDataError:
             # Not "no such entry": recovery would count it and truncate the ledger.
-            return Answer(asker, _read_done(request, Status.IO_ERROR))
+            return ServedAnswer(asker, _read_done(request, Status.IO_ERROR))
         if entry is None:
             absent = Status.UNKNOWN_LEDGER_STATE if ledger.limbo else Status.NO_ENTRY
-            return Answer(asker, _read_done(request, absent))
-        return Answer(asker, _read_done(request, Status.OK, entry, lac))
+            return ServedAnswer(asker, _read_done(request, absent))
+        return ServedAnswer(asker, _read_done(request, Status.OK, entry, lac))
 
     def batch_read(self, asker: object, request: BatchRead) -> list[Output]:
         """Handles a batch read: as many consecutive entries as are wanted and fit; at least the first."""
         if request.fence:
             # Recovery does not use it; a fence without its rules would be no fence.
-            return [Answer(asker, _batch_done(request, Status.BAD_REQUEST))]
+            return [ServedAnswer(asker, _batch_done(request, Status.BAD_REQUEST))]
         count = request.count_max if request.count_max > 0 else BATCH_BYTES_MAX
         room = min(request.bytes_max, BATCH_BYTES_MAX) - _BATCH_HEAD_BYTES
         entries: list[bytes] = []
@@ -191,22 +191,22 @@ class BookieLedgers:
             assert isinstance(response, ReadDone)
             if response.entry is None:
                 if not entries:
-                    return [Answer(asker, _batch_done(request, response.status))]
+                    return [ServedAnswer(asker, _batch_done(request, response.status))]
                 break
             room -= len(response.entry) + 4
             if room < 0 and entries:
                 break
             entries.append(response.entry)
             entry_id += 1
-        return [Answer(asker, _batch_done(request, Status.OK, entries))]
+        return [ServedAnswer(asker, _batch_done(request, Status.OK, entries))]
 
     def list_entries(self, asker: object, request: ListEntries, store: ListedEntries) -> list[Output]:
         """Handles a request for the list of entries."""
         ledger = self._ledgers.get(request.ledger_id)
         if ledger is None:
-            return [Answer(asker, EntriesListed(request.ledger_id, Status.NO_LEDGER, request.txn_id))]
+            return [ServedAnswer(asker, EntriesListed(request.ledger_id, Status.NO_LEDGER, request.txn_id))]
         listed = encode_entries(store.entry_ranges(request.ledger_id))
-        return [Answer(asker, EntriesListed(request.ledger_id, Status.OK, request.txn_id, listed))]
+        return [ServedAnswer(asker, EntriesListed(request.ledger_id, Status.OK, request.txn_id, listed))]
 
     # -- the end of a ledger --------------------------------------------------------------------
 
@@ -225,19 +225,19 @@ class BookieLedgers:
     def _read_tail(self, asker: object, request: Read) -> list[Output]:
         ledger = self._ledgers.get(request.ledger_id)
         if ledger is None:
-            return [Answer(asker, _read_done(request, Status.NO_LEDGER))]
+            return [ServedAnswer(asker, _read_done(request, Status.NO_LEDGER))]
         if request.piggyback and request.entry_id != LAST_ENTRY:
-            return [Answer(asker, _read_done(request, Status.BAD_REQUEST))]
+            return [ServedAnswer(asker, _read_done(request, Status.BAD_REQUEST))]
         try:
             lac = self._lac(request.ledger_id, ledger)
         except CorruptDataError:
-            return [Answer(asker, _read_done(request, Status.IO_ERROR))]
+            return [ServedAnswer(asker, _read_done(request, Status.IO_ERROR))]
         if request.timeout_ms and not ledger.fenced and lac <= previous_of(request):
             ledger.tail.waiting.append((asker, request))
             return [Wait(asker, request, request.timeout_ms)]
         return [self._answer_tail(asker, request, ledger)]
 
-    def _answer_tail(self, asker: object, request: Read, ledger: KnownLedger) -> Answer:
+    def _answer_tail(self, asker: object, request: Read, ledger: KnownLedger) -> ServedAnswer:
         if not request.piggyback:
             return self._look_up(asker, request)
         wanted = previous_of(request) + 1
@@ -245,9 +245,9 @@ class BookieLedgers:
             lac = self._lac(request.ledger_id, ledger)
             entry = self._store.entry(request.ledger_id, wanted) if lac >= wanted else None
         except CorruptDataError:
-            return Answer(asker, _read_done(request, Status.IO_ERROR))
+            return ServedAnswer(asker, _read_done(request, Status.IO_ERROR))
         found = request.entry_id if entry is None else wanted
-        return Answer(asker, ReadDone(request.ledger_id, found, Status.OK, request.txn_id, entry, lac))
+        return ServedAnswer(asker, ReadDone(request.ledger_id, found, Status.OK, request.txn_id, entry, lac))
 
     def _wake(self, waiting: Sequence[tuple[object, Read]]) -> list[Output]:
         return [
@@ -272,7 +272,7 @@ class BookieLedgers:
         elif not ledger.opens_to(request.master_key):
             status = Status.UNAUTHORIZED
         if status is not Status.OK:
-            return [Answer(asker, LacWritten(request.ledger_id, status, request.txn_id))]
+            return [ServedAnswer(asker, LacWritten(request.ledger_id, status, request.txn_id))]
         ticket = self._ticket()
         self._others[ticket] = (asker, request)
         key, blob = request.master_key, request.blob
@@ -283,19 +283,19 @@ class BookieLedgers:
         ledger_id = request.ledger_id
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
-            return [Answer(asker, LacRead(ledger_id, Status.NO_LEDGER, request.txn_id))]
+            return [ServedAnswer(asker, LacRead(ledger_id, Status.NO_LEDGER, request.txn_id))]
         answer = self._look_up(asker, Read(ledger_id, LAST_ENTRY)).response
         assert isinstance(answer, ReadDone)
         blob, status = ledger.tail.blob, answer.status
         if status is Status.NO_ENTRY and blob is not None:
             status = Status.OK
-        return [Answer(asker, LacRead(ledger_id, status, request.txn_id, blob, answer.entry))]
+        return [ServedAnswer(asker, LacRead(ledger_id, status, request.txn_id, blob, answer.entry))]
 
     def force(self, asker: object, request: ForceLedger) -> list[Output]:
         """Answers once all earlier adds are durable."""
         ledger = self._ledgers.get(request.ledger_id)
         if ledger is None:
-            return [Answer(asker, Forced(request.ledger_id, Status.NO_LEDGER, request.txn_id))]
+            return [ServedAnswer(asker, Forced(request.ledger_id, Status.NO_LEDGER, request.txn_id))]
         ticket = self._ticket()
         self._others[ticket] = (asker, request)
         return [Write(ticket, request.ledger_id, ledger.master_key, (), (), fence=False)]
@@ -326,8 +326,10 @@ class BookieLedgers:
 
     def _other_durable(self, asker: object, request: WriteLac | ForceLedger) -> list[Output]:
         if isinstance(request, ForceLedger):
-            return [Answer(asker, Forced(request.ledger_id, Status.OK, request.txn_id))]
-        outputs: list[Output] = [Answer(asker, LacWritten(request.ledger_id, Status.OK, request.txn_id))]
+            return [ServedAnswer(asker, Forced(request.ledger_id, Status.OK, request.txn_id))]
+        outputs: list[Output] = [
+            ServedAnswer(asker, LacWritten(request.ledger_id, Status.OK, request.txn_id))
+        ]
         ledger = self._ledgers.get(request.ledger_id)
         if ledger is not None:
             ledger.tail.blob = request.blob
@@ -344,14 +346,14 @@ class BookieLedgers:
         if other is not None:
             asker, request = other
             kind = Forced if isinstance(request, ForceLedger) else LacWritten
-            return [Answer(asker, kind(request.ledger_id, status, request.txn_id))]
+            return [ServedAnswer(asker, kind(request.ledger_id, status, request.txn_id))]
         ledger = self._ledgers.get(self._fences.pop(ticket))
         if ledger is None:
             return []
         # No client was told of the fence; a repeated request gets a new one.
         ledger.fenced = ledger.limbo
         waiting, ledger.waiting = ledger.waiting, []
-        return [Answer(asker, _read_done(request, Status.IO_ERROR)) for asker, request in waiting]
+        return [ServedAnswer(asker, _read_done(request, Status.IO_ERROR)) for asker, request in waiting]
 
     def forget(self, ledger_id: LedgerId) -> list[Output]:
         """The ledger was deleted."""
@@ -360,7 +362,7 @@ class BookieLedgers:
             return []
         self._buried.add(ledger_id)
         waiting = [*ledger.waiting, *ledger.tail.all()]
-        return [Answer(asker, _read_done(request, Status.NO_LEDGER)) for asker, request in waiting]
+        return [ServedAnswer(asker, _read_done(request, Status.NO_LEDGER)) for asker, request in waiting]
 
     def known(self) -> list[LedgerId]:
         """All ledgers that the bookie knows."""
@@ -376,8 +378,8 @@ class BookieLedgers:
         return self._tickets
 
 
-def _added(asker: object, run: AddRun, status: Status) -> Answer:
-    return Answer(asker, Added(run.ledger_id, status, run.entry_ids, run.txn_ids))
+def _added(asker: object, run: AddRun, status: Status) -> ServedAnswer:
+    return ServedAnswer(asker, Added(run.ledger_id, status, run.entry_ids, run.txn_ids))
 
 
 def _read_done(request: Read, status: Status, entry: bytes | None = None, lac: int | None = None) -> ReadDone:

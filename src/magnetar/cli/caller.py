@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from magnetar.cli.contexts import contexts
-from magnetar.cli.contexts.contexts import Place
+from magnetar.cli.contexts.contexts import ContextPlace
 from magnetar.cli.output import FORMATS, show
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _FILE: Final = click.Path(path_type=str)
 class Caller:
     """One run of a command. Made by `calls`."""
 
-    def __init__(self, place: Place, *, output: str = "table", timeout_s: float = 30.0) -> None:
+    def __init__(self, place: ContextPlace, *, output: str = "table", timeout_s: float = 30.0) -> None:
         self.place = place
         self.output = output
         self.timeout_s = timeout_s
@@ -91,7 +91,7 @@ class Caller:
         show(document, self.output, columns=columns)
 
 
-def _place(context: str | None, given: dict[str, str | None]) -> Place:
+def _place(context: str | None, given: dict[str, str | None]) -> ContextPlace:
     """What was said on the command line, else in the environment, else by the context."""
     file = contexts.file_of(os.environ)
     known = contexts.load(file).place(context or "")
@@ -103,7 +103,7 @@ def _place(context: str | None, given: dict[str, str | None]) -> Place:
         values["admin_url"] = ""
     if given["admin_url"] and not given["url"]:
         values["url"] = ""
-    return Place(**{name: value or "" for name, value in values.items()})
+    return ContextPlace(**{name: value or "" for name, value in values.items()})
 
 
 def _said(option: str, source: ParameterSource) -> bool:

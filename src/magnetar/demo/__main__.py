@@ -24,7 +24,7 @@ from magnetar.runtime.threads import beside
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from magnetar.demo.tour import Options, Outcome, Tour
+    from magnetar.demo.tour import Options, Tour, TourOutcome
 
 _REFRESH_S = 0.2
 _CLOSE_S = 25.0
@@ -116,13 +116,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _options(arguments: argparse.Namespace) -> Options:
     from magnetar.demo.scenario import HOUR_MS, Scenario
-    from magnetar.demo.topics import Cluster
+    from magnetar.demo.topics import DemoCluster
     from magnetar.demo.tour import Options
 
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     cluster = None
     if arguments.broker_url is not None:
-        cluster = Cluster(arguments.broker_url, arguments.http_url, f"public/tour-{stamp}")
+        cluster = DemoCluster(arguments.broker_url, arguments.http_url, f"public/tour-{stamp}")
     return Options(
         out=(arguments.out or Path("out") / f"demo-{stamp}").absolute(),
         quick=arguments.quick,
@@ -134,9 +134,9 @@ def _options(arguments: argparse.Namespace) -> Options:
     )
 
 
-def _watch(tour: Tour, stop: threading.Event) -> tuple[Outcome | None, BaseException | None]:
+def _watch(tour: Tour, stop: threading.Event) -> tuple[TourOutcome | None, BaseException | None]:
     """Run the plot in a thread and the display in this one, which alone receives signals."""
-    found: list[Outcome] = []
+    found: list[TourOutcome] = []
     errors: list[BaseException] = []
 
     def plot() -> None:
@@ -153,7 +153,7 @@ def _watch(tour: Tour, stop: threading.Event) -> tuple[Outcome | None, BaseExcep
     return (found[0] if found else None), (errors[0] if errors else None)
 
 
-def _report(console: Console, options: Options, outcome: Outcome, json_path: Path | None) -> None:
+def _report(console: Console, options: Options, outcome: TourOutcome, json_path: Path | None) -> None:
     from magnetar.demo.report import worst_hours
 
     summary = outcome.summary

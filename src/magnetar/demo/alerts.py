@@ -14,14 +14,14 @@ from typing import Any
 import pulsar
 from pulsar.schema import JsonSchema
 
-from magnetar.demo.topics import ALERTS, Alert, Cluster
+from magnetar.demo.topics import ALERTS, Alert, DemoCluster
 from magnetar.runtime.threads import beside
 
 SUBSCRIPTION = "dispatchers"
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenAlert:
     """What one consumer received; written by its thread only."""
 
     consumer: str
@@ -48,7 +48,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AlertVerdict:
     """What all consumers saw together, against the alerts that should exist."""
 
     received: int
@@ -74,14 +74,14 @@ class Verdict:
         )
 
 
-def judge(seen: list[Seen], expected: set[int]) -> Verdict:
+def judge(seen: list[SeenAlert], expected: set[int]) -> AlertVerdict:
     """Compare what the consumers saw with the flight ids that should have raised an alert."""
     ids = [flight_id for one in seen for flight_id in one.flight_ids]
     routes: dict[str, int] = {}
     for one in seen:
         for route in one.last_seq:
             routes[route] = routes.get(route, 0) + 1
-    return Verdict(
+    return AlertVerdict(
         received=len(ids),
         missing=expected - set(ids),
         unexpected=set(ids) - expected,
@@ -96,12 +96,12 @@ def judge(seen: list[Seen], expected: set[int]) -> Verdict:
 class Dispatchers:
     """`count` consumers on one Key_Shared subscription, each in a thread of its own."""
 
-    def __init__(self, cluster: Cluster, count: int) -> None:
+    def __init__(self, cluster: DemoCluster, count: int) -> None:
         self._stop = threading.Event()
         self._client = pulsar.Client(
             cluster.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
         )
-        self.seen = [Seen(f"dispatcher-{number + 1}") for number in range(count)]
+        self.seen = [SeenAlert(f"dispatcher-{number + 1}") for number in range(count)]
         self.failure: Exception | None = None
         try:
             # All subscribe before the first alert: a consumer that joins later takes over routes from the
@@ -115,7 +115,7 @@ class Dispatchers:
             for consumer, one in zip(consumers, self.seen, strict=True)
         ]
 
-    def _subscribe(self, cluster: Cluster, name: str) -> Any:
+    def _subscribe(self, cluster: DemoCluster, name: str) -> Any:
         return self._client.subscribe(
             cluster.topic(ALERTS),
             SUBSCRIPTION,
@@ -148,7 +148,7 @@ class Dispatchers:
             thread.join(timeout=5)
         self._client.close()
 
-    def _consume(self, consumer: Any, seen: Seen) -> None:
+    def _consume(self, consumer: Any, seen: SeenAlert) -> None:
         try:
             while not self._stop.is_set():
                 try:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from magnetar.demo.errors import DemoError
-from magnetar.demo.topics import Cluster
+from magnetar.demo.topics import DemoCluster
 
 _COMMAND = """
 import os, signal, sys, threading
@@ -63,7 +63,7 @@ class BrokerProcess:
         """The process id."""
         return self._process.pid
 
-    def wait_ready(self, stop: threading.Event) -> Cluster:
+    def wait_ready(self, stop: threading.Event) -> DemoCluster:
         """Where it listens, as soon as it accepts publishes; raises `BrokerStartError`."""
         deadline = time.monotonic() + _READY_S
         while not stop.is_set():
@@ -80,7 +80,7 @@ class BrokerProcess:
                     ) from None
                 stop.wait(0.02)
                 continue
-            return Cluster(ready["broker_url"], ready["http_url"])
+            return DemoCluster(ready["broker_url"], ready["http_url"])
         raise BrokerStartError("stopped while the broker was starting")
 
     def cpu_s(self) -> float | None:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DisplayLine:
     """One line of the display."""
 
     task: TaskID
@@ -43,18 +43,20 @@ class Display:
     ) -> None:
         self._progress.stop()
 
-    def line(self, name: str, *, total: int | None = None, note: str = "") -> Line:
+    def line(self, name: str, *, total: int | None = None, note: str = "") -> DisplayLine:
         """Add a line; without `total` its bar pulses."""
         task = self._progress.add_task(name, total=total, note=note)
         self._names[task] = name
-        return Line(task)
+        return DisplayLine(task)
 
-    def update(self, line: Line, *, done: int | None = None, total: int | None = None, note: str) -> None:
+    def update(
+        self, line: DisplayLine, *, done: int | None = None, total: int | None = None, note: str
+    ) -> None:
         """Move the bar to `done` and replace the note."""
         if line.task not in self._done:
             self._progress.update(line.task, completed=done, total=total, note=note)
 
-    def finish(self, line: Line, note: str) -> None:
+    def finish(self, line: DisplayLine, note: str) -> None:
         """The part is done; the note stays. Doing it twice is harmless."""
         if line.task in self._done:
             return

@@ -32,7 +32,7 @@ from magnetar.demo.data import Dataset
 from magnetar.demo.events import DEPARTURES, WEATHER
 from magnetar.demo.scenario import Scenario
 from magnetar.demo.standing import StandingQueries
-from magnetar.demo.topics import ALERTS, DEAD_LETTERS, RESULTS, Cluster
+from magnetar.demo.topics import ALERTS, DEAD_LETTERS, RESULTS, DemoCluster
 
 FORMAT = "magnetar"
 _OFTEN = "500 milliseconds"
@@ -106,7 +106,7 @@ class Engine:
     """The session, bound to the tour's topics and folder."""
 
     def __init__(
-        self, spark: SparkSession, cluster: Cluster, data: Dataset, scenario: Scenario, folder: Path
+        self, spark: SparkSession, cluster: DemoCluster, data: Dataset, scenario: Scenario, folder: Path
     ) -> None:
         self._spark = spark
         self._cluster = cluster

@@ -25,8 +25,8 @@ import pulsar
 from magnetar.demo.errors import DemoError
 from magnetar.demo.events import Feed
 from magnetar.demo.scenario import HOUR_MS
-from magnetar.demo.script import Script, Step, closing_event
-from magnetar.demo.topics import SCHEMAS, Cluster, Encoded
+from magnetar.demo.script import Script, ScriptStep, closing_event
+from magnetar.demo.topics import SCHEMAS, DemoCluster, Encoded
 
 
 class PublishingFailedError(DemoError):
@@ -57,7 +57,7 @@ class ReplayState:
 class Replay:
     """One run through a script. Connects on construction; `close` it in the end."""
 
-    def __init__(self, cluster: Cluster, script: Script) -> None:
+    def __init__(self, cluster: DemoCluster, script: Script) -> None:
         self._cluster = cluster
         self._script = script
         self._closings = 0
@@ -123,14 +123,14 @@ class Replay:
             message_routing_mode=pulsar.PartitionsRoutingMode.UseSinglePartition,
         )
 
-    def _publish(self, steps: list[Step]) -> None:
+    def _publish(self, steps: list[ScriptStep]) -> None:
         for step in steps:
             _send(self._main[step.feed.producer], step.feed, step.start, step.stop - step.retried, None)
         for step in steps:
             self._main[step.feed.producer].flush()
         self.state.sent += sum(step.stop - step.retried - step.start for step in steps)
 
-    def _publish_twice(self, steps: list[Step]) -> None:
+    def _publish_twice(self, steps: list[ScriptStep]) -> None:
         """Send the last messages of each step over the backup link, and then all of them again."""
         receipts = _Receipts()
         for callback in (None, receipts):

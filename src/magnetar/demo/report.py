@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 from rich.table import Table
 
-from magnetar.demo.alerts import Seen
+from magnetar.demo.alerts import SeenAlert
 
 NEW_YORK = ZoneInfo("America/New_York")
 STRONG_WIND_MPH = 20
@@ -112,7 +112,7 @@ def _weather(row: Any) -> str:
     return ", ".join(words) or "fair"
 
 
-def draw_chart(results: pd.DataFrame, seen: list[Seen], path: Path) -> None:
+def draw_chart(results: pd.DataFrame, seen: list[SeenAlert], path: Path) -> None:
     """Mean delay by hour of day and month, and the destinations of alerts on a map, as PNG."""
     import matplotlib
 
@@ -171,7 +171,7 @@ def _label(axes: Any, places: dict[str, tuple[float, float, int, int]], count: i
             note.remove()
 
 
-def _places(seen: list[Seen]) -> dict[str, tuple[float, float, int, int]]:
+def _places(seen: list[SeenAlert]) -> dict[str, tuple[float, float, int, int]]:
     places: dict[str, tuple[float, float, int, int]] = {}
     for one in seen:
         for name, (latitude, longitude, count, minutes) in one.places.items():

@@ -22,7 +22,7 @@ RETRY_RUN = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScriptStep:
     """Events `start` to `stop` (exclusive) of `feed`; the last `retried` of them are sent twice."""
 
     feed: Feed
@@ -36,7 +36,7 @@ class Tick:
     """What happens until `clock_ms` of the replay's clock."""
 
     clock_ms: int
-    steps: list[Step]
+    steps: list[ScriptStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def write_script(data: Dataset, scenario: Scenario, *, tick_ms: int) -> Script:
         for index, feed in enumerate(feeds):
             start, stop = position[index], bisect_left(feed.arrival_ms, clock_ms, position[index])
             if stop > start:
-                steps.append(Step(feed, start, stop, _retried(rng, stop - start, scenario.retry_share)))
+                steps.append(ScriptStep(feed, start, stop, _retried(rng, stop - start, scenario.retry_share)))
             position[index] = stop
         if steps:
             ticks.append(Tick(clock_ms, steps))

@@ -16,7 +16,7 @@ RESTARTS_MAX: Final = 5
 """Restarts of all queries together; a machine that needs more of them is too busy for the tour."""
 
 
-class Standing(Protocol):
+class DemoStanding(Protocol):
     """What is used of Spark's `StreamingQuery`."""
 
     @property
@@ -36,9 +36,9 @@ class StandingQueries:
     """Queries by name. May be used from several threads."""
 
     def __init__(self) -> None:
-        self._starts: dict[str, Callable[[], Standing]] = {}
-        self._queries: dict[str, Standing] = {}
-        self._ended: list[tuple[str, Standing]] = []
+        self._starts: dict[str, Callable[[], DemoStanding]] = {}
+        self._queries: dict[str, DemoStanding] = {}
+        self._ended: list[tuple[str, DemoStanding]] = []
         """Runs that were followed by another; their progress counts."""
         self._lock = threading.Lock()
         self.restarts = 0
@@ -46,7 +46,7 @@ class StandingQueries:
     def __len__(self) -> int:
         return len(self._queries)
 
-    def start(self, name: str, start: Callable[[], Standing]) -> None:
+    def start(self, name: str, start: Callable[[], DemoStanding]) -> None:
         """Starts a query; `start` is called again when it has to be."""
         self._starts[name] = start
         self._queries[name] = start()
@@ -74,7 +74,7 @@ class StandingQueries:
                 return f"query {name!r} stopped: {str(error).strip().splitlines()[0]}"
         return None
 
-    def _replaced(self, name: str, query: Standing) -> bool:
+    def _replaced(self, name: str, query: DemoStanding) -> bool:
         """Whether there is another run of a query that has ended, by now at the latest."""
         with self._lock:
             if self._queries[name] is not query:

@@ -99,7 +99,7 @@ class NotInEffectError(DemoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class DemoCluster:
     """Where the tour's broker listens, and the namespace it uses."""
 
     broker_url: str

@@ -20,7 +20,7 @@ from magnetar.demo.alerts import Dispatchers, judge
 from magnetar.demo.broker_process import BrokerProcess
 from magnetar.demo.compare import Comparison
 from magnetar.demo.data import Dataset, load
-from magnetar.demo.display import Display, Line
+from magnetar.demo.display import Display, DisplayLine
 from magnetar.demo.engine import BatchOutcome, Engine, start_session
 from magnetar.demo.errors import DemoError
 from magnetar.demo.events import DEPARTURES, WEATHER
@@ -28,7 +28,7 @@ from magnetar.demo.replay import Replay
 from magnetar.demo.report import Summary, draw_chart
 from magnetar.demo.scenario import DAY_MS, Scenario
 from magnetar.demo.script import Script, write_script
-from magnetar.demo.topics import Cluster
+from magnetar.demo.topics import DemoCluster
 from magnetar.demo.verdict import Evidence, failures
 from magnetar.runtime.threads import pool
 
@@ -52,7 +52,7 @@ class Options:
     quick: bool
     scenario: Scenario
     consumers: int
-    cluster: Cluster | None
+    cluster: DemoCluster | None
     """An existing cluster to use, or None to start one."""
 
     @property
@@ -67,7 +67,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TourOutcome:
     """The end of the story."""
 
     summary: Summary
@@ -93,7 +93,7 @@ class Tour:
         self._display = display
         self._stop = stop
         self._pool = pool(2, "tour")
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, DisplayLine] = {}
         self._broker: BrokerProcess | None = None
         self._session: Future[SparkSession] | None = None
         self._dispatchers: Dispatchers | None = None
@@ -102,11 +102,11 @@ class Tour:
         self._script: Script | None = None
         self._rows_read = 0
         self._failure: str | None = None
-        self.cluster: Cluster | None = options.cluster
+        self.cluster: DemoCluster | None = options.cluster
 
     # -- the plot -----------------------------------------------------------------------------------------
 
-    def run(self) -> Outcome:
+    def run(self) -> TourOutcome:
         """From nothing to the verdict. Raises `StoppedError`, or what went wrong."""
         began = time.perf_counter()
         options = self._options
@@ -143,7 +143,7 @@ class Tour:
             parquet=str(engine.parquet),
             chart=str(chart),
         )
-        return Outcome(summary, comparisons, expected.results)
+        return TourOutcome(summary, comparisons, expected.results)
 
     def _evidence(
         self,
@@ -216,7 +216,7 @@ class Tour:
         self._finish("Events", f"{script.unique:,} events, {script.late:,} late, {script.retried:,} retried")
         return data, script
 
-    def _connect(self) -> tuple[Cluster, Dispatchers]:
+    def _connect(self) -> tuple[DemoCluster, Dispatchers]:
         if self._broker is not None:
             self.cluster = self._broker.wait_ready(self._stop)
         cluster = self.cluster
@@ -226,7 +226,7 @@ class Tour:
         self._dispatchers = Dispatchers(cluster, self._options.consumers)
         return cluster, self._dispatchers
 
-    def _start_stream(self, cluster: Cluster, data: Dataset) -> Engine:
+    def _start_stream(self, cluster: DemoCluster, data: Dataset) -> Engine:
         assert self._session is not None
         spark = self._session.result()
         self._check()
@@ -237,7 +237,7 @@ class Tour:
         self._finish("Spark", f"{spark.version}, {len(engine.queries)} standing queries")
         return engine
 
-    def _replay_into(self, cluster: Cluster, engine: Engine, script: Script) -> float:
+    def _replay_into(self, cluster: DemoCluster, engine: Engine, script: Script) -> float:
         """Publish everything while the stream runs; seconds from first event to last closed window."""
         began = time.perf_counter()
         replay = self._replay = Replay(cluster, script)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from magnetar.demo.alerts import Verdict
+from magnetar.demo.alerts import AlertVerdict
 from magnetar.demo.compare import Comparison, compare
 from magnetar.demo.engine import BatchOutcome
 
@@ -20,7 +20,7 @@ class Evidence:
     stream: pd.DataFrame
     """The rows of the results topic."""
     parquet: pd.DataFrame
-    alerts: Verdict
+    alerts: AlertVerdict
     alerts_expected: set[int]
     departures: int
     """Departures published, retries not counted."""

@@ -33,7 +33,7 @@ def main() -> None:
     sys.meta_path.insert(0, NoPandas())
     import pyarrow as pa
 
-    from magnetar.history.serving import Connection, Server
+    from magnetar.history.serving import HistoryConnection, HistoryServer
     from magnetar.history.yielding import Yielding
     from magnetar.tiered.parquet.handover import Handover
 
@@ -41,8 +41,8 @@ def main() -> None:
     pa.set_io_thread_count(1)
     with socket.socket(fileno=int(sys.argv[1])) as stream:
         memory = int(sys.argv[3])
-        connection = Connection(stream, Handover(memory) if memory >= 0 else None)
-        Server(connection, Yielding() if niceness else None).serve()
+        connection = HistoryConnection(stream, Handover(memory) if memory >= 0 else None)
+        HistoryServer(connection, Yielding() if niceness else None).serve()
 
 
 if __name__ == "__main__":

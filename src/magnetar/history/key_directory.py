@@ -68,7 +68,7 @@ def _sum(head: bytes, section_bytes: int, listed: bytes) -> int:
     return int(google_crc32c.value(b"".join((head, struct.pack("<I", section_bytes), listed))))
 
 
-class Found(NamedTuple):
+class FoundKeys(NamedTuple):
     """What a directory says of a key."""
 
     segments: list[KeyPlace]
@@ -130,15 +130,15 @@ class KeyDirectory:
         except (ValueError, TypeError) as error:
             raise DamagedSegmentError(f"{self._source.name} has a list that makes no sense") from error
 
-    def find(self, key: bytes) -> Found:
+    def find(self, key: bytes) -> FoundKeys:
         """Which of its segments may have the key."""
         version, bits, _ = self._head
         if self._source.size == self._section_at:
-            return Found(self.segments, [])
+            return FoundKeys(self.segments, [])
         places = key_index.find(key, self._read_at, bits, version)
         if any(place.row_group >= len(self.segments) for place in places):
             raise DamagedSegmentError(f"{self._source.name} names segments that it does not list")
-        return Found(self.segments, [self.segments[place.row_group] for place in places])
+        return FoundKeys(self.segments, [self.segments[place.row_group] for place in places])
 
     def _read_at(self, offset: int, length: int) -> bytes:
         at = self._section_at + offset

@@ -30,7 +30,7 @@ from magnetar.history.metadata import Rows
 from magnetar.history.pieces import byte_lengths
 from magnetar.history.rebuild import RebuiltEntries, rebuild
 from magnetar.history.same import same_columns
-from magnetar.history.spans import Spans, Start, decode_ledgers, decode_starts
+from magnetar.history.spans import EntrySpans, Start, decode_ledgers, decode_starts
 from magnetar.tiered.parquet.parquet_history import (
     ByteSource,
     DamagedRowsError,
@@ -38,7 +38,7 @@ from magnetar.tiered.parquet.parquet_history import (
     FoundMessage,
     MessagePlace,
     SegmentSummary,
-    TopicSchema,
+    StoredTopicSchema,
 )
 from magnetar.tiered.parquet.stored_schemas import decode_schemas
 
@@ -120,13 +120,13 @@ class SegmentReader:
         return SegmentSummary.from_json(self._kept.get(layout.SUMMARY_KEY.encode(), b""))
 
     @cached_property
-    def schemas(self) -> list[TopicSchema]:
+    def schemas(self) -> list[StoredTopicSchema]:
         """The topic's schemas when it was written."""
         text = self._kept.get(layout.SCHEMAS_KEY.encode())
         return decode_schemas(text) if text is not None else []
 
     @cached_property
-    def spans(self) -> Spans:
+    def spans(self) -> EntrySpans:
         """Which entries of which ledgers there are."""
         ledgers = decode_ledgers(self._kept.get(layout.RANGE_KEY.encode(), b""))
         groups = self._metadata.num_row_groups
@@ -137,7 +137,7 @@ class SegmentReader:
             starts = decode_starts(self._kept.get(layout.STARTS_KEY.encode(), b""))
         if len(starts) != groups:
             raise DamagedSegmentError(f"{self._source.name} tells of other row groups than it has")
-        return Spans(self._source.name, ledgers, starts)
+        return EntrySpans(self._source.name, ledgers, starts)
 
     @cached_property
     def _leaves(self) -> dict[str, list[int]]:

@@ -26,7 +26,7 @@ from magnetar.history.reader import SegmentReader
 from magnetar.history.segment_writer import write_segment
 from magnetar.history.verifying import verify_segment
 from magnetar.tiered.parquet import requests
-from magnetar.tiered.parquet.frames import HEAD, RANGE, SIZE, Kind, decode_runs
+from magnetar.tiered.parquet.frames import HEAD, RANGE, SIZE, FrameKind, decode_runs
 from magnetar.tiered.parquet.handover import Handover
 from magnetar.tiered.parquet.parquet_history import ByteSource, Footer, HistoryError, KeyPlace, MessagePlace
 
@@ -43,7 +43,7 @@ class AbortedError(HistoryError):
     """The broker's process gave the call up; it knows why."""
 
 
-class Connection:
+class HistoryConnection:
     """Frames over the socket."""
 
     _handover: Handover | None = None
@@ -54,7 +54,7 @@ class Connection:
         self._handover = handover
         self._file = stream.makefile("rb", buffering=1 << 16)
 
-    def send(self, kind: Kind, body: bytes) -> None:
+    def send(self, kind: FrameKind, body: bytes) -> None:
         """Sends a frame. Raises OSError when the peer is gone."""
         self._stream.sendall(HEAD.pack(len(body), kind))
         self._stream.sendall(body)
@@ -63,11 +63,11 @@ class Connection:
         """Sends the body of a RUNS frame, in parts. Raises OSError when the peer is gone."""
         size = None if self._handover is None else self._handover.put(parts)
         if size is None:
-            self.send(Kind.RUNS, b"".join(parts))
+            self.send(FrameKind.RUNS, b"".join(parts))
         else:
-            self.send(Kind.RUNS_PUT, SIZE.pack(size))
+            self.send(FrameKind.RUNS_PUT, SIZE.pack(size))
 
-    def receive(self) -> tuple[Kind, bytes]:
+    def receive(self) -> tuple[FrameKind, bytes]:
         """Receives a frame. Raises EOFError when the peer is gone."""
         head = self._file.read(HEAD.size)
         if len(head) < HEAD.size:
@@ -76,18 +76,18 @@ class Connection:
         body = self._file.read(size)
         if len(body) < size:
             raise EOFError
-        return Kind(kind), body
+        return FrameKind(kind), body
 
     def runs(self) -> Iterator[EntryRun]:
         """What the broker's process supplies. Raises AbortedError."""
         while True:
-            self.send(Kind.WANT_RUNS, b"")
+            self.send(FrameKind.WANT_RUNS, b"")
             kind, body = self.receive()
-            if kind is Kind.END:
+            if kind is FrameKind.END:
                 return
-            if kind is Kind.ABORT:
+            if kind is FrameKind.ABORT:
                 raise AbortedError("given up")
-            if kind is Kind.RUNS_PUT:
+            if kind is FrameKind.RUNS_PUT:
                 assert self._handover is not None
                 yield from decode_runs(self._handover.memory, *SIZE.unpack(body))
             else:
@@ -98,7 +98,13 @@ class RemoteSource:
     """A segment that only the broker's process can read."""
 
     def __init__(
-        self, connection: Connection, name: str, size: int, base: int = 0, *, footer: Footer | None = None
+        self,
+        connection: HistoryConnection,
+        name: str,
+        size: int,
+        base: int = 0,
+        *,
+        footer: Footer | None = None,
     ) -> None:
         """`base`: where it begins, when the other side joined several; `footer`: see `KnownEnd`."""
         self._connection = connection
@@ -109,19 +115,19 @@ class RemoteSource:
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Raises AbortedError when it could not be read; HistoryError when it is shorter."""
-        self._connection.send(Kind.WANT_BYTES, RANGE.pack(self._base + offset, length))
+        self._connection.send(FrameKind.WANT_BYTES, RANGE.pack(self._base + offset, length))
         kind, body = self._connection.receive()
-        if kind is Kind.ABORT:
+        if kind is FrameKind.ABORT:
             raise AbortedError("given up")
         if len(body) != length:
             raise HistoryError(f"{self.name} gave {len(body)} of {length} bytes at {offset}")
         return body
 
 
-class Server:
+class HistoryServer:
     """Serves requests."""
 
-    def __init__(self, connection: Connection, manners: Manners | None = None) -> None:
+    def __init__(self, connection: HistoryConnection, manners: Manners | None = None) -> None:
         """`manners`: how segments are written and compared, at once if None."""
         self._connection = connection
         self._manners = manners
@@ -140,51 +146,51 @@ class Server:
                 except (EOFError, ConnectionError):
                     raise
                 except Exception as error:  # noqa: BLE001  # told to the caller, who knows what to do
-                    self._connection.send(Kind.FAILED, _described(error))
+                    self._connection.send(FrameKind.FAILED, _described(error))
                 else:
                     if isinstance(answer, bytes):
-                        self._connection.send(Kind.RESULT, answer)
+                        self._connection.send(FrameKind.RESULT, answer)
                     else:
                         self._connection.send_runs(answer)
 
-    def _answer(self, kind: Kind, request: dict[str, Any]) -> bytes | list[bytes | memoryview]:
+    def _answer(self, kind: FrameKind, request: dict[str, Any]) -> bytes | list[bytes | memoryview]:
         """A result as JSON, or entry runs in parts."""
-        if kind is Kind.CONVERT:
+        if kind is FrameKind.CONVERT:
             origin = requests.load_origin(request["origin"])
             summary = write_segment(self._connection.runs(), origin, request["path"], self._manners)
             return summary.to_json().encode()
-        if kind is Kind.MERGE_KEYS:
+        if kind is FrameKind.MERGE_KEYS:
             return requests.dump({"size": self._merged(request)})
-        if kind is Kind.FIND_KEY:
+        if kind is FrameKind.FIND_KEY:
             found_key = self._directory(request).find(bytes.fromhex(request["key"]))
             return requests.dump(found_key._asdict())
-        if kind is Kind.ALIKE:
+        if kind is FrameKind.ALIKE:
             return requests.dump({"runs": alike(self._joined(request))})
-        if kind is Kind.MERGE:
+        if kind is FrameKind.MERGE:
             origin = requests.load_origin(request["origin"])
             merged = merge_segments(self._joined(request), origin, request["path"], self._manners)
             return merged.to_json().encode()
-        if kind is Kind.VERIFY_MERGED:
+        if kind is FrameKind.VERIFY_MERGED:
             made, *parts = self._joined(request)
             compared = verify_segment(SegmentReader(made), entries_of(parts, self._manners), self._manners)
             return requests.dump({"entries": compared})
         return self._read(kind, request)
 
-    def _read(self, kind: Kind, request: dict[str, Any]) -> bytes | list[bytes | memoryview]:
+    def _read(self, kind: FrameKind, request: dict[str, Any]) -> bytes | list[bytes | memoryview]:
         reader = self._reader(request)
-        if kind is Kind.ENTRIES:
+        if kind is FrameKind.ENTRIES:
             return reader.frame_parts(request["ledger_id"], request["first_entry"], request["bytes_max"])
-        if kind is Kind.AHEAD:
+        if kind is FrameKind.AHEAD:
             reader.ahead(request["ledger_id"], request["first_entry"])
             return b"{}"
-        if kind is Kind.POSITION:
+        if kind is FrameKind.POSITION:
             entry = reader.position_at(request["ledger_id"], request["time_ms"])
             return requests.dump({"entry": entry})
-        if kind is Kind.LOOKUP:
+        if kind is FrameKind.LOOKUP:
             before = None if request["before"] is None else MessagePlace(*request["before"])
             found = reader.lookup(bytes.fromhex(request["key"]), request["count_max"], before)
             return requests.dump_messages(found, reader.key_damage)
-        assert kind is Kind.VERIFY
+        assert kind is FrameKind.VERIFY
         compared = verify_segment(reader, self._connection.runs(), self._manners)
         return requests.dump({"entries": compared})
 

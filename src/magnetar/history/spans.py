@@ -56,7 +56,7 @@ def decode_starts(text: bytes) -> list[Start]:
         raise DamagedSegmentError(f"row groups are said to start at {text[:200]!r}") from error
 
 
-class Spans:
+class EntrySpans:
     """Entries of a segment."""
 
     def __init__(self, name: str, ledgers: Sequence[LedgerSpan], starts: Sequence[Start]) -> None:

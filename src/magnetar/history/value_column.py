@@ -24,7 +24,7 @@ from magnetar.arrow.values import Values
 from magnetar.client.errors import PayloadError
 from magnetar.history.columns import VALUE_FIELDS_ID, VALUE_ID, field_id
 from magnetar.history.metadata import Rows, bools, ints, nulls
-from magnetar.tiered.parquet.parquet_history import TopicSchema
+from magnetar.tiered.parquet.parquet_history import StoredTopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 
 _AVRO: Final = int(pb.Schema.Type.Avro)
@@ -41,14 +41,14 @@ _PROMOTED: Final = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
 class ValueColumn:
     """Decodes values for one segment."""
 
-    def __init__(self, schemas: Sequence[TopicSchema]) -> None:
+    def __init__(self, schemas: Sequence[StoredTopicSchema]) -> None:
         """`schemas`: all versions, oldest first."""
         self._ids: dict[tuple[str, pa.DataType | str], int] = {}
         self._values: Values | None = None
-        self._known: dict[bytes, TopicSchema] = {schema.version: schema for schema in schemas}
+        self._known: dict[bytes, StoredTopicSchema] = {schema.version: schema for schema in schemas}
         self.field: pa.Field | None = None
         """The column; None when no version has fields."""
-        types: list[tuple[TopicSchema, pa.DataType]] = []
+        types: list[tuple[StoredTopicSchema, pa.DataType]] = []
         for schema in schemas:
             found = _type_of(schema)
             if found is not None:
@@ -160,7 +160,7 @@ class _Decoding:
             yield from self._halved(rows[len(rows) // 2 :])
 
 
-def _type_of(schema: TopicSchema) -> pa.DataType | None:
+def _type_of(schema: StoredTopicSchema) -> pa.DataType | None:
     """The struct that values of this version become; None when it describes none."""
     from magnetar.arrow.avro_types import arrow_type, parse_avro
     from magnetar.arrow.protobuf_values import find_message, protobuf_type
@@ -178,7 +178,7 @@ def _type_of(schema: TopicSchema) -> pa.DataType | None:
     return kind if pa.types.is_struct(kind) and _has_leaves(kind) else None
 
 
-def _union(types: Sequence[tuple[TopicSchema, pa.DataType]]) -> pa.DataType:
+def _union(types: Sequence[tuple[StoredTopicSchema, pa.DataType]]) -> pa.DataType:
     """The newest version's type with the fields that older ones of its kind have besides."""
     latest, whole = types[-1]
     if latest.kind == _PROTOBUF_NATIVE:
@@ -210,7 +210,7 @@ def _with_fields_of(
     return whole
 
 
-def _aliases(schema: TopicSchema) -> frozenset[str]:
+def _aliases(schema: StoredTopicSchema) -> frozenset[str]:
     """Names under which older versions have fields of this one."""
     from magnetar.arrow.avro_types import parse_avro
 
@@ -226,12 +226,14 @@ def _has_leaves(kind: pa.DataType) -> bool:
     return not pa.types.is_map(kind) or _has_leaves(kind.item_type)
 
 
-def _native(schema: TopicSchema) -> tuple[bytes, str]:
+def _native(schema: StoredTopicSchema) -> tuple[bytes, str]:
     document = json.loads(schema.definition)
     return base64.b64decode(document["fileDescriptorSet"]), document["rootMessageTypeName"]
 
 
-def _values_of(schema: TopicSchema, kind: pa.DataType, known: Mapping[bytes, TopicSchema]) -> Values:
+def _values_of(
+    schema: StoredTopicSchema, kind: pa.DataType, known: Mapping[bytes, StoredTopicSchema]
+) -> Values:
     from magnetar.arrow.avro_values import AvroValues
     from magnetar.arrow.json_values import JsonValues
     from magnetar.arrow.protobuf_values import ProtobufValues

@@ -37,7 +37,7 @@ def kind_of(error: LakeError) -> str:
     return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "")
 
 
-class Server:
+class LakeServer:
     """Answers requests, one after the other."""
 
     def __init__(self, settings: CatalogSettings, say: Callable[[dict[str, Any]], None]) -> None:
@@ -114,11 +114,11 @@ def main() -> None:
             # The broker is gone; what is half done is as after a kill. Nothing is to be written at the exit.
             os._exit(1)
 
-    server: Server | None = None
+    server: LakeServer | None = None
     for line in sys.stdin:
         said = json.loads(line)
         if server is None:
-            server = Server(CatalogSettings.from_json(said), say)
+            server = LakeServer(CatalogSettings.from_json(said), say)
         else:
             server.answer(said)
 

@@ -26,7 +26,7 @@ from magnetar.bookie.belonging import (
     BELONGS_FILE,
     Belonging,
     DamagedBelongingError,
-    Found,
+    FoundPair,
     Held,
     InMetadata,
     decode,
@@ -148,7 +148,7 @@ class LedgerGuard:
             return None
         return InMetadata(instance.data.decode(), int(generation.data))
 
-    async def _found(self, *, needs_all: bool) -> Found:
+    async def _found(self, *, needs_all: bool) -> FoundPair:
         has_ledgers = any(ledger_id >= 0 for ledger_id in self._store.ledger_ids())
         names_entries = names_ledgers = False
         if needs_all or not has_ledgers:
@@ -157,7 +157,7 @@ class LedgerGuard:
                 if metadata.end is not None and metadata.end.last_entry >= 0:
                     names_entries = True
                     break
-        return Found(has_ledgers, names_entries, names_ledgers)
+        return FoundPair(has_ledgers, names_entries, names_ledgers)
 
     def _tell_doubt(self) -> None:
         if self._state.doubt:

@@ -105,7 +105,7 @@ class Skipped:
                     cursor.ack_between(Position(ledger_id, first - 1), Position(ledger_id, last + 1))
 
 
-class Bounds:
+class LedgerBounds:
     """Bounds of a ledger's indexes and times, from its first and last intact entries."""
 
     __slots__ = ("base_index", "next_index", "time_ms")
@@ -119,7 +119,7 @@ class Bounds:
         """Broker time of the last intact entry; 0 when there is none."""
 
 
-async def bounds_of(reader: LedgerReader, index_before: int) -> Bounds:
+async def bounds_of(reader: LedgerReader, index_before: int) -> LedgerBounds:
     """The bounds of a ledger with at least one entry; `index_before`: of the first message, as far as it is
     known.
 
@@ -139,7 +139,7 @@ async def bounds_of(reader: LedgerReader, index_before: int) -> Bounds:
     next_index += (reader.last_entry - last_entry) * INDEXES_PER_ENTRY
     if may_have_lost(reader):
         next_index += UNCERTAIN_INDEXES
-    return Bounds(base_index, next_index, time_ms)
+    return LedgerBounds(base_index, next_index, time_ms)
 
 
 async def _intact(reader: LedgerReader, entry: int, *, step: int) -> EntryRun | None:

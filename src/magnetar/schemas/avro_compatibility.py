@@ -18,12 +18,12 @@ from typing import Final
 from magnetar.schemas.avro_definition import (
     Array,
     Avro,
+    AvroRecord,
     Enum,
     Field,
     Fixed,
     Map,
     Primitive,
-    Record,
     Union,
     describe,
 )
@@ -79,7 +79,7 @@ class _Comparison:
         self._steps += 1
         if self._steps > STEPS_MAX or depth > _DEPTH_MAX:
             raise IncompatibleSchemaError("the schemas are too complex to be compared")
-        if not (isinstance(reader, Record) and isinstance(writer, Record)):
+        if not (isinstance(reader, AvroRecord) and isinstance(writer, AvroRecord)):
             return self._compare(reader, writer, path, depth)
         pair = (reader, writer)
         if pair in self._failed:
@@ -133,7 +133,7 @@ class _Comparison:
                 meant = reason
         return meant or _mismatch(reader, writer, path)
 
-    def _record(self, reader: Record, writer: Record, path: str, depth: int) -> str | None:
+    def _record(self, reader: AvroRecord, writer: AvroRecord, path: str, depth: int) -> str | None:
         written = {field.name: field for field in writer.fields}
         for field in reader.fields:
             source = _source(field, written)
@@ -152,7 +152,7 @@ def _alike(reader: Avro, writer: Avro) -> bool:
 
 
 def _same_name(reader: Avro, writer: Avro) -> bool:
-    named = (Record, Enum, Fixed)
+    named = (AvroRecord, Enum, Fixed)
     return isinstance(reader, named) and isinstance(writer, named) and reader.name == writer.name
 
 

@@ -70,13 +70,13 @@ class Field:
 
 
 @dataclass(slots=True, eq=False)
-class Record:
+class AvroRecord:
     name: str
     fields: list[Field] = field(default_factory=list)
     """Filled after the record exists: its fields may refer to it."""
 
 
-Avro = Primitive | Array | Map | Union | Fixed | Enum | Record
+Avro = Primitive | Array | Map | Union | Fixed | Enum | AvroRecord
 """A type. Compared by identity: types may contain themselves."""
 
 
@@ -84,7 +84,7 @@ def describe(type_: Avro) -> str:
     """The type in a few words, for error texts."""
     if isinstance(type_, Primitive):
         return type_.kind
-    if isinstance(type_, (Record, Enum, Fixed)):
+    if isinstance(type_, (AvroRecord, Enum, Fixed)):
         return f"{type(type_).__name__.lower()} {type_.name}"
     if isinstance(type_, Union):
         return f"union [{', '.join(describe(branch) for branch in type_.branches[:8])}]"
@@ -165,7 +165,7 @@ class _Parser:
 
     def _record(self, document: dict[str, Any], namespace: str, where: str, depth: int) -> Avro:
         full, inside, _ = self._name(document, namespace, where)
-        record = Record(full.rpartition(".")[2])
+        record = AvroRecord(full.rpartition(".")[2])
         self._named[full] = record
         seen: set[str] = set()
         for item in _list(document, "fields", where):

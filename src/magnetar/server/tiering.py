@@ -28,12 +28,12 @@ from magnetar.server.settings.offload_settings import default_policy
 from magnetar.server.storage.datafolder import DataFolder
 from magnetar.server.storage.opened_stores import MessageStores
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
-from magnetar.tiered.guarded import Owners, installation_id
+from magnetar.tiered.guarded import ObjectOwners, installation_id
 from magnetar.tiered.offloader import Offloader
 from magnetar.tiered.offloading import Offloading
 from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
-from magnetar.tiered.parquet.parquet_history import TopicSchema, Worker
+from magnetar.tiered.parquet.parquet_history import SegmentWorker, StoredTopicSchema
 from magnetar.tiered.storage import TieredStorage
 from magnetar.tiered.stores.memory import MEMORY_URL
 from magnetar.tiered.stores.object_store import ObjectStore
@@ -211,7 +211,7 @@ class Tiering:
     def _busy(self) -> bool:
         return self._broker is not None and self._broker.intake.bytes_used > 0
 
-    async def _schemas_of(self, log_name: str) -> tuple[str, Sequence[TopicSchema]]:
+    async def _schemas_of(self, log_name: str) -> tuple[str, Sequence[StoredTopicSchema]]:
         topic = TopicName.from_log_name(log_name)
         assert self._broker is not None, "nothing is offloaded before there is a broker"
         registry = self._broker.schemas
@@ -219,7 +219,7 @@ class Tiering:
         # knows columns by their ids.
         schemas = await registry.ever(topic) if await registry.versions(topic) else ()
         return str(topic), [
-            TopicSchema(
+            StoredTopicSchema(
                 stored.version_bytes,
                 stored.schema.type,
                 stored.schema.schema_data,
@@ -265,8 +265,8 @@ async def open_tiering(
     return tiering
 
 
-def _owners(config: StandaloneConfig, url: str, clock: Clock, metadata: MetadataStore) -> Owners:
-    return Owners(
+def _owners(config: StandaloneConfig, url: str, clock: Clock, metadata: MetadataStore) -> ObjectOwners:
+    return ObjectOwners(
         OwnerContext(
             metadata=metadata,
             clock=clock,
@@ -314,7 +314,7 @@ def _work_dir(folder: Path | None) -> Path:
     return folder
 
 
-def _new_worker(niceness: int, waited_for: bool) -> Worker:
+def _new_worker(niceness: int, waited_for: bool) -> SegmentWorker:
     # A broker that does not offload need not load it.
     from magnetar.tiered.parquet.offload_worker import OffloadWorker
 

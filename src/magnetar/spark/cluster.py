@@ -14,7 +14,7 @@ from magnetar.client.errors import RefusedError
 from magnetar.client.reader import last_position, peek
 from magnetar.spark.connection_options import ConnectionOptions
 from magnetar.spark.errors import OptionError
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import beginning
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.sink_topics import is_sink_topic
@@ -26,7 +26,7 @@ _PEEK_TIMEOUT_S: Final = 2.0
 """For an entry that is there. Markers are never delivered, so a place may have nothing to show."""
 
 
-class Cluster:
+class SparkCluster:
     """Asks brokers; keeps one client open."""
 
     def __init__(self, connection: ConnectionOptions) -> None:
@@ -66,7 +66,7 @@ class Cluster:
                 found.add(topic)
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
-    def log_states(self, topics: Iterable[TopicName], *, missing_ok: bool = False) -> dict[str, LogState]:
+    def log_states(self, topics: Iterable[TopicName], *, missing_ok: bool = False) -> dict[str, KnownLog]:
         """`log_state` of each; topics that do not exist are left out if that is allowed."""
         states = {}
         for topic in topics:
@@ -77,14 +77,14 @@ class Cluster:
                     raise
         return states
 
-    def log_state(self, topic: TopicName) -> LogState:
+    def log_state(self, topic: TopicName) -> KnownLog:
         """Ledgers and end of one partition; the end alone when there is no admin interface.
 
         Raises ClientError, of which RefusedError (TopicNotFound) when the topic does not exist.
         """
         if self.has_admin():
             try:
-                return LogState.from_internal_stats(self.client.admin.internal_stats(topic))
+                return KnownLog.from_internal_stats(self.client.admin.internal_stats(topic))
             except AdminRefusedError as error:
                 if error.status == 404:
                     raise RefusedError(
@@ -93,7 +93,7 @@ class Cluster:
                         "there is no such topic; create it or publish to it first",
                     ) from error
                 raise
-        return LogState.from_last(last_position(self.client, topic))
+        return KnownLog.from_last(last_position(self.client, topic))
 
     def has_admin(self) -> bool:
         """Whether the admin interface answers.
@@ -136,7 +136,7 @@ class Cluster:
         index = None if last < 0 else last - metadata.num_messages_in_batch + 1
         return columns.position(0), index, metadata.publish_time
 
-    def with_start_index(self, topic: TopicName, state: LogState, offset: Offset) -> Offset:
+    def with_start_index(self, topic: TopicName, state: KnownLog, offset: Offset) -> Offset:
         """`offset` with its index, when the broker keeps one and an entry can show it."""
         if offset.message_index is not None:
             return offset
@@ -163,7 +163,7 @@ class Cluster:
             return offset
         return Offset(position, columns.last_indexes[0] + 1)
 
-    def start_of_time(self, topic: TopicName, state: LogState, time_ms: int) -> Position:
+    def start_of_time(self, topic: TopicName, state: KnownLog, time_ms: int) -> Position:
         """Where messages of `time_ms` or later start; the log's end when there are none."""
         if state.is_complete and not state.ledgers:
             return state.end

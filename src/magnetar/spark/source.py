@@ -91,10 +91,10 @@ def table_shape(options: ReadOptions) -> TableShape:
 
         plain = TEXT if options.value.format == "string" else BYTES
         return TableShape(options.columns, plain, rows, options.rescue_column, seeks_broken)
-    from magnetar.spark.cluster import Cluster
+    from magnetar.spark.cluster import SparkCluster
     from magnetar.spark.topic_schemas import value_format
 
-    cluster = Cluster(options.connection)
+    cluster = SparkCluster(options.connection)
     try:
         topics = cluster.partitions(options.topics, options.pattern, options.namespace)
         value = value_format(cluster.client, topics, options.value)

@@ -29,7 +29,7 @@ from uuid import UUID
 
 from magnetar.base.ids import LedgerId
 from magnetar.tiered.api import SealedLedger
-from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
+from magnetar.tiered.context import OffloadContext, OffloadedCopy, OffloadedSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class Convert:
 class Upload:
     """Put that file into the store."""
 
-    segment: Segment
+    segment: OffloadedSegment
 
 
 @dataclass(frozen=True, slots=True)
 class Verify:
     """Read the object back and compare it with the bookies' entries."""
 
-    segment: Segment
+    segment: OffloadedSegment
 
 
 Effect = DiscardObjects | Remember | Convert | Upload | Verify
@@ -104,7 +104,7 @@ class OffloadAttempt:
         """None while it goes on."""
         self.error: Exception | None = None
         """Why it failed."""
-        self.segments: list[Segment] = []
+        self.segments: list[OffloadedSegment] = []
         """Written, stored and compared."""
         self._ledger = ledger
         self._intent = OffloadContext(attempt, url, timestamp_ms=now_ms)
@@ -133,7 +133,7 @@ class OffloadAttempt:
     def _remember_intent(self) -> Remember:
         return Remember(self._ledger.ledger_id, self._ledger.offload, self._intent)
 
-    def succeeded(self, now_ms: int, made: Segment | None = None) -> Effect | None:
+    def succeeded(self, now_ms: int, made: OffloadedSegment | None = None) -> Effect | None:
         """The effect was carried out; the next one, None at the end. `made` is what Convert gave."""
         effect = self._effect
         assert effect is not None, "nothing is under way"

@@ -27,7 +27,7 @@ MERGED_DRIVER: Final = "magnetar-parquet-merged"
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class OffloadedSegment:
     """One object of a complete copy."""
 
     first_entry: int
@@ -86,7 +86,7 @@ class OffloadContext:
     """The copy is the only one: the ledger was taken from the bookies."""
     timestamp_ms: int = 0
     """When the attempt began, or when it was complete, Unix ms."""
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[OffloadedSegment, ...] = ()
     """Without gaps, in the order of entries; empty until it is complete."""
     keys: KeyObject | None = None
     """Its directory of keys; None for most copies."""
@@ -102,7 +102,7 @@ class OffloadContext:
         """Bytes of the objects; 0 until it is complete."""
         return sum(segment.file_bytes for segment in self.segments)
 
-    def completed(self, *, now_ms: int, segments: tuple[Segment, ...]) -> OffloadContext:
+    def completed(self, *, now_ms: int, segments: tuple[OffloadedSegment, ...]) -> OffloadContext:
         """The same attempt after its copy was compared."""
         return replace(self, complete=True, timestamp_ms=now_ms, segments=segments)
 
@@ -131,7 +131,7 @@ def attempt_prefix(log_name: str, ledger_id: LedgerId, attempt: UUID) -> str:
     return f"{log_name}/{ledger_id:019d}-{attempt}"
 
 
-def segment_name(log_name: str, copy: OffloadedCopy, segment: Segment) -> str:
+def segment_name(log_name: str, copy: OffloadedCopy, segment: OffloadedSegment) -> str:
     """Name of an object in its store."""
     prefix = attempt_prefix(log_name, copy.named_by, copy.context.attempt)
     if copy.context.merged is not None:
@@ -157,19 +157,19 @@ def parse_object_name(name: str) -> tuple[str, int, UUID] | None:
     return (log_name, int(digits), attempt) if str(attempt) == rest[:36] else None
 
 
-def encode_segments(segments: tuple[Segment, ...]) -> str:
+def encode_segments(segments: tuple[OffloadedSegment, ...]) -> str:
     """`last entry:bytes` of each, separated by commas; each begins where the one before ends."""
     return ",".join(f"{segment.last_entry}:{segment.file_bytes}" for segment in segments)
 
 
-def encode_footers(segments: tuple[Segment, ...]) -> str:
+def encode_footers(segments: tuple[OffloadedSegment, ...]) -> str:
     """What is noted of the end of each, separated by commas; "" when nothing is of any."""
     if all(segment.footer is None for segment in segments):
         return ""
     return ",".join("" if segment.footer is None else segment.footer.encode() for segment in segments)
 
 
-def with_footers(segments: tuple[Segment, ...], text: str) -> tuple[Segment, ...]:
+def with_footers(segments: tuple[OffloadedSegment, ...], text: str) -> tuple[OffloadedSegment, ...]:
     """The same segments with what `encode_footers` made. Raises ValueError."""
     if not text:
         return segments
@@ -177,13 +177,13 @@ def with_footers(segments: tuple[Segment, ...], text: str) -> tuple[Segment, ...
     return tuple(replace(segment, footer=footer) for segment, footer in zip(segments, footers, strict=True))
 
 
-def decode_segments(text: str) -> tuple[Segment, ...]:
+def decode_segments(text: str) -> tuple[OffloadedSegment, ...]:
     """The inverse of `encode_segments`. Raises ValueError."""
-    segments: list[Segment] = []
+    segments: list[OffloadedSegment] = []
     first = 0
     for part in text.split(",") if text else ():
         last, _, size = part.partition(":")
-        segments.append(Segment(first, int(last), int(size)))
+        segments.append(OffloadedSegment(first, int(last), int(size)))
         if int(last) < first:
             raise ValueError(f"segments do not follow each other: {text[:200]}")
         first = int(last) + 1

@@ -14,14 +14,14 @@ from magnetar.base.errors import LostEntriesError, MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchEntryError
 from magnetar.runtime.tasks import SingleFlight
-from magnetar.tiered.context import OffloadedCopy, Segment, segment_name
+from magnetar.tiered.context import OffloadedCopy, OffloadedSegment, segment_name
 from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, UnreadableCopyError
-from magnetar.tiered.figures import Figures
+from magnetar.tiered.figures import OffloadFigures
 from magnetar.tiered.ownership import RECORD
 from magnetar.tiered.parquet.parquet_history import (
     DamagedRowsError,
     DamagedSegmentError,
-    Worker,
+    SegmentWorker,
     WorkerLostError,
 )
 from magnetar.tiered.pieces import Piece, PieceCache
@@ -55,9 +55,9 @@ class OffloadedReader:
         entries: int,
         size_bytes: int,
         store: ObjectStore,
-        worker: Callable[[], Worker],
+        worker: Callable[[], SegmentWorker],
         cache: PieceCache,
-        figures: Figures,
+        figures: OffloadFigures,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._log_name = log_name
@@ -153,11 +153,11 @@ class OffloadedReader:
         self._cache.add(self._copy, piece)
         return piece
 
-    def _source(self, segment: Segment) -> ObjectSource:
+    def _source(self, segment: OffloadedSegment) -> ObjectSource:
         name = segment_name(self._log_name, self._copy, segment)
         return ObjectSource(self._store, name, segment.file_bytes, footer=segment.footer)
 
-    async def _explained(self, segment: Segment, error: MagnetarError) -> MagnetarError:
+    async def _explained(self, segment: OffloadedSegment, error: MagnetarError) -> MagnetarError:
         """The error with the object and the log that need it, and the entries where they are lost."""
         if isinstance(error, DamagedRowsError):
             return self._lost(segment, error, error.first_entry, error.last_entry)
@@ -181,7 +181,7 @@ class OffloadedReader:
             retriable=error.retriable,
         )
 
-    async def _missing(self, segment: Segment) -> MissingObjectError | None:
+    async def _missing(self, segment: OffloadedSegment) -> MissingObjectError | None:
         """Whether the store says that the object is not there."""
         try:
             await self._store.size(segment_name(self._log_name, self._copy, segment))
@@ -192,7 +192,7 @@ class OffloadedReader:
         return None
 
     def _lost(
-        self, segment: Segment, error: MagnetarError, first: int, last: int, *, certain: bool = True
+        self, segment: OffloadedSegment, error: MagnetarError, first: int, last: int, *, certain: bool = True
     ) -> LostEntriesError:
         return LostEntriesError(
             f"{self._store.url}: {segment_name(self._log_name, self._copy, segment)}",

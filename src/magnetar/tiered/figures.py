@@ -27,7 +27,7 @@ class Latency:
         self.sum_s += seconds
 
 
-class Figures:
+class OffloadFigures:
     """Counters and histograms, read at each scrape."""
 
     def __init__(self) -> None:

@@ -75,7 +75,7 @@ class GuardedStore:
         await self._store.close()
 
 
-class Owners:
+class ObjectOwners:
     """The owners of the stores that this process has opened."""
 
     def __init__(self, context: OwnerContext, *, default_url: str, alone: bool) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId
-from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment, keys_name, segment_name
+from magnetar.tiered.context import OffloadContext, OffloadedCopy, OffloadedSegment, keys_name, segment_name
 from magnetar.tiered.errors import DamagedCopyError, UnreadableCopyError
 from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, FoundMessage, KeyPlace, MessagePlace
 from magnetar.tiered.source import ObjectSource
@@ -44,7 +44,7 @@ class UnreadRange(NamedTuple):
 
 
 @dataclass(slots=True)
-class Answer:
+class KeyAnswer:
     """What was found, and what was not looked at."""
 
     messages: list[FoundMessage] = field(default_factory=list)
@@ -67,13 +67,13 @@ async def find(
     *,
     count_max: int,
     before: MessagePlace | None = None,
-) -> Answer:
+) -> KeyAnswer:
     """The last `count_max` messages with a key, of those before a place if it is given.
 
     `ledgers`: all of the log, oldest first. Raises UnreadableCopyError, DamagedCopyError: both name log and
     object.
     """
-    answer = Answer()
+    answer = KeyAnswer()
     search = _Search(storage, log_name, key, answer)
     attempts = {each.ledger_id: each.copy.context.attempt for each in ledgers if each.copy is not None}
     searched: UUID | None = None
@@ -112,7 +112,7 @@ def _unread(ledger: LoggedLedger, before: MessagePlace | None) -> UnreadRange:
 class _Search:
     """One key, through copies from the newest to the oldest."""
 
-    def __init__(self, storage: TieredStorage, log_name: str, key: bytes, answer: Answer) -> None:
+    def __init__(self, storage: TieredStorage, log_name: str, key: bytes, answer: KeyAnswer) -> None:
         self._storage = storage
         self._log_name = log_name
         self._key = key
@@ -151,17 +151,17 @@ class _Search:
         for place in holders:
             self._told[place] = True
 
-    def _holders(self, copy: OffloadedCopy) -> Iterator[Segment]:
+    def _holders(self, copy: OffloadedCopy) -> Iterator[OffloadedSegment]:
         for segment in reversed(copy.context.segments):
             if self._told.get(self._place(copy, segment), True):
                 yield segment
 
     @staticmethod
-    def _place(copy: OffloadedCopy, segment: Segment) -> KeyPlace:
+    def _place(copy: OffloadedCopy, segment: OffloadedSegment) -> KeyPlace:
         return KeyPlace(copy.named_by, str(copy.context.attempt), segment.first_entry)
 
     async def _lookup(
-        self, copy: OffloadedCopy, segment: Segment, count_max: int, before: MessagePlace | None
+        self, copy: OffloadedCopy, segment: OffloadedSegment, count_max: int, before: MessagePlace | None
     ) -> list[FoundMessage]:
         store = self._storage.store(copy.context.url)
         name = segment_name(self._log_name, copy, segment)

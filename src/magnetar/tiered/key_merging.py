@@ -19,7 +19,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.tiered.api import OffloadedLog, SealedLedger
 from magnetar.tiered.context import KeyObject, OffloadedCopy, keys_name, segment_name
-from magnetar.tiered.parquet.parquet_history import KeyPlace, KeySource, Worker
+from magnetar.tiered.parquet.parquet_history import KeyPlace, KeySource, SegmentWorker
 from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.stores.object_store import ObjectStore
 
@@ -47,7 +47,7 @@ class KeyDirectories:
     """Adds a directory to a copy that has just become complete, when it is its turn."""
 
     def __init__(
-        self, *, worker: Callable[[], Worker], store: Callable[[str], ObjectStore], work_dir: Path
+        self, *, worker: Callable[[], SegmentWorker], store: Callable[[str], ObjectStore], work_dir: Path
     ) -> None:
         """`store` gives the store at a URL; `work_dir` holds the file until it is uploaded."""
         self._worker = worker

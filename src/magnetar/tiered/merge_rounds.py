@@ -15,7 +15,7 @@ from magnetar.runtime.tasks import yield_loop
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog
 from magnetar.tiered.backoff import Backoff
 from magnetar.tiered.merger import Merger
-from magnetar.tiered.merging import Bounds
+from magnetar.tiered.merging import MergeBounds
 from magnetar.tiered.policy import OffloadPolicy
 
 _log = logging.getLogger("magnetar.tiered")
@@ -37,7 +37,7 @@ class MergeRounds:
         self, merger: Merger, *, members_min: int = MEMBERS_MIN, round_bytes: int = ROUND_BYTES
     ) -> None:
         self._merger = merger
-        self._bounds = Bounds(members_min, LOG_BYTES)
+        self._bounds = MergeBounds(members_min, LOG_BYTES)
         self._round_bytes = round_bytes
         self._rounds = 0
         self._last: dict[str, int] = {}

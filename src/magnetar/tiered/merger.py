@@ -27,9 +27,9 @@ from magnetar.base.errors import MagnetarError, StorageError
 from magnetar.runtime.threads import in_thread
 from magnetar.tiered import merging
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog
-from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, Segment, segment_name
+from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, OffloadedSegment, segment_name
 from magnetar.tiered.key_merging import KeyDirectories
-from magnetar.tiered.merging import EVERYTHING, Block, Bounds, Limits
+from magnetar.tiered.merging import EVERYTHING, MergeBlock, MergeBounds, MergeLimits
 from magnetar.tiered.parquet.parquet_history import AsyncByteSource, DamagedSegmentError, SegmentOrigin
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.source import ObjectSource
@@ -100,14 +100,14 @@ class Merger:
         target_bytes: int = merging.TARGET_BYTES,
         dry_run: bool = False,
         progress: Progress = lambda done, total: None,
-        bounds: Bounds = EVERYTHING,
+        bounds: MergeBounds = EVERYTHING,
     ) -> Merged:
         """Merges what is small; `dry_run` says what would be.
 
         Raises MergeError, which names the objects, LogFencedError, MetadataError: what was merged before
         stays so.
         """
-        planned = bounds.of(merging.plan(log.sealed(), Limits.under(target_bytes, log.retention)))
+        planned = bounds.of(merging.plan(log.sealed(), MergeLimits.under(target_bytes, log.retention)))
         groups = [part for group in planned for part in await self._alike(log, group)]
         total = sum(len(group) for group in groups)
         result = Merged()
@@ -138,7 +138,7 @@ class Merger:
             await self._add_keys(log)
         return result
 
-    async def _alike(self, log: OffloadedLog, group: tuple[Block, ...]) -> list[tuple[Block, ...]]:
+    async def _alike(self, log: OffloadedLog, group: tuple[MergeBlock, ...]) -> list[tuple[MergeBlock, ...]]:
         """Parts of a group that can be merged, as their values have the same fields."""
         try:
             runs = await self._storage.converter().alike([self._source(log, block) for block in group])
@@ -155,7 +155,7 @@ class Merger:
         if newest is not None and newest.offload is not None and newest.offload.keys is None:
             await self._keys.add(log, newest.ledger_id)
 
-    async def _merge_group(self, log: OffloadedLog, group: Sequence[Block], lag_ms: int) -> int:
+    async def _merge_group(self, log: OffloadedLog, group: Sequence[MergeBlock], lag_ms: int) -> int:
         """Bytes of what was made."""
         members = [ledger for block in group for ledger in block.ledgers]
         span = LedgerRange(members[0].ledger_id, members[-1].ledger_id)
@@ -181,7 +181,7 @@ class Merger:
         return context.size_bytes
 
     async def _make(
-        self, log: OffloadedLog, group: Sequence[Block], intent: OffloadContext
+        self, log: OffloadedLog, group: Sequence[MergeBlock], intent: OffloadContext
     ) -> OffloadContext:
         """The object, written and compared."""
         parts = [self._source(log, block) for block in group]
@@ -197,7 +197,7 @@ class Merger:
             from magnetar.tiered.footers import read_footer
 
             footer = await in_thread(read_footer, file)
-            made = Segment(0, entries - 1, summary.file_bytes, footer)
+            made = OffloadedSegment(0, entries - 1, summary.file_bytes, footer)
             context = intent.completed(now_ms=self._storage.clock.now_ms(), segments=(made,))
             name = segment_name(log.name, OffloadedCopy(first, context), context.segments[0])
             if not log.open:
@@ -217,7 +217,7 @@ class Merger:
             raise DamagedSegmentError(f"{name} in {store.url} has {compared} of {entries} entries")
         return context
 
-    def _source(self, log: OffloadedLog, block: Block) -> AsyncByteSource:
+    def _source(self, log: OffloadedLog, block: MergeBlock) -> AsyncByteSource:
         ledger = block.ledgers[0]
         assert ledger.offload is not None
         copy = OffloadedCopy(ledger.ledger_id, ledger.offload)
@@ -227,7 +227,7 @@ class Merger:
         return ObjectSource(store, name, block.file_bytes, footer=segment.footer)
 
 
-def _failed(log: OffloadedLog, group: Sequence[Block], error: MagnetarError | OSError) -> MergeError:
+def _failed(log: OffloadedLog, group: Sequence[MergeBlock], error: MagnetarError | OSError) -> MergeError:
     first, last = group[0].ledgers[0].ledger_id, group[-1].ledgers[-1].ledger_id
     return MergeError(
         f"ledgers {first} to {last} of log {log.name} could not be merged: {error}",

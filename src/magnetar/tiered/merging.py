@@ -30,7 +30,7 @@ REPLACED_MAX: Final = 2000
 _RETENTION_PARTS: Final = 10
 
 
-class Block(NamedTuple):
+class MergeBlock(NamedTuple):
     """Ledgers that have one object."""
 
     ledgers: tuple[SealedLedger, ...]
@@ -48,7 +48,7 @@ class Block(NamedTuple):
         return sum(ledger.size_bytes for ledger in self.ledgers)
 
 
-class Limits(NamedTuple):
+class MergeLimits(NamedTuple):
     """What one merged object may be."""
 
     target_bytes: int = TARGET_BYTES
@@ -57,13 +57,13 @@ class Limits(NamedTuple):
     entry_bytes: int | None = None
 
     @classmethod
-    def under(cls, target_bytes: int, retention: tuple[int, int]) -> Limits:
+    def under(cls, target_bytes: int, retention: tuple[int, int]) -> MergeLimits:
         """With what retention keeps: milliseconds and bytes, negative for everything."""
         age_ms, size_bytes = (None if limit < 0 else limit // _RETENTION_PARTS for limit in retention)
         return cls(target_bytes, age_ms, size_bytes)
 
 
-class Bounds(NamedTuple):
+class MergeBounds(NamedTuple):
     """How much of what is planned is done."""
 
     members_min: int = 2
@@ -71,9 +71,9 @@ class Bounds(NamedTuple):
     bytes_max: int | None = None
     """Bytes of objects; a first group is done whatever it has."""
 
-    def of(self, groups: Sequence[tuple[Block, ...]]) -> list[tuple[Block, ...]]:
+    def of(self, groups: Sequence[tuple[MergeBlock, ...]]) -> list[tuple[MergeBlock, ...]]:
         """The part of these groups, oldest first."""
-        found: list[tuple[Block, ...]] = []
+        found: list[tuple[MergeBlock, ...]] = []
         taken = 0
         for group in groups:
             if len(group) < self.members_min:
@@ -85,14 +85,14 @@ class Bounds(NamedTuple):
         return found
 
 
-EVERYTHING: Final = Bounds()
+EVERYTHING: Final = MergeBounds()
 
 
-def plan(sealed: Sequence[SealedLedger], limits: Limits) -> list[tuple[Block, ...]]:
+def plan(sealed: Sequence[SealedLedger], limits: MergeLimits) -> list[tuple[MergeBlock, ...]]:
     """Neighbouring objects that become one, oldest first. `sealed`: all sealed ledgers of a log, in order."""
-    found: list[tuple[Block, ...]] = []
+    found: list[tuple[MergeBlock, ...]] = []
     for run in _small_neighbours(sealed, limits.target_bytes // 2):
-        group: list[Block] = []
+        group: list[MergeBlock] = []
         for block in run:
             if group and not _fits((*group, block), limits):
                 found += worthwhile(tuple(group))
@@ -102,10 +102,10 @@ def plan(sealed: Sequence[SealedLedger], limits: Limits) -> list[tuple[Block, ..
     return found
 
 
-def _small_neighbours(sealed: Sequence[SealedLedger], bytes_max: int) -> Iterator[list[Block]]:
-    run: list[Block] = []
+def _small_neighbours(sealed: Sequence[SealedLedger], bytes_max: int) -> Iterator[list[MergeBlock]]:
+    run: list[MergeBlock] = []
     for _, ledgers in groupby(sealed, _object_of):
-        block = Block(tuple(ledgers))
+        block = MergeBlock(tuple(ledgers))
         if all(_is_mergeable(ledger) for ledger in block.ledgers) and block.file_bytes < bytes_max:
             run.append(block)
         else:
@@ -125,7 +125,7 @@ def _is_mergeable(ledger: SealedLedger) -> bool:
     return len(context.segments) == 1
 
 
-def _fits(group: tuple[Block, ...], limits: Limits) -> bool:
+def _fits(group: tuple[MergeBlock, ...], limits: MergeLimits) -> bool:
     if sum(block.file_bytes for block in group) > limits.target_bytes:
         return False
     if sum(len(block.ledgers) for block in group) > LEDGERS_MAX:
@@ -136,7 +136,7 @@ def _fits(group: tuple[Block, ...], limits: Limits) -> bool:
     return limits.age_ms is None or last.timestamp_ms - first.timestamp_ms <= limits.age_ms
 
 
-def worthwhile(group: tuple[Block, ...]) -> Iterator[tuple[Block, ...]]:
+def worthwhile(group: tuple[MergeBlock, ...]) -> Iterator[tuple[MergeBlock, ...]]:
     """The group, or what is left and right of its largest object when that would gain little."""
     if len(group) < 2:
         return

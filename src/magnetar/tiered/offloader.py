@@ -25,11 +25,16 @@ from magnetar.tiered.attempt import (
     Upload,
     Verify,
 )
-from magnetar.tiered.context import OffloadedCopy, Segment, attempt_prefix, keys_name, segment_name
+from magnetar.tiered.context import OffloadedCopy, OffloadedSegment, attempt_prefix, keys_name, segment_name
 from magnetar.tiered.errors import StoreError
-from magnetar.tiered.figures import Figures
+from magnetar.tiered.figures import OffloadFigures
 from magnetar.tiered.pace import Pace
-from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, SegmentOrigin, TopicSchema, Worker
+from magnetar.tiered.parquet.parquet_history import (
+    DamagedSegmentError,
+    SegmentOrigin,
+    SegmentWorker,
+    StoredTopicSchema,
+)
 from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.stores.object_store import ObjectStore
 
@@ -39,7 +44,7 @@ a third of a millisecond; with 1 MiB it was for more than one."""
 SEGMENT_BYTES: Final = 512 << 20
 """Bytes of entries in one object; also how much room one takes in the working folder, at most."""
 
-SchemasOf = Callable[[str], Awaitable[tuple[str, Sequence[TopicSchema]]]]
+SchemasOf = Callable[[str], Awaitable[tuple[str, Sequence[StoredTopicSchema]]]]
 """Full name of the topic of a log, and all versions of its schema."""
 
 
@@ -51,9 +56,9 @@ class Offloader:
         *,
         clock: Clock,
         pace: Pace,
-        worker: Callable[[], Worker],
+        worker: Callable[[], SegmentWorker],
         work_dir: Path,
-        figures: Figures,
+        figures: OffloadFigures,
         schemas_of: SchemasOf,
         busy: Callable[[], bool] = lambda: False,
         segment_bytes: int = SEGMENT_BYTES,
@@ -105,7 +110,7 @@ class Offloader:
             self._figures.errors += 1
         return attempt
 
-    async def _carry_out(self, effect: Effect, job: _Job) -> Segment | None:
+    async def _carry_out(self, effect: Effect, job: _Job) -> OffloadedSegment | None:
         if isinstance(effect, Remember):
             await job.log.remember(effect.ledger_id, effect.known, effect.context)
         elif isinstance(effect, Convert):
@@ -122,7 +127,7 @@ class Offloader:
             self._figures.deleted += await discard(job.log.name, effect.copy, job.store)
         return None
 
-    async def _convert(self, first_entry: int, job: _Job) -> Segment:
+    async def _convert(self, first_entry: int, job: _Job) -> OffloadedSegment:
         topic, schemas = await self.schemas_of(job.log.name)
         origin = SegmentOrigin(topic, job.ledger.ledger_id, schemas)
         job.file.unlink(missing_ok=True)
@@ -132,9 +137,9 @@ class Offloader:
         from magnetar.tiered.footers import read_footer
 
         footer = await in_thread(read_footer, job.file)
-        return Segment(summary.first_entry, summary.last_entry, summary.file_bytes, footer)
+        return OffloadedSegment(summary.first_entry, summary.last_entry, summary.file_bytes, footer)
 
-    async def _verify(self, segment: Segment, job: _Job) -> None:
+    async def _verify(self, segment: OffloadedSegment, job: _Job) -> None:
         name, store = job.name_of(segment), job.store
         size = await store.size(name)
         if size != segment.file_bytes:
@@ -195,7 +200,7 @@ class _Job:
     file: Path
     """The segment that is not uploaded yet."""
 
-    def name_of(self, segment: Segment) -> str:
+    def name_of(self, segment: OffloadedSegment) -> str:
         return segment_name(self.log.name, self.copy, segment)
 
     def check_open(self) -> None:

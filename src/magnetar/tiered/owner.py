@@ -25,7 +25,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataSto
 from magnetar.runtime.tasks import begin, ended
 from magnetar.tiered.context import parse_object_name
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError, SwapLostError
-from magnetar.tiered.ownership import RECORD, Holding, OwnerRecord, Verdict, judge, why_foreign
+from magnetar.tiered.ownership import RECORD, Holding, OwnerRecord, OwnershipVerdict, judge, why_foreign
 from magnetar.tiered.stores.object_store import ObjectStore
 
 _log = logging.getLogger("magnetar.tiered")
@@ -65,7 +65,7 @@ class _State(NamedTuple):
     tag: str | None
     noted: Holding | None
     version: int
-    verdict: Verdict
+    verdict: OwnershipVerdict
     installation: str
 
 
@@ -110,7 +110,7 @@ class StoreOwner:
         """Before an object is deleted. Raises ReadOnlyStoreError, StoreError, MetadataError."""
         await self.settle()
         state = await self._look()
-        if state.verdict is not Verdict.OURS:
+        if state.verdict is not OwnershipVerdict.OURS:
             raise self._refused(state)
         assert state.noted is not None
         self._is_owner(state.noted.epoch)
@@ -124,12 +124,12 @@ class StoreOwner:
         if self.role is Role.UNDECIDED:
             return
         state = await self._look()
-        if state.verdict is Verdict.OURS:
+        if state.verdict is OwnershipVerdict.OURS:
             assert state.record is not None
             self._is_owner(state.record.epoch)
             if state.record.asked or state.record.released:
                 await self.step()
-        elif state.verdict is Verdict.FOREIGN:
+        elif state.verdict is OwnershipVerdict.FOREIGN:
             self._refused(state)
 
     async def claim(self, *, sweep_earlier: bool = False) -> None:
@@ -148,7 +148,7 @@ class StoreOwner:
             return
         async with self._turn:
             state = await self._look()
-            if state.verdict is Verdict.OURS and state.record is not None and not self._private:
+            if state.verdict is OwnershipVerdict.OURS and state.record is not None and not self._private:
                 await self._store.swap(RECORD, replace(state.record, released=True).encode(), state.tag)
 
     async def close(self) -> None:
@@ -165,7 +165,7 @@ class StoreOwner:
             return
         if self.role is Role.READ_ONLY:
             # A peer may have claimed it meanwhile.
-            if (state := await self._look()).verdict is Verdict.FOREIGN:
+            if (state := await self._look()).verdict is OwnershipVerdict.FOREIGN:
                 raise self._refused(state)
             return
         if self._taking is None or self._taking.done():
@@ -178,7 +178,7 @@ class StoreOwner:
         while True:
             state = await self._look()
             record = state.record
-            if state.verdict is Verdict.FOREIGN:
+            if state.verdict is OwnershipVerdict.FOREIGN:
                 if not self._private or record is None or record.installation != state.installation:
                     raise self._refused(state)
                 # As after a backup was restored: no other process reaches this copy of the store.
@@ -186,7 +186,11 @@ class StoreOwner:
                 async with self._turn:
                     await self._step(claim=True)
                 return
-            if state.verdict is Verdict.FREE or self._private or (record is not None and record.released):
+            if (
+                state.verdict is OwnershipVerdict.FREE
+                or self._private
+                or (record is not None and record.released)
+            ):
                 async with self._turn:
                     await self._step()
                 return
@@ -202,7 +206,7 @@ class StoreOwner:
             # A living owner answers by another word. Compared by change: clocks of two machines may differ.
             await self._context.pause(self._context.poll_s * POLLS)
             after = await self._look()
-            if after.verdict is Verdict.OURS and after.record is not None:
+            if after.verdict is OwnershipVerdict.OURS and after.record is not None:
                 if after.record.word != record.word:
                     self._is_owner(after.record.epoch)
                     return
@@ -231,17 +235,17 @@ class StoreOwner:
         """Notes a new word and writes it. `claim`: also where the record says none of ours."""
         for _ in range(_TRIES):
             state = await self._look()
-            if state.verdict is Verdict.FOREIGN and not claim:
+            if state.verdict is OwnershipVerdict.FOREIGN and not claim:
                 raise self._refused(state)
             noted = state.noted or Holding(self.url)
             if state.record is None and noted.word:
                 _log.warning("the owner's record in %s is gone and is written again", self.url)
             said = "" if state.record is None else state.record.word
             # A step that a crash cut short is ended before another one begins.
-            unfinished = state.verdict is not Verdict.FOREIGN and said == noted.word != noted.next
+            unfinished = state.verdict is not OwnershipVerdict.FOREIGN and said == noted.word != noted.next
             if not unfinished:
                 noted = noted.stepping(said, str(self._context.new_id()))
-                if state.verdict is not Verdict.OURS or claim:
+                if state.verdict is not OwnershipVerdict.OURS or claim:
                     noted = await self._adopting(state, noted, sweep_earlier=sweep_earlier)
                 try:
                     await self._context.metadata.put(

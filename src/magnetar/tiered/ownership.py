@@ -85,7 +85,7 @@ class Holding:
         return replace(self, word=said, next=word, epoch=self.epoch + 1)
 
 
-class Verdict(Enum):
+class OwnershipVerdict(Enum):
     """Whose the store is."""
 
     OURS = "ours"
@@ -94,13 +94,13 @@ class Verdict(Enum):
     FOREIGN = "foreign"
 
 
-def judge(record: OwnerRecord | None, noted: Holding | None, installation: str) -> Verdict:
+def judge(record: OwnerRecord | None, noted: Holding | None, installation: str) -> OwnershipVerdict:
     """What a record and a note say together."""
     if record is None or (not record.word and record.installation == installation):
-        return Verdict.FREE
+        return OwnershipVerdict.FREE
     if record.word and noted is not None and record.word in (noted.word, noted.next):
-        return Verdict.OURS
-    return Verdict.FOREIGN
+        return OwnershipVerdict.OURS
+    return OwnershipVerdict.FOREIGN
 
 
 def why_foreign(record: OwnerRecord | None, noted: Holding | None, installation: str) -> str:

@@ -16,7 +16,7 @@ from magnetar.base.ids import Position
 from magnetar.base.machine import Machine
 
 
-class Status(Enum):
+class OffloadStatus(Enum):
     """How a request went, in Pulsar's words (LongRunningProcessStatus)."""
 
     NOT_RUN = "NOT_RUN"
@@ -25,11 +25,11 @@ class Status(Enum):
     ERROR = "ERROR"
 
 
-TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
-    Status.NOT_RUN: frozenset({Status.RUNNING}),
-    Status.RUNNING: frozenset({Status.SUCCESS, Status.ERROR}),
-    Status.SUCCESS: frozenset({Status.RUNNING}),
-    Status.ERROR: frozenset({Status.RUNNING}),
+TRANSITIONS: Final[Mapping[OffloadStatus, frozenset[OffloadStatus]]] = {
+    OffloadStatus.NOT_RUN: frozenset({OffloadStatus.RUNNING}),
+    OffloadStatus.RUNNING: frozenset({OffloadStatus.SUCCESS, OffloadStatus.ERROR}),
+    OffloadStatus.SUCCESS: frozenset({OffloadStatus.RUNNING}),
+    OffloadStatus.ERROR: frozenset({OffloadStatus.RUNNING}),
 }
 
 
@@ -48,33 +48,35 @@ class OffloadRequest:
         self.first_not_offloaded: Position | None = None
         """After success: where the first entry lies that only the bookies have."""
         self._log_name = log_name
-        self._machine = Machine(log_name, TRANSITIONS, Status.NOT_RUN)
+        self._machine = Machine(log_name, TRANSITIONS, OffloadStatus.NOT_RUN)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> OffloadStatus:
         """How the last request went, or that one runs."""
         return self._machine.now
 
     def begin(self) -> None:
         """A request begins. Raises OffloadRunningError while one runs."""
-        if self.status is Status.RUNNING:
+        if self.status is OffloadStatus.RUNNING:
             raise OffloadRunningError(f"log {self._log_name} is being offloaded")
-        self._machine.go(Status.RUNNING, "it was asked for")
+        self._machine.go(OffloadStatus.RUNNING, "it was asked for")
         self.error, self.first_not_offloaded = "", None
 
     def succeed(self, first_not_offloaded: Position) -> None:
         """Everything that was asked for has a copy."""
-        self._machine.go(Status.SUCCESS, "everything has a copy")
+        self._machine.go(OffloadStatus.SUCCESS, "everything has a copy")
         self.first_not_offloaded = first_not_offloaded
 
     def fail(self, reason: str) -> None:
         """Something has none; it can be asked for again."""
         assert reason, "a failure has a reason"
-        self._machine.go(Status.ERROR, reason)
+        self._machine.go(OffloadStatus.ERROR, reason)
         self.error = reason
 
     def check(self) -> None:
         """Asserts what must always hold."""
         story, status = self._machine.story, self.status
-        assert (status is Status.ERROR) == bool(self.error), f"a reason without a failure, or none: {story}"
-        assert (status is Status.SUCCESS) == (self.first_not_offloaded is not None), story
+        assert (status is OffloadStatus.ERROR) == bool(self.error), (
+            f"a reason without a failure, or none: {story}"
+        )
+        assert (status is OffloadStatus.SUCCESS) == (self.first_not_offloaded is not None), story

@@ -11,11 +11,11 @@ from magnetar.base.clock import Clock
 from magnetar.tiered.api import Follower
 from magnetar.tiered.context import OffloadedCopy
 from magnetar.tiered.copy_reader import OffloadedReader
-from magnetar.tiered.figures import Figures
-from magnetar.tiered.guarded import Owners
+from magnetar.tiered.figures import OffloadFigures
+from magnetar.tiered.guarded import ObjectOwners
 from magnetar.tiered.offloader import discard
 from magnetar.tiered.ownership import Holding
-from magnetar.tiered.parquet.parquet_history import Worker
+from magnetar.tiered.parquet.parquet_history import SegmentWorker
 from magnetar.tiered.pieces import PieceCache
 from magnetar.tiered.stores.memory import MEMORY_URL
 from magnetar.tiered.stores.object_store import ObjectStore
@@ -40,10 +40,10 @@ class TieredStorage:
         work_dir: Path,
         clock: Clock,
         open_store: Callable[[str], ObjectStore],
-        new_worker: Callable[[bool], Worker],
+        new_worker: Callable[[bool], SegmentWorker],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         cache_bytes: int = READ_CACHE_BYTES,
-        owners: Owners | None = None,
+        owners: ObjectOwners | None = None,
     ) -> None:
         """`url` is the store of new copies; `open_store` opens any URL in a stored list; `work_dir` is for
         temporary files; `new_worker` makes a worker that has not started its process; its argument tells
@@ -52,7 +52,7 @@ class TieredStorage:
         self.url = url
         self.work_dir = work_dir
         self.clock = clock
-        self.figures = Figures()
+        self.figures = OffloadFigures()
         self.cache = PieceCache(cache_bytes)
         self.follower: Follower | None = None
         """Told of new and deleted copies; None: no table names their objects."""
@@ -63,8 +63,8 @@ class TieredStorage:
         self._new_worker = new_worker
         self._spawn = spawn
         self._stores: dict[str, ObjectStore] = {}
-        self._readers: dict[int, Worker] = {}
-        self._converter: Worker | None = None
+        self._readers: dict[int, SegmentWorker] = {}
+        self._converter: SegmentWorker | None = None
 
     def place(self, url: str) -> str:
         """Where the store is now that a stored list names by this URL."""
@@ -96,13 +96,13 @@ class TieredStorage:
             return None
         return await self.owners.of(store).check()
 
-    def converter(self) -> Worker:
+    def converter(self) -> SegmentWorker:
         """Converts and compares; consumers never wait for it."""
         if self._converter is None:
             self._converter = self._new_worker(False)
         return self._converter
 
-    def read_worker(self, copy: OffloadedCopy) -> Worker:
+    def read_worker(self, copy: OffloadedCopy) -> SegmentWorker:
         """Reads for consumers; the same one for a copy, of which it keeps what it has opened."""
         number = copy.context.attempt.int % READ_WORKERS
         worker = self._readers.get(number)

@@ -27,7 +27,7 @@ from magnetar.websocket.consuming import ConsumerSocket
 from magnetar.websocket.endpoint import Endpoint, SocketEnd
 from magnetar.websocket.errors import MessageError, RefusedByBrokerError, status_of
 from magnetar.websocket.line import Line
-from magnetar.websocket.paths import Role, Target, target_of
+from magnetar.websocket.paths import SocketRole, Target, target_of
 from magnetar.websocket.producing import ProducerSocket
 from magnetar.websocket.share import Share
 from magnetar.websocket.sockets import sockets_of
@@ -125,10 +125,12 @@ class WebSockets:
             raise
 
     def _endpoint(self, target: Target, query: Mapping[str, str], peer: str) -> Endpoint:
-        if target.role is Role.PRODUCER:
+        if target.role is SocketRole.PRODUCER:
             made = options.producer_options(query)
             return ProducerSocket(self._broker, target, peer, self.open.memory, made)
-        wanted = (options.reader_options if target.role is Role.READER else options.consumer_options)(query)
+        wanted = (options.reader_options if target.role is SocketRole.READER else options.consumer_options)(
+            query
+        )
         return ConsumerSocket(self._broker, target, peer, self.open.memory, wanted)
 
 

@@ -14,16 +14,16 @@ from magnetar.broker.wildcards.wildcard_subscription import WildcardSubscription
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
 from magnetar.websocket import documents
-from magnetar.websocket.dead_letters import DeadLetters
+from magnetar.websocket.dead_letters import SocketDeadLetters
 from magnetar.websocket.deliveries import Incoming, Opener
 from magnetar.websocket.documents import Order
 from magnetar.websocket.endpoint import Endpoint, Output, SocketEnd
 from magnetar.websocket.errors import Fault, UndeliverableError
 from magnetar.websocket.memory import ByteCount, HeldBytes
-from magnetar.websocket.parts import BESIDE_BYTES, Part
-from magnetar.websocket.paths import Role, Target
+from magnetar.websocket.parts import BESIDE_BYTES, MessagePart
+from magnetar.websocket.paths import SocketRole, Target
 from magnetar.websocket.query_options import ConsumerOptions
-from magnetar.websocket.unacked import Held, Rejected, Unacked
+from magnetar.websocket.unacked import HeldMessage, Rejected, Unacked
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import ClientEvent, MessageEvent
 from magnetar.wire.commands import message_id_data
@@ -47,11 +47,11 @@ class ConsumerSocket(Endpoint):
         super().__init__(broker, target, peer, memory)
         self.options = options
         self.subscription = target.subscription
-        self._parts: dict[int, Part] = {}
-        self._by_consumer: dict[int, Part] = {}
-        self._events: deque[tuple[Part, MessageEvent]] = deque()
+        self._parts: dict[int, MessagePart] = {}
+        self._by_consumer: dict[int, MessagePart] = {}
+        self._events: deque[tuple[MessagePart, MessageEvent]] = deque()
         """Entries that wait to be opened."""
-        self._ready: deque[tuple[Part, Incoming]] = deque()
+        self._ready: deque[tuple[MessagePart, Incoming]] = deque()
         """Messages of the entry that was opened last."""
         self._opened_bytes = 0
         """Of them, and of the entry that is being opened."""
@@ -61,9 +61,9 @@ class ConsumerSocket(Endpoint):
         """Messages that a client that pulls has asked for and not got."""
         self._unacked = Unacked(options.ack_timeout_ms)
         self._rejected = Rejected(options.nack_delay_ms)
-        self._dead_letters: DeadLetters | None = None
+        self._dead_letters: SocketDeadLetters | None = None
         self._last_id = 0
-        self._reads = target.role is Role.READER
+        self._reads = target.role is SocketRole.READER
 
     async def open(self) -> None:
         if self._reads and not self.subscription:
@@ -71,7 +71,7 @@ class ConsumerSocket(Endpoint):
         for topic in self.target.topics:
             await self.add_topic(topic)
         if self.options.redeliveries_max is not None:
-            self._dead_letters = DeadLetters(self)
+            self._dead_letters = SocketDeadLetters(self)
 
     async def add_topic(self, topic: TopicName) -> None:
         """Subscribes to a topic, to all its partitions if it has some. Raises OpeningError."""
@@ -79,11 +79,11 @@ class ConsumerSocket(Endpoint):
         for name in [topic.with_partition(i) for i in range(count)] if count else [topic]:
             most = self.broker.config.message_bytes_max
             opener = Opener(self.options.crypto_failure, most, self._pieces)
-            part = Part(len(self._parts), name, opener)
+            part = MessagePart(len(self._parts), name, opener)
             self._parts[part.number] = part
             await self._subscribe(part)
 
-    async def _subscribe(self, part: Part) -> None:
+    async def _subscribe(self, part: MessagePart) -> None:
         options = self.options
         self._last_id += 1
         consumer_id = ConsumerId(self._last_id)
@@ -143,11 +143,11 @@ class ConsumerSocket(Endpoint):
         if order.kind == "ack":
             self._acknowledge(part, data, () if held is None else held.pieces)
             return
-        known = held or Held(part.number, position_of(data), (), None)
+        known = held or HeldMessage(part.number, position_of(data), (), None)
         if not self._bury(part, known):
             self.reject(known)
 
-    def _part_of(self, held: Held | None, data: pb.MessageIdData) -> Part | None:
+    def _part_of(self, held: HeldMessage | None, data: pb.MessageIdData) -> MessagePart | None:
         if held is not None:
             return self._parts[held.part]
         index = data.partition if data.HasField("partition") else -1
@@ -156,7 +156,7 @@ class ConsumerSocket(Endpoint):
         # none.
         return found[0] if len(found) == 1 else None
 
-    def _acknowledge(self, part: Part, data: pb.MessageIdData, pieces: Iterable[Position]) -> None:
+    def _acknowledge(self, part: MessagePart, data: pb.MessageIdData, pieces: Iterable[Position]) -> None:
         position = position_of(data)
         if data.batch_size > 1 and 0 <= data.batch_index < data.batch_size:
             words = documents.all_but(data.batch_index, data.batch_size)
@@ -165,7 +165,7 @@ class ConsumerSocket(Endpoint):
         else:
             self.line.hand(AckEvent(part.consumer_id, [*pieces, position]))
 
-    def acknowledge_held(self, held: Held) -> None:
+    def acknowledge_held(self, held: HeldMessage) -> None:
         """Acknowledges the entries of a message that went elsewhere."""
         part = self._parts[held.part]
         message = held.message
@@ -176,21 +176,21 @@ class ConsumerSocket(Endpoint):
         data.batch_size = message.batch_size
         self._acknowledge(part, data, held.pieces)
 
-    def _bury(self, part: Part, held: Held) -> bool:
+    def _bury(self, part: MessagePart, held: HeldMessage) -> bool:
         """Whether the message was redelivered often enough and goes to the dead letters."""
         if self._dead_letters is None or held.message is None:
             return False
         self._dead_letters.take(part, held)
         return True
 
-    def reject(self, held: Held) -> None:
+    def reject(self, held: HeldMessage) -> None:
         """The message comes again, after the delay that the client chose."""
         now_ms = self._running_ms()
         for position in (*held.pieces, held.position):
             self._rejected.add(held.part, position, now_ms)
         self._watch_time()
 
-    def redeliver(self, part: Part, positions: list[Position]) -> None:
+    def redeliver(self, part: MessagePart, positions: list[Position]) -> None:
         """Asks the broker for entries once more."""
         body = pb.CommandRedeliverUnacknowledgedMessages(
             consumer_id=part.consumer_id, message_ids=[message_id_data(each) for each in positions]
@@ -243,7 +243,7 @@ class ConsumerSocket(Endpoint):
         elif self._dead_letters is not None:
             self._dead_letters.hear(event)
 
-    def _taken_off(self, part: Part) -> None:
+    def _taken_off(self, part: MessagePart) -> None:
         """The broker sends again what is not acknowledged, once the part is back."""
         part.consumer_id = ConsumerId(-1)
         dropped = [event for owner, event in self._events if owner is part]
@@ -303,7 +303,7 @@ class ConsumerSocket(Endpoint):
         opened = self._opened_bytes + self._pieces.size_bytes
         self.memory.hold(self, opened + self._unacked.held_bytes + letters)
 
-    def _wants(self, part: Part, message: Incoming) -> bool:
+    def _wants(self, part: MessagePart, message: Incoming) -> bool:
         """Whether it is not to be kept from the client: what a reader was to begin behind, and what was
         redelivered more often than it should be."""
         if self._reads:
@@ -314,7 +314,7 @@ class ConsumerSocket(Endpoint):
         most = self.options.redeliveries_max
         if self._dead_letters is None or most is None or message.redelivery_count <= most:
             return True
-        self._dead_letters.take(part, Held(part.number, message.position, message.pieces, message))
+        self._dead_letters.take(part, HeldMessage(part.number, message.position, message.pieces, message))
         return False
 
     async def _deliver(self, output: Output) -> None:
@@ -327,7 +327,7 @@ class ConsumerSocket(Endpoint):
         )
         most = self.options.redeliveries_max
         last = most is not None and message.redelivery_count >= most
-        held = Held(part.number, message.position, message.pieces, message if last else None)
+        held = HeldMessage(part.number, message.position, message.pieces, message if last else None)
         self._unacked.sent(message_id, held, self._running_ms())
         if self.options.pull:
             self._pulled -= 1
@@ -341,13 +341,13 @@ class ConsumerSocket(Endpoint):
             if message.batch_index in (-1, message.batch_size - 1):
                 self.line.hand(AckEvent(part.consumer_id, [message.position], cumulative=True))
 
-    async def _text(self, part: Part, message: Incoming, message_id: str) -> str:
+    async def _text(self, part: MessagePart, message: Incoming, message_id: str) -> str:
         topic = self._topic_of(part, message)
         if len(message.payload) < BESIDE_BYTES:
             return documents.delivered(message, message_id, topic)
         return await in_thread(lambda: documents.delivered(message, message_id, topic))
 
-    def _topic_of(self, part: Part, message: Incoming) -> TopicName | None:
+    def _topic_of(self, part: MessagePart, message: Incoming) -> TopicName | None:
         """Where a message was; None where the client knows."""
         if len(self.target.topics) > 1:
             return part.topic

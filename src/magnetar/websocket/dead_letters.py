@@ -12,7 +12,7 @@ from magnetar.base.ids import ProducerId
 from magnetar.base.names import TopicName
 from magnetar.websocket.deliveries import Incoming
 from magnetar.websocket.errors import WebSocketError
-from magnetar.websocket.unacked import Held
+from magnetar.websocket.unacked import HeldMessage
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import ReceiptRun
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.ports import BrokerPort
     from magnetar.websocket.line import Line
-    from magnetar.websocket.parts import Part
+    from magnetar.websocket.parts import MessagePart
     from magnetar.websocket.query_options import ConsumerOptions
 
 _log = logging.getLogger("magnetar.websocket")
@@ -42,7 +42,7 @@ class _Grave:
         self.producer_id = producer_id
         self.name = name
         self.next_id = next_id
-        self.waiting: dict[int, tuple[Part, Held]] = {}
+        self.waiting: dict[int, tuple[MessagePart, HeldMessage]] = {}
         """Without their receipts, by sequence id."""
 
 
@@ -65,12 +65,12 @@ class LettersSocket(Protocol):
 
     def count_held(self) -> None: ...
 
-    def acknowledge_held(self, held: Held) -> None: ...
+    def acknowledge_held(self, held: HeldMessage) -> None: ...
 
-    def reject(self, held: Held) -> None: ...
+    def reject(self, held: HeldMessage) -> None: ...
 
 
-class DeadLetters:
+class SocketDeadLetters:
     """The dead letters of one socket. A message is acknowledged in its topic once it is stored in the dead
     letter topic."""
 
@@ -82,7 +82,7 @@ class DeadLetters:
         self.held_bytes = 0
         """Of messages whose receipts are not there."""
 
-    def take(self, part: Part, held: Held) -> None:
+    def take(self, part: MessagePart, held: HeldMessage) -> None:
         """A message goes to the dead letters; when that fails, it is redelivered."""
         self.held_bytes += held.size_bytes
         self._socket.count_held()
@@ -110,12 +110,12 @@ class DeadLetters:
                 for _, held in grave.waiting.values():
                     self._reject(held)
 
-    def _reject(self, held: Held) -> None:
+    def _reject(self, held: HeldMessage) -> None:
         self.held_bytes -= held.size_bytes
         self._socket.count_held()
         self._socket.reject(held)
 
-    async def _bury(self, part: Part, held: Held) -> None:
+    async def _bury(self, part: MessagePart, held: HeldMessage) -> None:
         try:
             grave = await self._grave_of(part)
         except WebSocketError as error:
@@ -132,7 +132,7 @@ class DeadLetters:
         run.size_bytes = len(entry)
         self._socket.line.hand(run)
 
-    async def _grave_of(self, part: Part) -> _Grave:
+    async def _grave_of(self, part: MessagePart) -> _Grave:
         line = self._socket.line
         named = self._socket.options.dead_letter_topic
         topic = TopicName.parse(named or f"{part.topic.base}-{self._socket.subscription}-DLQ")
@@ -149,7 +149,7 @@ class DeadLetters:
             self._graves[topic] = self._by_id[producer_id] = grave
         return grave
 
-    def _entry(self, part: Part, message: Incoming, name: str, number: int) -> bytes:
+    def _entry(self, part: MessagePart, message: Incoming, name: str, number: int) -> bytes:
         metadata = pb.MessageMetadata(
             producer_name=name, sequence_id=number, publish_time=self._socket.broker.clock.now_ms()
         )

@@ -27,7 +27,7 @@ class ByteCount:
         self.size_bytes = 0
 
 
-class Holder(Protocol):
+class MemoryHolder(Protocol):
     """A socket."""
 
     @property
@@ -41,12 +41,12 @@ class HeldBytes:
 
     def __init__(self, most: int = HELD_BYTES_MAX) -> None:
         self._most = most
-        self._by_holder: dict[Holder, int] = {}
+        self._by_holder: dict[MemoryHolder, int] = {}
         self._by_tenant: Counter[str] = Counter()
         self.total = 0
         """Bytes that are counted."""
 
-    def hold(self, holder: Holder, size_bytes: int) -> None:
+    def hold(self, holder: MemoryHolder, size_bytes: int) -> None:
         """The socket holds this many bytes now. A socket is closed when that exceeds the budget."""
         if size_bytes <= FREE_BYTES and holder not in self._by_holder:
             return
@@ -54,11 +54,11 @@ class HeldBytes:
         while self.total > self._most:
             self._close_one()
 
-    def forget(self, holder: Holder) -> None:
+    def forget(self, holder: MemoryHolder) -> None:
         """The socket is gone."""
         self._set(holder, 0)
 
-    def _set(self, holder: Holder, counted: int) -> None:
+    def _set(self, holder: MemoryHolder, counted: int) -> None:
         before = self._by_holder.pop(holder, 0)
         if counted:
             self._by_holder[holder] = counted

@@ -15,7 +15,7 @@ BESIDE_BYTES: Final = 256 << 10
 """What makes or takes so many bytes is done beside the event loop: what decompresses them lets others run."""
 
 
-class Part:
+class MessagePart:
     """One of them."""
 
     def __init__(self, number: int, topic: TopicName, opener: Opener) -> None:

@@ -21,7 +21,7 @@ from magnetar.base.names import InvalidNameError, TopicName, decode_local
 from magnetar.websocket.errors import BadQueryError, NoSuchPathError
 
 
-class Role(enum.Enum):
+class SocketRole(enum.Enum):
     """What a socket is for."""
 
     PRODUCER = "producer"
@@ -33,7 +33,7 @@ class Role(enum.Enum):
 class Target:
     """What a path asks for."""
 
-    role: Role
+    role: SocketRole
     topics: tuple[TopicName, ...]
     """One, but for consumers of several."""
     subscription: str = ""
@@ -54,22 +54,22 @@ def target_of(raw_path: str, query: Mapping[str, str], cluster: str) -> Target:
             del names[2]
     else:
         raise NoSuchPathError("no such path")
-    expected = 5 if role is Role.CONSUMER else 4
+    expected = 5 if role is SocketRole.CONSUMER else 4
     if len(names) != expected:
         raise NoSuchPathError(f"the path of a {role.value} has {expected} names behind its kind")
     try:
         topic = TopicName.of(names[0], names[1], names[2], decode_local(names[3]))
     except InvalidNameError as error:
         raise BadQueryError(str(error)) from error
-    subscription = decode_local(names[4]) if role is Role.CONSUMER else ""
-    if role is Role.CONSUMER and not subscription:
+    subscription = decode_local(names[4]) if role is SocketRole.CONSUMER else ""
+    if role is SocketRole.CONSUMER and not subscription:
         raise BadQueryError("the subscription has no name")
     return Target(role, (topic,), subscription)
 
 
-def _role(parts: list[str], at: int) -> Role:
+def _role(parts: list[str], at: int) -> SocketRole:
     try:
-        return Role(parts[at])
+        return SocketRole(parts[at])
     except (ValueError, IndexError):
         raise NoSuchPathError("the path names no producer, consumer or reader") from None
 
@@ -84,4 +84,4 @@ def _several(subscription: str, query: Mapping[str, str]) -> Target:
         names = tuple(dict.fromkeys(TopicName.parse(each) for each in topics.split(",")))
     except InvalidNameError as error:
         raise BadQueryError(str(error)) from error
-    return Target(Role.CONSUMER, names, subscription)
+    return Target(SocketRole.CONSUMER, names, subscription)

@@ -14,7 +14,7 @@ FRAMES_MAX: Final = 16
 _HEAD_BYTES_MAX: Final = 14
 
 
-class Pieces:
+class SocketPieces:
     """The pieces of one connection, after its handshake."""
 
     __slots__ = ("_at", "_data", "_head", "_inside_bytes", "frames")

@@ -17,7 +17,7 @@ from magnetar.websocket.endpoint import Endpoint, Output
 from magnetar.websocket.errors import Fault, MessageError
 from magnetar.websocket.memory import ByteCount, HeldBytes
 from magnetar.websocket.paths import Target
-from magnetar.websocket.publishing import Publishing, Receipt
+from magnetar.websocket.publishing import Publishing, SocketReceipt
 from magnetar.websocket.query_options import ProducerOptions
 from magnetar.websocket.routing import Routing
 from magnetar.wire import pulsar_pb2 as pb
@@ -163,7 +163,7 @@ class ProducerSocket(Endpoint):
             part.open = False
             self.come_back(partial(self._open, part, again=True))
 
-    def _answer(self, part: _Part, receipts: list[Receipt]) -> None:
+    def _answer(self, part: _Part, receipts: list[SocketReceipt]) -> None:
         for receipt in receipts:
             if receipt.position is None:
                 error = MessageError(Fault.UNKNOWN, receipt.reason, receipt.context)

@@ -26,7 +26,7 @@ BATCH_BYTES_MAX: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class SocketReceipt:
     """What became of a message, for the client's answer."""
 
     context: str | None
@@ -120,22 +120,22 @@ class Publishing:
         """Everything without a receipt once more, for a producer that was opened again."""
         return [self._run(sent) for sent in self._sent]
 
-    def stored(self, sequence_id: int, position: Position) -> list[Receipt]:
+    def stored(self, sequence_id: int, position: Position) -> list[SocketReceipt]:
         """A receipt came. Those of entries that were given up are not waited for any more."""
         return self._settle(sequence_id, position, "")
 
-    def refused(self, sequence_id: int, reason: str) -> list[Receipt]:
+    def refused(self, sequence_id: int, reason: str) -> list[SocketReceipt]:
         """The broker does not take an entry."""
         return self._settle(sequence_id, None, reason)
 
-    def late(self) -> list[Receipt]:
+    def late(self) -> list[SocketReceipt]:
         """Gives up what was sent too long ago."""
         now_ms = self._clock.monotonic_ms()
-        found: list[Receipt] = []
+        found: list[SocketReceipt] = []
         while self._timeout_ms and self._sent and self._sent[0].due_ms <= now_ms:
             sent = self._first_sent()
             reason = f"no receipt within {self._timeout_ms} ms; it may be stored all the same"
-            found += [Receipt(context, None, -1, 0, reason) for context in sent.contexts]
+            found += [SocketReceipt(context, None, -1, 0, reason) for context in sent.contexts]
         return found
 
     @property
@@ -150,7 +150,7 @@ class Publishing:
         self._held.size_bytes -= len(sent.entry)
         return sent
 
-    def _settle(self, sequence_id: int, position: Position | None, reason: str) -> list[Receipt]:
+    def _settle(self, sequence_id: int, position: Position | None, reason: str) -> list[SocketReceipt]:
         if not any(sent.sequence_id == sequence_id for sent in self._sent):
             return []
         while True:
@@ -160,7 +160,7 @@ class Publishing:
                 break
         size = sent.count if sent.batched else 0
         return [
-            Receipt(context, position, index if sent.batched else -1, size, reason)
+            SocketReceipt(context, position, index if sent.batched else -1, size, reason)
             for index, context in enumerate(sent.contexts)
         ]
 

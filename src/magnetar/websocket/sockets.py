@@ -11,7 +11,7 @@ from magnetar.broker.service import Broker
 from magnetar.observability.metrics import Exposition, labels
 from magnetar.websocket.errors import TooManySocketsError
 from magnetar.websocket.memory import HeldBytes
-from magnetar.websocket.paths import Role
+from magnetar.websocket.paths import SocketRole
 
 if TYPE_CHECKING:
     # Loaded with the first socket only.
@@ -30,7 +30,7 @@ class OpenSockets:
         self._cluster = cluster
         self._open: set[Endpoint] = set()
         self._by_address: Counter[str] = Counter()
-        self._before = dict.fromkeys(Role, 0)
+        self._before = dict.fromkeys(SocketRole, 0)
         """Messages of sockets that are closed."""
         self.refused = 0
         """Handshakes that were answered with an error."""
@@ -63,7 +63,7 @@ class OpenSockets:
 
     def __call__(self, out: Exposition) -> Iterable[None]:
         """For `/metrics`: it is one of the broker's collectors."""
-        for role in Role:
+        for role in SocketRole:
             own = labels(("cluster", self._cluster), ("kind", role.value))
             mine = [endpoint for endpoint in self._open if endpoint.target.role is role]
             out.gauge("magnetar_websocket_connections", "Open WebSockets.", len(mine), own)
@@ -95,7 +95,7 @@ class OpenSockets:
                 if topic is not None and name != topic:
                     continue
                 known = found.setdefault(str(name), {"producerStats": [], "consumerStats": []})
-                kind = "producerStats" if endpoint.target.role is Role.PRODUCER else "consumerStats"
+                kind = "producerStats" if endpoint.target.role is SocketRole.PRODUCER else "consumerStats"
                 known[kind].append(endpoint.describe())
         return found
 

@@ -17,7 +17,7 @@ _REJECTED_MAX: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldMessage:
     """A message that the client has and has not settled."""
 
     part: int
@@ -40,7 +40,7 @@ class Unacked:
     def __init__(self, timeout_ms: int) -> None:
         """`timeout_ms`: for so long a client may hold a message; 0: for ever."""
         self._timeout_ms = timeout_ms
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldMessage] = {}
         self._due: dict[str, int] = {}
         """In the order of their times: each is as long after its sending as the others."""
         self.held_bytes = 0
@@ -49,7 +49,7 @@ class Unacked:
     def __len__(self) -> int:
         return len(self._held)
 
-    def sent(self, message_id: str, held: Held, now_ms: int) -> None:
+    def sent(self, message_id: str, held: HeldMessage, now_ms: int) -> None:
         """The client gets a message, maybe once more."""
         self._let_go(self._held.get(message_id))
         self._held[message_id] = held
@@ -58,17 +58,17 @@ class Unacked:
             self._due.pop(message_id, None)
             self._due[message_id] = now_ms + self._timeout_ms
 
-    def settle(self, message_id: str) -> Held | None:
+    def settle(self, message_id: str) -> HeldMessage | None:
         """The client is through with a message; None when it did not hold it."""
         self._due.pop(message_id, None)
         return self._let_go(self._held.pop(message_id, None))
 
-    def _let_go(self, held: Held | None) -> Held | None:
+    def _let_go(self, held: HeldMessage | None) -> HeldMessage | None:
         if held is not None:
             self.held_bytes -= held.size_bytes
         return held
 
-    def late(self, now_ms: int) -> list[Held]:
+    def late(self, now_ms: int) -> list[HeldMessage]:
         """Takes out what was held too long."""
         found = []
         for message_id, due_ms in list(self._due.items()):

@@ -15,7 +15,7 @@ from magnetar.ledger.autorecovery.node import AutoRecoveryNode
 from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ROOT = "/recovered"
 THEIRS = "/recovered-theirs"
-QUICK = ClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.5)
+QUICK = LedgerClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.5)
 OPTIONS = RecoveryOptions(node_id="recovery-1", retry_first_s=0.2)
 
 

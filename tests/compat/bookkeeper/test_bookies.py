@@ -13,7 +13,7 @@ from magnetar.base.clock import ManualClock
 from magnetar.ledger.api import LedgerFencedError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import open_tree
@@ -68,7 +68,7 @@ def test_the_shell_takes_a_ledger_over_and_shows_it(
     apache: ApacheBookKeeper, bookies: list[BookieProcess]
 ) -> None:
     async def story() -> None:
-        async with client_of(apache, ClientOptions()) as client:
+        async with client_of(apache, LedgerClientOptions()) as client:
             marks = Marks()
             writer = await client.create(LedgerOptions(layout=QuorumLayout(3, 3, 2)), marks)
             writer.append([b"said %d" % number for number in range(50)])
@@ -132,7 +132,7 @@ def test_an_ensemble_of_both_kinds(
 
         async def story() -> None:
             # Nobody can take the place of one who is away: he is waited for.
-            options = ClientOptions(answer_timeout_s=2.0, replacement_wait_s=60.0)
+            options = LedgerClientOptions(answer_timeout_s=2.0, replacement_wait_s=60.0)
             async with client_of(apache, options) as client:
                 marks = Marks()
                 writer = await client.create(LedgerOptions(layout=QuorumLayout(3, 3, 3)), marks)
@@ -156,7 +156,7 @@ def test_an_ensemble_of_both_kinds(
 
 
 @asynccontextmanager
-async def client_of(apache: ApacheBookKeeper, options: ClientOptions) -> AsyncIterator[LedgerClient]:
+async def client_of(apache: ApacheBookKeeper, options: LedgerClientOptions) -> AsyncIterator[LedgerClient]:
     url = parse_metadata_url(f"zk://{apache.zookeeper}{ROOT}")
     store = await open_metadata(url, ManualClock())
     tree = await open_tree(store, url.root)
@@ -180,7 +180,7 @@ def test_nothing_acknowledged_is_lost_when_bookies_are_killed(
     apache: ApacheBookKeeper, bookies: list[BookieProcess]
 ) -> None:
     async def story() -> None:
-        options = ClientOptions(answer_timeout_s=2.0)
+        options = LedgerClientOptions(answer_timeout_s=2.0)
         async with client_of(apache, options) as client:
             marks = Marks()
             writer = await client.create(LedgerOptions(layout=QuorumLayout(2, 2, 2)), marks)

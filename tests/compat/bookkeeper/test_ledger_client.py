@@ -10,7 +10,7 @@ import pytest
 
 from magnetar.ledger.api import LedgerEnd, LedgerFencedError
 from magnetar.ledger.client.ledger_client import LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.wire.bookkeeper.digests import DigestType
 from support.apache_bookkeeper import ApacheBookKeeper
@@ -40,7 +40,7 @@ def test_what_is_written_is_read_recovered_and_closed(
 ) -> None:
     async def story() -> None:
         world = LedgerWorld(list(bookies), first_id=next(FIRST_IDS))
-        options = ClientOptions(use_v2=use_v2)
+        options = LedgerClientOptions(use_v2=use_v2)
         async with world.client(options) as writing, world.client(options) as recovering:
             marks = Marks()
             kept = LedgerOptions(layout=QuorumLayout(3, 3, 2), digest=digest, password=b"secret")
@@ -71,7 +71,7 @@ def test_what_is_written_is_read_recovered_and_closed(
 def test_entries_are_striped_over_an_ensemble(bookies: dict[str, str], use_v2: bool) -> None:
     async def story() -> None:
         world = LedgerWorld(list(bookies), first_id=next(FIRST_IDS))
-        async with world.client(ClientOptions(use_v2=use_v2)) as client:
+        async with world.client(LedgerClientOptions(use_v2=use_v2)) as client:
             marks = Marks()
             writer = await client.create(LedgerOptions(layout=QuorumLayout(3, 2, 2)), marks)
             payloads = [b"%d" % i for i in range(100)]
@@ -91,7 +91,7 @@ def test_a_bookie_that_goes_is_replaced(
 ) -> None:
     async def story() -> None:
         world = LedgerWorld(list(bookies), first_id=next(FIRST_IDS))
-        async with world.client(ClientOptions(use_v2=use_v2)) as client:
+        async with world.client(LedgerClientOptions(use_v2=use_v2)) as client:
             marks = Marks()
             writer = await client.create(LedgerOptions(layout=QuorumLayout(2, 2, 2)), marks)
             writer.append([b"before"] * 50)

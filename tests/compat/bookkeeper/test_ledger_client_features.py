@@ -12,10 +12,10 @@ import pytest
 
 from magnetar.ledger.api import LedgerEnd, LedgerFencedError
 from magnetar.ledger.client.errors import LedgerUnauthorizedError
-from magnetar.ledger.client.following import LedgerTail
+from magnetar.ledger.client.following import FollowedTail
 from magnetar.ledger.client.health import QuarantineOptions
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 FIRST_IDS = itertools.count(0, 1_000)
 """The bookies outlive a test: each has ledgers of its own."""
-V2, V3 = ClientOptions(call_back_s=0.2), ClientOptions(use_v2=False, call_back_s=0.2)
+V2, V3 = LedgerClientOptions(call_back_s=0.2), LedgerClientOptions(use_v2=False, call_back_s=0.2)
 VERSIONS = pytest.mark.parametrize("options", [V2, V3], ids=["v2", "v3"])
 NAMES = ("one", "two", "three", "four", "five", "six")
 ROOT = "/client"
@@ -108,7 +108,7 @@ def test_wide_ensembles_lose_bookies_again_and_again(
     bookies: dict[str, str],
     quorums: tuple[int, int, int],
     delay: bool,
-    options: ClientOptions,
+    options: LedgerClientOptions,
 ) -> None:
     layout = QuorumLayout(*quorums)
 
@@ -173,7 +173,7 @@ def test_a_batch_of_entries_comes_in_one_answer(bookies: dict[str, str]) -> None
 
 
 @VERSIONS
-def test_an_open_ledger_is_followed_to_its_end(bookies: dict[str, str], options: ClientOptions) -> None:
+def test_an_open_ledger_is_followed_to_its_end(bookies: dict[str, str], options: LedgerClientOptions) -> None:
     async def story() -> None:
         world = LedgerWorld(list(bookies), first_id=next(FIRST_IDS))
         async with world.client(options) as client:
@@ -183,7 +183,7 @@ def test_an_open_ledger_is_followed_to_its_end(bookies: dict[str, str], options:
 
             async def follow() -> None:
                 handle = await client.open(writer.ledger_id, recover=False)
-                async with LedgerTail(handle) as tail:
+                async with FollowedTail(handle) as tail:
                     while found := await tail.read():
                         got.extend(entry.payload for entry in found)
 
@@ -210,7 +210,7 @@ def test_bookies_keep_an_explicit_last_add_confirmed(bookies: dict[str, str]) ->
             options = LedgerOptions(layout=QuorumLayout(3, 3, 2), explicit_lac_s=0.05, digest=DigestType.HMAC)
             writer = await client.create(options, marks)
             handle = await client.open(writer.ledger_id, recover=False)
-            async with LedgerTail(handle) as tail:
+            async with FollowedTail(handle) as tail:
                 for number in range(3):
                     writer.append([b"%d" % number])
                     (entry,) = await asyncio.wait_for(tail.read(), 30)
@@ -250,7 +250,7 @@ def test_entries_of_deferred_sync_are_confirmed_by_a_force(bookies: dict[str, st
 
 @VERSIONS
 def test_a_copy_that_does_not_come_is_read_from_another_bookie(
-    bookies: dict[str, str], options: ClientOptions
+    bookies: dict[str, str], options: LedgerClientOptions
 ) -> None:
     async def story() -> None:
         async with AsyncExitStack() as stack:
@@ -280,7 +280,7 @@ def test_a_copy_that_does_not_come_is_read_from_another_bookie(
 
 
 @VERSIONS
-def test_who_fails_again_and_again_is_left_out(bookies: dict[str, str], options: ClientOptions) -> None:
+def test_who_fails_again_and_again_is_left_out(bookies: dict[str, str], options: LedgerClientOptions) -> None:
     async def story() -> None:
         # One of them is registered, and nobody is there.
         world = LedgerWorld([*list(bookies)[:4], "127.0.0.1:1"], first_id=next(FIRST_IDS))
@@ -329,7 +329,7 @@ async def copy_at(client: LedgerClient, bookie: str, ledger_id: int) -> bytes | 
 @VERSIONS
 @pytest.mark.parametrize("kind", ["damaged", "missing"])
 def test_a_bad_copy_is_passed_over_and_made_good(
-    bookies: dict[str, str], options: ClientOptions, kind: str
+    bookies: dict[str, str], options: LedgerClientOptions, kind: str
 ) -> None:
     async def story() -> None:
         world = LedgerWorld(list(bookies), first_id=next(FIRST_IDS))
@@ -361,7 +361,7 @@ def test_a_bad_copy_is_passed_over_and_made_good(
 
 
 @VERSIONS
-def test_who_has_another_password_gets_nothing(bookies: dict[str, str], options: ClientOptions) -> None:
+def test_who_has_another_password_gets_nothing(bookies: dict[str, str], options: LedgerClientOptions) -> None:
     async def story() -> None:
         first_id = next(FIRST_IDS)
         mine, theirs = (LedgerWorld(list(bookies)[:3], first_id=first_id) for _ in range(2))
@@ -387,7 +387,7 @@ def test_who_has_another_password_gets_nothing(bookies: dict[str, str], options:
 
 
 @VERSIONS
-def test_several_take_a_ledger_over_at_once(bookies: dict[str, str], options: ClientOptions) -> None:
+def test_several_take_a_ledger_over_at_once(bookies: dict[str, str], options: LedgerClientOptions) -> None:
     async def story() -> None:
         world = LedgerWorld(list(bookies), first_id=next(FIRST_IDS))
         async with (

@@ -23,7 +23,7 @@ from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.cookies import encode_cookie
 from magnetar.metadata.bookkeeper.ledger_layouts import LedgerLayout
-from magnetar.metadata.bookkeeper.registry import BookieInfo, Cookie
+from magnetar.metadata.bookkeeper.registry import Cookie, RegisteredBookie
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperMetadataStore
@@ -58,8 +58,8 @@ def test_apache_reads_what_we_wrote(apache: ApacheBookKeeper, tmp_path: Path) ->
             assert await initialize_cluster(store, tree, instance)
             assert instance in await asyncio.to_thread(shell, "whatisinstanceid")
             registry = TreeBookieRegistry(store, tree)
-            await registry.register(BookieInfo.at("b-one", "127.0.0.1", 3181))
-            await registry.register(BookieInfo.at("b-two", "127.0.0.1", 3182), read_only=True)
+            await registry.register(RegisteredBookie.at("b-one", "127.0.0.1", 3181))
+            await registry.register(RegisteredBookie.at("b-two", "127.0.0.1", 3182), read_only=True)
             await registry.put_cookie(cookie, expected_version=MUST_NOT_EXIST)
             writable = await asyncio.to_thread(shell, "listbookies", "-rw")
             assert "b-one" in writable

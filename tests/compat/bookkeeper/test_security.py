@@ -12,7 +12,7 @@ import pytest
 
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.client.ledger_client import LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from support.apache_bookkeeper import PASSWORD, ApacheBookKeeper, ShellError
 from support.bookie_process import BookieProcess
@@ -148,7 +148,7 @@ def test_our_client_is_let_in_by_apaches_bookie(apache: ApacheBookKeeper, world:
     apache.shell("initnewcluster", root=root)
     bookie = apache.start_bookie(name, root, world.settings(world.bookie, "tls") | BOOKIES[asks])
 
-    async def story(options: ClientOptions) -> None:
+    async def story(options: LedgerClientOptions) -> None:
         world = LedgerWorld([bookie], first_id=next(FIRST_IDS))
         async with world.client(options) as client:
             marks = Marks()
@@ -158,10 +158,10 @@ def test_our_client_is_let_in_by_apaches_bookie(apache: ApacheBookKeeper, world:
             await marks.reach(99)
             assert [entry.payload for entry in await writer.read(0, 99, 1 << 20)] == payloads
 
-    def options(user: str, shown: tuple[Path, Path], *, use_v2: bool) -> ClientOptions:
+    def options(user: str, shown: tuple[Path, Path], *, use_v2: bool) -> LedgerClientOptions:
         named = ("bookkeeper", user) if asks == "password" else None
         context = world.context(shown)
-        return ClientOptions(use_v2=use_v2, tls=context, user=named, replacement_wait_s=0.0)
+        return LedgerClientOptions(use_v2=use_v2, tls=context, user=named, replacement_wait_s=0.0)
 
     try:
         for use_v2 in (False, True):

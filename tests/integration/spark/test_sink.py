@@ -21,9 +21,9 @@ from magnetar.client.reader import last_position, read_range
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.sink_topics import commits_topic, staging_topic
 from magnetar.spark.targets import Targets, target_partitions
-from magnetar.spark.write.commit_log import CommitLog, Done, Manifest, StagedTask
+from magnetar.spark.write.commit_log import CommitLog, CommitManifest, Done, StagedTask
 from magnetar.spark.write.deduplication import deduplicate
-from magnetar.spark.write.encode import EntryEncoder
+from magnetar.spark.write.encode import RowEncoder
 from magnetar.spark.write.publisher import Publisher
 from magnetar.spark.write.sink import Batch, Sink
 from magnetar.spark.write.sink_options import WriteOptions
@@ -58,7 +58,7 @@ def new_topic(standalone: StandaloneProcess, partitions: int = 0) -> str:
 
 
 def entries_of(values: Sequence[str], partitions: int, *, rows_max: int = 3) -> list[StagedEntry]:
-    encoder = EntryEncoder(partitions, batching="partition", rows_max=rows_max, bytes_max=1000, compression=0)
+    encoder = RowEncoder(partitions, batching="partition", rows_max=rows_max, bytes_max=1000, compression=0)
     batch = pa.record_batch(
         {
             "value": pa.array(values, pa.string()),
@@ -190,12 +190,12 @@ def test_two_logs_race_for_a_manifest(standalone: StandaloneProcess) -> None:
         logs = [CommitLog(client, topic, SINK) for _ in range(2)]
         # Both looked before either wrote.
         assert [log.last() for log in logs] == [None, None]
-        assert logs[0].append(Manifest(5, (b"mine",)))
+        assert logs[0].append(CommitManifest(5, (b"mine",)))
         logs[0].close()
-        assert not logs[1].append(Manifest(5, (b"yours",)))
+        assert not logs[1].append(CommitManifest(5, (b"yours",)))
         newest = logs[1].last()
         assert newest is not None
-        assert newest[0] == Manifest(5, (b"mine",))
+        assert newest[0] == CommitManifest(5, (b"mine",))
         assert logs[1].append(Done(5))
         logs[1].close()
 
@@ -353,7 +353,7 @@ def test_a_batch_without_rows_completes_what_was_begun(standalone: StandalonePro
         commit(client, options, 0, entries_of(["a"], 0))
         log = CommitLog(client, commits_topic(TopicName.parse(topic), SINK), SINK)
         log.open()
-        assert log.append(Manifest(1, (block_of(entries_of(["b"], 0)),), {topic: None}))
+        assert log.append(CommitManifest(1, (block_of(entries_of(["b"], 0)),), {topic: None}))
         log.close()
         commit(client, options, 1)
         commit(client, options, 2)

@@ -12,23 +12,23 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import (
     Belonging,
     DamagedBelongingError,
-    Found,
+    FoundPair,
     Held,
     InMetadata,
-    Verdict,
+    PairVerdict,
     decode,
     encode,
     judge,
 )
 from magnetar.bookie.quarantine import look
 
-FULL = Found(has_ledgers=True, names_entries=True, names_ledgers=True)
-EMPTY = Found(has_ledgers=False, names_entries=False, names_ledgers=False)
+FULL = FoundPair(has_ledgers=True, names_entries=True, names_ledgers=True)
+EMPTY = FoundPair(has_ledgers=False, names_entries=False, names_ledgers=False)
 
 
 def ask(
-    mine: Belonging | None, theirs: InMetadata | None, found: Found = FULL, *, accepted: bool = False
-) -> Verdict:
+    mine: Belonging | None, theirs: InMetadata | None, found: FoundPair = FULL, *, accepted: bool = False
+) -> PairVerdict:
     return judge(mine, theirs, found, new_instance="new", accepted=accepted, folder="/data/bookie")
 
 
@@ -64,16 +64,16 @@ def test_no_crash_makes_a_pair_look_apart() -> None:
 
 
 def test_a_new_pair_and_one_of_before_are_taken_as_they_are() -> None:
-    assert ask(None, None, EMPTY) == Verdict("new", 1, "")
-    assert ask(None, None) == Verdict("new", 1, "")
+    assert ask(None, None, EMPTY) == PairVerdict("new", 1, "")
+    assert ask(None, None) == PairVerdict("new", 1, "")
 
 
 def test_missing_metadata_is_refused() -> None:
-    nothing_named = Found(has_ledgers=True, names_entries=False, names_ledgers=False)
+    nothing_named = FoundPair(has_ledgers=True, names_entries=False, names_ledgers=False)
     for mine in (None, Belonging("x", 5, 5)):
         with pytest.raises(StartupError, match=r"is missing.*Restore .*storage accept"):
             ask(mine, None, nothing_named)
-    assert ask(Belonging("x", 5, 5), None, nothing_named, accepted=True) == Verdict("x", 6, "")
+    assert ask(Belonging("x", 5, 5), None, nothing_named, accepted=True) == PairVerdict("x", 6, "")
 
 
 def test_metadata_from_before_there_were_identities_is_refused_beside_messages_that_have_one() -> None:
@@ -82,23 +82,23 @@ def test_metadata_from_before_there_were_identities_is_refused_beside_messages_t
 
 
 def test_missing_messages_are_refused_where_metadata_names_some() -> None:
-    gone = Found(has_ledgers=False, names_entries=True, names_ledgers=True)
+    gone = FoundPair(has_ledgers=False, names_entries=True, names_ledgers=True)
     for mine in (None, Belonging("x", 5, 5)):
         for theirs in (None, InMetadata("x", 5)):
             with pytest.raises(StartupError, match=r"names messages, and /data/bookie has none"):
                 ask(mine, theirs, gone)
-    assert ask(None, InMetadata("x", 5), gone, accepted=True) == Verdict("x", 6, "")
+    assert ask(None, InMetadata("x", 5), gone, accepted=True) == PairVerdict("x", 6, "")
 
 
 def test_an_empty_folder_joins_metadata_that_has_lost_nothing() -> None:
-    assert ask(None, InMetadata("x", 5), EMPTY) == Verdict("x", 6, "")
-    assert ask(Belonging("y", 9, 9), InMetadata("x", 5), EMPTY) == Verdict("x", 10, "")
+    assert ask(None, InMetadata("x", 5), EMPTY) == PairVerdict("x", 6, "")
+    assert ask(Belonging("y", 9, 9), InMetadata("x", 5), EMPTY) == PairVerdict("x", 10, "")
 
 
 def test_foreign_metadata_is_refused() -> None:
     with pytest.raises(StartupError, match=r"belongs to metadata x, not to y"):
         ask(Belonging("x", 5, 5), InMetadata("y", 5))
-    assert ask(Belonging("x", 5, 5), InMetadata("y", 9), accepted=True) == Verdict("y", 10, "")
+    assert ask(Belonging("x", 5, 5), InMetadata("y", 9), accepted=True) == PairVerdict("y", 10, "")
 
 
 def test_older_metadata_is_taken_and_doubted() -> None:

@@ -7,7 +7,7 @@ import pytest
 from magnetar.bookie.blocks import (
     HEADER_BYTES,
     BlockHeader,
-    Kind,
+    BlockKind,
     body_is_good,
     decode_entries,
     decode_header,
@@ -120,5 +120,5 @@ def test_a_table_that_does_not_describe_the_body_is_refused() -> None:
 
 def test_the_first_block_of_a_segment_names_the_end_of_the_one_before() -> None:
     block = start_block(41, 99_000)
-    assert block.kind == Kind.START
+    assert block.kind == BlockKind.START
     assert decode_start(b"".join(block.pieces)) == (41, 99_000)

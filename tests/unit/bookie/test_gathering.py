@@ -6,7 +6,7 @@ import asyncio
 import heapq
 from dataclasses import dataclass, field
 
-from magnetar.bookie.gathering import CHECK_WINDOWS, WINDOW_S, Gathering, Phase
+from magnetar.bookie.gathering import CHECK_WINDOWS, WINDOW_S, Gathering, GatheringPhase
 from magnetar.bookie.pacing import GATHERED_BYTES, Pacer
 from magnetar.bookie.store_options import StoreOptions
 from support.storage import run
@@ -62,7 +62,7 @@ class Disk:
 def test_a_steady_stream_shares_commits() -> None:
     disk = Disk(Gathering(PER_S))
     disk.paced(6_000, 10 * WINDOW_S)
-    assert disk.gathering.phase is Phase.ON
+    assert disk.gathering.phase is GatheringPhase.ON
     disk.commits = disk.messages = 0
     disk.paced(6_000, CHECK_WINDOWS * WINDOW_S)
     assert disk.messages / disk.commits > 2.5
@@ -74,7 +74,7 @@ def test_it_goes_on_after_each_comparison() -> None:
     for _ in range(3 * CHECK_WINDOWS):
         disk.paced(6_000, 1.05 * WINDOW_S)
         phases.add(disk.gathering.phase)
-    assert phases >= {Phase.TRIAL, Phase.ON, Phase.CHECK}
+    assert phases >= {GatheringPhase.TRIAL, GatheringPhase.ON, GatheringPhase.CHECK}
     assert disk.messages / disk.commits > 2.3
 
 
@@ -90,14 +90,14 @@ def test_one_message_under_way_is_not_even_tried() -> None:
     disk = Disk(Gathering(PER_S))
     for _ in range(50):
         disk.run(WINDOW_S, under_way=1)
-        assert disk.gathering.phase is Phase.OFF
+        assert disk.gathering.phase is GatheringPhase.OFF
 
 
 def test_few_commits_are_not_even_tried() -> None:
     disk = Disk(Gathering(PER_S))
     for _ in range(50):
         disk.paced(1_000, WINDOW_S)
-        assert disk.gathering.phase is Phase.OFF
+        assert disk.gathering.phase is GatheringPhase.OFF
 
 
 def test_a_stream_that_begins_to_wait_for_receipts_is_noticed() -> None:

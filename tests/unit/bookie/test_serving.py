@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.bookie.served import Answer, Output, StoredLedger, Write
+from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.digests import master_key
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY, AddRun, Read
@@ -31,14 +31,14 @@ class Entries:
 class Bookie:
     """A bookie whose disk makes durable what it is told to."""
 
-    def __init__(self, ledgers: list[StoredLedger] | None = None) -> None:
+    def __init__(self, ledgers: list[ServedLedger] | None = None) -> None:
         self.entries = Entries()
         self.core = BookieLedgers(self.entries, ledgers or [])
         self.writes: list[Write] = []
 
     def ask(self, outputs: list[Output]) -> list[Added | ReadDone]:
         self.writes += [output for output in outputs if isinstance(output, Write)]
-        return [output.response for output in outputs if isinstance(output, Answer)]
+        return [output.response for output in outputs if isinstance(output, ServedAnswer)]
 
     def add(self, *entry_ids: int, key: bytes = KEY, recovery: bool = False) -> list[Status]:
         run = AddRun(1, key, recovery=recovery)
@@ -74,7 +74,7 @@ def test_an_add_is_answered_when_it_is_durable() -> None:
 
 def test_what_is_not_known() -> None:
     assert Bookie().read(0)[0].status is Status.NO_LEDGER
-    assert Bookie([StoredLedger(1, KEY, fenced=False)]).read(0)[0].status is Status.NO_ENTRY
+    assert Bookie([ServedLedger(1, KEY, fenced=False)]).read(0)[0].status is Status.NO_ENTRY
 
 
 def test_the_last_entry_is_answered_under_the_id_that_was_asked_for() -> None:
@@ -113,14 +113,14 @@ def test_a_ledger_that_was_never_seen_is_fenced() -> None:
 
 
 def test_recovery_writes_behind_the_fence() -> None:
-    bookie = Bookie([StoredLedger(1, KEY, fenced=True)])
+    bookie = Bookie([ServedLedger(1, KEY, fenced=True)])
     assert bookie.add(0) == [Status.FENCED]
     assert bookie.add(0, recovery=True) == []
     assert [answer.status for answer in bookie.sync()] == [Status.OK]
 
 
 def test_a_fence_needs_the_ledgers_key() -> None:
-    bookie = Bookie([StoredLedger(1, KEY, fenced=False)])
+    bookie = Bookie([ServedLedger(1, KEY, fenced=False)])
     for key in (None, OTHER_KEY):
         assert bookie.read(LAST_ENTRY, fence=True, key=key)[0].status is Status.UNAUTHORIZED
     assert bookie.add(0, key=OTHER_KEY) == [Status.UNAUTHORIZED]
@@ -128,7 +128,7 @@ def test_a_fence_needs_the_ledgers_key() -> None:
 
 
 def test_damage_is_never_called_absence() -> None:
-    bookie = Bookie([StoredLedger(1, KEY, fenced=False)])
+    bookie = Bookie([ServedLedger(1, KEY, fenced=False)])
     bookie.entries.held[1, 5] = None
     assert bookie.read(5)[0].status is Status.IO_ERROR
     assert bookie.read(LAST_ENTRY)[0].status is Status.IO_ERROR

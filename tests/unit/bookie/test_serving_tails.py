@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.bookie.served import Answer, Output, StoredLedger, Wait, Write
+from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.availability import decode_entries
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
@@ -62,7 +62,7 @@ class Entries:
 class Bookie:
     """A bookie whose disk makes durable what it is told to."""
 
-    def __init__(self, *ledgers: StoredLedger) -> None:
+    def __init__(self, *ledgers: ServedLedger) -> None:
         self.entries = Entries()
         self.core = BookieLedgers(self.entries, ledgers)
         self.writes: list[Write] = []
@@ -73,7 +73,7 @@ class Bookie:
         for output in outputs:
             if isinstance(output, Write):
                 self.writes.append(output)
-            elif isinstance(output, Answer):
+            elif isinstance(output, ServedAnswer):
                 answers.append(output.response)
             else:
                 self.waits.append(output)
@@ -145,7 +145,7 @@ def test_version_3_tells_the_last_add_confirmed_with_an_entry() -> None:
 
 
 def test_after_a_restart_the_last_entry_tells_how_far_it_is_confirmed() -> None:
-    bookie = Bookie(StoredLedger(1, KEY, fenced=False, lac_blob=DIGESTER.seal_lac(9)))
+    bookie = Bookie(ServedLedger(1, KEY, fenced=False, lac_blob=DIGESTER.seal_lac(9)))
     bookie.entries.held[4] = sealed(4, 3)
     (answer,) = bookie.take(bookie.core.read("reader", Read(1, 4, txn_id=1)))
     assert isinstance(answer, ReadDone)
@@ -254,7 +254,7 @@ def test_a_deleted_ledger_stays_away() -> None:
 
 
 def test_in_limbo_nothing_is_absent_for_certain() -> None:
-    bookie = Bookie(StoredLedger(1, b"", fenced=True, limbo=True))
+    bookie = Bookie(ServedLedger(1, b"", fenced=True, limbo=True))
     assert statuses(bookie.add(0)) == [Status.FENCED]
     assert statuses(bookie.take(bookie.core.read("reader", Read(1, 0)))) == [Status.UNKNOWN_LEDGER_STATE]
     assert bookie.add(0, recovery=True) == []

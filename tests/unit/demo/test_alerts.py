@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from magnetar.demo.alerts import Seen, judge
+from magnetar.demo.alerts import SeenAlert, judge
 
 
 def alert(flight_id: int, seq: int, route: str = "EWR-LAX", place: float | None = 33.9) -> SimpleNamespace:
@@ -20,8 +20,8 @@ def alert(flight_id: int, seq: int, route: str = "EWR-LAX", place: float | None 
     )
 
 
-def seen(name: str, *alerts: SimpleNamespace) -> Seen:
-    one = Seen(name)
+def seen(name: str, *alerts: SimpleNamespace) -> SeenAlert:
+    one = SeenAlert(name)
     for each in alerts:
         one.note(f"{each.origin}-{each.dest}", each)
     return one
@@ -59,6 +59,6 @@ def test_unknown_places_are_left_out() -> None:
 
 
 def test_a_wrong_key_is_noticed() -> None:
-    one = Seen("a")
+    one = SeenAlert("a")
     one.note("JFK-BOS", alert(1, 1))
     assert not judge([one], {1}).ok

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from magnetar.demo.alerts import Verdict
+from magnetar.demo.alerts import AlertVerdict
 
 pytest.importorskip("pyspark")
 
@@ -17,7 +17,7 @@ from magnetar.demo.verdict import Evidence, failures
 
 TABLE = pd.DataFrame({"hour_ms": [1, 2], "carrier": ["AA", "AA"], "flights": [3, 4]})
 OTHER = TABLE.assign(flights=[3, 5])
-ALERTS = Verdict(
+ALERTS = AlertVerdict(
     received=1,
     missing=set(),
     unexpected=set(),

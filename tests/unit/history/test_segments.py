@@ -29,7 +29,7 @@ from magnetar.tiered.parquet.parquet_history import (
     HistoryError,
     SegmentOrigin,
     SegmentSummary,
-    TopicSchema,
+    StoredTopicSchema,
 )
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
@@ -202,7 +202,7 @@ def test_entries_that_grow_are_built_in_smaller_parts(
 def test_summary_says_what_is_inside(tmp_path: Path) -> None:
     runs = [run_of([message(1, b"a", partition_key="b")], 7), run_of([message(9, b"", partition_key="a")], 8)]
     path = tmp_path / "segment"
-    schemas = (TopicSchema(bytes(8), pb.Schema.Type.Json, b"{}", {"a": "b"}),)
+    schemas = (StoredTopicSchema(bytes(8), pb.Schema.Type.Json, b"{}", {"a": "b"}),)
     summary = write_segment(runs, SegmentOrigin(TOPIC, 5, schemas), str(path))
     assert (summary.first_entry, summary.last_entry, summary.rows, summary.base_index) == (7, 8, 2, 7)
     assert (summary.publish_time_min_ms, summary.publish_time_max_ms) == (TIME_MS + 1, TIME_MS + 9)

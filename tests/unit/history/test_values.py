@@ -20,7 +20,7 @@ from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
 from magnetar.history.segment_writer import write_segment
 from magnetar.history.verifying import verify_segment
-from magnetar.tiered.parquet.parquet_history import SegmentOrigin, TopicSchema
+from magnetar.tiered.parquet.parquet_history import SegmentOrigin, StoredTopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 from support.endings import closed_at_end
@@ -42,7 +42,7 @@ def nullable(name: str, kind: Any) -> dict[str, Any]:
 
 
 def written(
-    tmp_path: Path, messages: list[tuple[bytes | None, bytes]], schemas: list[TopicSchema]
+    tmp_path: Path, messages: list[tuple[bytes | None, bytes]], schemas: list[StoredTopicSchema]
 ) -> pa.Table:
     """The table of a segment with these messages, each with its schema version (b"" for none)."""
     entries = []
@@ -70,7 +70,7 @@ def test_json_values_of_all_versions(tmp_path: Path) -> None:
     first = avro(nullable("id", "long"), nullable("old", "string"))
     second = avro(nullable("new", {"type": "array", "items": "string"}), nullable("id", "long"))
     schemas = [
-        TopicSchema(version(number), pb.Schema.Type.Json, definition)
+        StoredTopicSchema(version(number), pb.Schema.Type.Json, definition)
         for number, definition in enumerate((first, second))
     ]
     table = written(
@@ -107,7 +107,7 @@ def test_avro_values_are_resolved_to_the_newest_version(tmp_path: Path) -> None:
         avro(nullable("id", "long"), nullable("amount", "double")),
     ]
     schemas = [
-        TopicSchema(version(number), pb.Schema.Type.Avro, definition)
+        StoredTopicSchema(version(number), pb.Schema.Type.Avro, definition)
         for number, definition in enumerate(definitions)
     ]
 
@@ -150,7 +150,7 @@ def test_fields_that_were_dropped_keep_their_values(tmp_path: Path, kind: int) -
         avro(nullable("id", "long"), nullable("to", place_2), nullable("rate", "double")),
         avro({**nullable("number", "long"), "aliases": ["id"]}, nullable("to", place_2)),
     ]
-    schemas = [TopicSchema(version(at), kind, definition) for at, definition in enumerate(definitions)]
+    schemas = [StoredTopicSchema(version(at), kind, definition) for at, definition in enumerate(definitions)]
     first = {"id": 1, "note": "n", "to": {"city": "x", "zip": 7}}
     second = {"id": 2, "to": {"city": "y"}, "rate": 0.5}
     third = {"number": 3, "to": None}
@@ -181,7 +181,8 @@ def test_files_of_before_have_the_ids_of_files_of_now(tmp_path: Path) -> None:
     """A file that was written when the field was there, and one from after it was dropped, make one table."""
     definitions = [avro(nullable("id", "long"), nullable("old", "string")), avro(nullable("id", "long"))]
     schemas = [
-        TopicSchema(version(at), pb.Schema.Type.Json, definition) for at, definition in enumerate(definitions)
+        StoredTopicSchema(version(at), pb.Schema.Type.Json, definition)
+        for at, definition in enumerate(definitions)
     ]
     value = [(b'{"id":1,"old":"x"}', version(0))]
     before, after = written(tmp_path, value, schemas[:1]), written(tmp_path, value, schemas)
@@ -197,7 +198,7 @@ def test_protobuf_values(tmp_path: Path) -> None:
         "rootMessageTypeName": "google.protobuf.Timestamp",
         "rootFileDescriptorName": "google/protobuf/timestamp.proto",
     }
-    schema = TopicSchema(version(0), pb.Schema.Type.ProtobufNative, json.dumps(document).encode())
+    schema = StoredTopicSchema(version(0), pb.Schema.Type.ProtobufNative, json.dumps(document).encode())
     message = Timestamp(seconds=7, nanos=5).SerializeToString()
     table = written(tmp_path, [(message, version(0)), (b"\xff", version(0))], [schema])
     assert table["value"].to_pylist() == [{"seconds": 7, "nanos": 5}, None]
@@ -206,11 +207,11 @@ def test_protobuf_values(tmp_path: Path) -> None:
 def test_schemas_without_fields_give_no_column(tmp_path: Path) -> None:
     for schemas in (
         [],
-        [TopicSchema(version(0), pb.Schema.Type.String, b"")],
-        [TopicSchema(version(0), pb.Schema.Type.Avro, b"not JSON")],
+        [StoredTopicSchema(version(0), pb.Schema.Type.String, b"")],
+        [StoredTopicSchema(version(0), pb.Schema.Type.Avro, b"not JSON")],
         [
-            TopicSchema(version(0), pb.Schema.Type.Json, avro()),
-            TopicSchema(version(1), pb.Schema.Type.Bool, b""),
+            StoredTopicSchema(version(0), pb.Schema.Type.Json, avro()),
+            StoredTopicSchema(version(1), pb.Schema.Type.Bool, b""),
         ],
     ):
         table = written(tmp_path, [(b"x", b"")], schemas)
@@ -220,7 +221,7 @@ def test_schemas_without_fields_give_no_column(tmp_path: Path) -> None:
 
 
 def test_many_broken_values_cost_the_decoded_fields_only(tmp_path: Path) -> None:
-    schema = TopicSchema(version(0), pb.Schema.Type.Json, avro(nullable("id", "long")))
+    schema = StoredTopicSchema(version(0), pb.Schema.Type.Json, avro(nullable("id", "long")))
     table = written(tmp_path, [(b"{", version(0))] * 300 + [(b'{"id":1}', version(0))], [schema])
     assert table["value"].null_count == 301
     assert table["payload"].null_count == 0

@@ -19,7 +19,7 @@ from magnetar.lake.planning import plan
 from magnetar.lake.process import At
 from magnetar.lake.tables import LakeTables
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, encode, log_path
-from magnetar.tiered.context import OffloadContext, Segment
+from magnetar.tiered.context import OffloadContext, OffloadedSegment
 
 LOG = "public/default/persistent/t"
 TOPIC = TopicName.parse("persistent://public/default/t")
@@ -118,7 +118,7 @@ class World:
 
 
 def _context(number: int) -> OffloadContext:
-    segments = (Segment(0, 4, 50), Segment(5, 9, 60))
+    segments = (OffloadedSegment(0, 4, 50), OffloadedSegment(5, 9, 60))
     return OffloadContext(UUID(int=number), "file:///store", True, False, 1, segments)
 
 

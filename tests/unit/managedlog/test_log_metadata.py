@@ -13,7 +13,7 @@ from magnetar.managedlog.cursors.cursor_codec import decode_entry, decode_info
 from magnetar.managedlog.cursors.entry_set import EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, encode, log_path
-from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
+from magnetar.tiered.context import OffloadContext, OffloadedCopy, OffloadedSegment
 from magnetar.tiered.parquet.parquet_history import Footer
 
 COPY = OffloadContext(
@@ -22,7 +22,7 @@ COPY = OffloadContext(
     complete=True,
     local_deleted=True,
     timestamp_ms=1_700_000_000_000,
-    segments=(Segment(0, 6, 1000), Segment(7, 9, 20, Footer(700, 0xFFFF_FFFF))),
+    segments=(OffloadedSegment(0, 6, 1000), OffloadedSegment(7, 9, 20, Footer(700, 0xFFFF_FFFF))),
 )
 
 

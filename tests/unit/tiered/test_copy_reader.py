@@ -16,10 +16,10 @@ from magnetar.base.entries import EntryRun, cut
 from magnetar.base.errors import LostEntriesError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import NoSuchEntryError
-from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
+from magnetar.tiered.context import OffloadContext, OffloadedCopy, OffloadedSegment
 from magnetar.tiered.copy_reader import AHEAD_BYTES, PIECE_BYTES, OffloadedReader
 from magnetar.tiered.errors import UnreadableCopyError
-from magnetar.tiered.figures import Figures
+from magnetar.tiered.figures import OffloadFigures
 from magnetar.tiered.parquet.parquet_history import (
     AsyncByteSource,
     DamagedRowsError,
@@ -59,7 +59,7 @@ class Reading:
         self.worker = CountingWorker()
         self.tasks: list[asyncio.Task[None]] = []
         self.cache = PieceCache(cache_bytes)
-        segments = (Segment(0, HALF - 1, 1), Segment(HALF, ENTRIES - 1, 1))
+        segments = (OffloadedSegment(0, HALF - 1, 1), OffloadedSegment(HALF, ENTRIES - 1, 1))
         context = OffloadContext(UUID(int=1), "memory://", complete=True, segments=segments)
         self.reader = OffloadedReader(
             "t/n/persistent/x",
@@ -69,7 +69,7 @@ class Reading:
             store=MemoryStore(ManualClock()),
             worker=lambda: self.worker,
             cache=self.cache,
-            figures=Figures(),
+            figures=OffloadFigures(),
             spawn=self.spawn,
         )
 

@@ -14,7 +14,7 @@ from magnetar.tiered.backoff import LONGEST_MS, Backoff
 from magnetar.tiered.context import (
     OffloadContext,
     OffloadedCopy,
-    Segment,
+    OffloadedSegment,
     attempt_prefix,
     decode_segments,
     encode_segments,
@@ -81,7 +81,7 @@ def test_policies_of_topics_come_before_those_of_namespaces() -> None:
 
 def test_names_tell_log_ledger_and_attempt() -> None:
     copy = OffloadedCopy(7, OffloadContext(ID, "file:///x"))
-    name = segment_name("t/n/persistent/a%2Fb", copy, Segment(0, 9, 5))
+    name = segment_name("t/n/persistent/a%2Fb", copy, OffloadedSegment(0, 9, 5))
     assert name.startswith(attempt_prefix("t/n/persistent/a%2Fb", 7, ID))
     assert parse_object_name(name) == ("t/n/persistent/a%2Fb", 7, ID)
     assert parse_object_name(name + ".unfinished") == ("t/n/persistent/a%2Fb", 7, ID)
@@ -90,7 +90,7 @@ def test_names_tell_log_ledger_and_attempt() -> None:
 
 
 def test_segments_as_text() -> None:
-    segments = (Segment(0, 6, 1000), Segment(7, 9, 20))
+    segments = (OffloadedSegment(0, 6, 1000), OffloadedSegment(7, 9, 20))
     assert decode_segments(encode_segments(segments)) == segments
     assert decode_segments("") == ()
 

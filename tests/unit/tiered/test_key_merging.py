@@ -11,10 +11,10 @@ from uuid import UUID
 from magnetar.base.clock import ManualClock
 from magnetar.runtime.threads import in_thread
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
-from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment, keys_name
+from magnetar.tiered.context import OffloadContext, OffloadedCopy, OffloadedSegment, keys_name
 from magnetar.tiered.key_merging import FAN_IN, KeyDirectories, blocks_to_merge
 from magnetar.tiered.offloader import discard
-from magnetar.tiered.parquet.parquet_history import KeySource, Worker
+from magnetar.tiered.parquet.parquet_history import KeySource, SegmentWorker
 from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore
 
 
@@ -60,7 +60,7 @@ class Log:
                 UUID(int=number),
                 MEMORY_URL,
                 complete=True,
-                segments=(Segment(0, 9, 100), Segment(10, 19, 50)),
+                segments=(OffloadedSegment(0, 9, 100), OffloadedSegment(10, 19, 50)),
             )
             for number in range(FAN_IN)
         ]
@@ -93,7 +93,7 @@ class Merger:
 def added(log: Log, worker: Merger, store: MemoryStore, folder: Path) -> OffloadedCopy:
     """The newest copy after its turn for a directory."""
     directories = KeyDirectories(
-        worker=lambda: cast("Worker", worker), store=lambda url: store, work_dir=folder
+        worker=lambda: cast("SegmentWorker", worker), store=lambda url: store, work_dir=folder
     )
     asyncio.run(directories.add(cast("OffloadedLog", log), FAN_IN - 1))
     assert list(folder.iterdir()) == [], "what was uploaded is not kept here"

@@ -16,9 +16,15 @@ from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import decode, encode
 from magnetar.tiered.api import SealedLedger
-from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, Segment, parse_object_name
+from magnetar.tiered.context import (
+    LedgerRange,
+    OffloadContext,
+    OffloadedCopy,
+    OffloadedSegment,
+    parse_object_name,
+)
 from magnetar.tiered.merger import MergeError
-from magnetar.tiered.merging import CHEAP_BYTES, LEDGERS_MAX, Limits, plan
+from magnetar.tiered.merging import CHEAP_BYTES, LEDGERS_MAX, MergeLimits, plan
 from magnetar.tiered.policy import OffloadPolicy
 
 KEEP = Retention(ms=-1, size_bytes=-1)
@@ -41,15 +47,15 @@ def ledgers(*sizes: int, **copy: object) -> list[SealedLedger]:
             "file:///x",
             complete=True,
             local_deleted=True,
-            segments=(Segment(0, 9, size),),
+            segments=(OffloadedSegment(0, 9, size),),
             **copy,  # type: ignore[arg-type]
         )
         found.append(SealedLedger(number, 10, 2 * size, number * 1000, context if size else None))
     return found
 
 
-def planned(found: list[SealedLedger], limits: Limits | None = None) -> list[list[int]]:
-    groups = plan(found, limits or Limits(100 * MIB))
+def planned(found: list[SealedLedger], limits: MergeLimits | None = None) -> list[list[int]]:
+    groups = plan(found, limits or MergeLimits(100 * MIB))
     return [[ledger.ledger_id for block in group for ledger in block.ledgers] for group in groups]
 
 
@@ -79,22 +85,22 @@ def test_what_gains_little_is_left_alone() -> None:
 
 def test_an_object_has_a_part_of_what_retention_keeps() -> None:
     found = ledgers(*[MIB] * 8)
-    assert planned(found, Limits.under(100 * MIB, (-1, -1))) == [list(range(8))]
+    assert planned(found, MergeLimits.under(100 * MIB, (-1, -1))) == [list(range(8))]
     # Last entries are a second apart.
-    assert planned(found, Limits.under(100 * MIB, (30_000, -1))) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert planned(found, Limits.under(100 * MIB, (-1, 40 * MIB))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert planned(found, Limits.under(100 * MIB, (0, 0))) == [], "they go soon"
+    assert planned(found, MergeLimits.under(100 * MIB, (30_000, -1))) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert planned(found, MergeLimits.under(100 * MIB, (-1, 40 * MIB))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert planned(found, MergeLimits.under(100 * MIB, (0, 0))) == [], "they go soon"
 
 
 def test_objects_that_were_merged_are_merged_again_as_a_whole() -> None:
     found = ledgers(2 * MIB, 2 * MIB, 3 * MIB, 3 * MIB)
     one = replace(found[0].offload, merged=LedgerRange(0, 1))  # type: ignore[type-var]
     found[:2] = [replace(ledger, offload=one) for ledger in found[:2]]
-    (group,) = plan(found, Limits(100 * MIB))
+    (group,) = plan(found, MergeLimits(100 * MIB))
     assert [len(block.ledgers) for block in group] == [2, 1, 1]
     assert sum(block.file_bytes for block in group) == 8 * MIB
     many = ledgers(*[10] * (LEDGERS_MAX + 10))
-    assert [len(group) for group in plan(many, Limits())] == [LEDGERS_MAX, 10]
+    assert [len(group) for group in plan(many, MergeLimits())] == [LEDGERS_MAX, 10]
 
 
 # ------------------------------------------------------------ how

@@ -24,7 +24,7 @@ from magnetar.tiered.attempt import DiscardObjects, Effect, Remember
 from magnetar.tiered.ownership import RECORD
 from magnetar.tiered.parquet.parquet_history import SegmentOrigin
 from magnetar.tiered.policy import OffloadPolicy
-from magnetar.tiered.request import OffloadRunningError, Status
+from magnetar.tiered.request import OffloadRunningError, OffloadStatus
 
 KEEP = Retention(ms=-1, size_bytes=-1)
 EVERYTHING = OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0)
@@ -53,7 +53,7 @@ def new_process(folder: Path, **options: object) -> TieredProcess:
     return TieredProcess(folder, segment_bytes=150, **limits, **options)  # type: ignore[arg-type]
 
 
-async def offload(process: TieredProcess, log: ManagedLog) -> Status:
+async def offload(process: TieredProcess, log: ManagedLog) -> OffloadStatus:
     process.offloading.offload(log.offloading, log.last_position)
     await finished(process)
     return process.offloading.request_of(log.offloading).status
@@ -79,7 +79,7 @@ def test_a_reader_cannot_tell(tmp_path: Path) -> None:
         log = await filled(process)
         before = rows_of(await read_all(log))
         local = set(process.ledgers.ledgers)
-        assert await offload(process, log) is Status.SUCCESS
+        assert await offload(process, log) is OffloadStatus.SUCCESS
         info = log.info()
         assert [ledger.offloaded for ledger in info.ledgers] == [True, True, False]
         assert log.offloading.offloaded_bytes == sum(ledger.size_bytes for ledger in info.ledgers[:2])
@@ -180,7 +180,7 @@ def test_a_crash_at_every_step_loses_nothing_and_leaves_nothing(tmp_path: Path) 
         after = await process.crash()
         again = await reopened(after)
         assert rows_of(await read_all(again)) == before
-        assert await offload(after, again) is Status.SUCCESS
+        assert await offload(after, again) is OffloadStatus.SUCCESS
         await rounds(after)
         assert rows_of(await read_all(again)) == before
         named = {ledger.offload.attempt for ledger in again.info().ledgers if ledger.offload is not None}
@@ -240,7 +240,7 @@ def test_a_damaged_upload_is_found_before_it_counts(tmp_path: Path, truncate: bo
         process.objects.fault = lambda call, name: (
             damage_object(process, truncate=truncate) if call == "size" else None
         )
-        assert await offload(process, log) is Status.ERROR
+        assert await offload(process, log) is OffloadStatus.ERROR
         assert process.offloading.request_of(log.offloading).error
         assert not any(ledger.offloaded for ledger in log.info().ledgers)
         assert process.objects.store.objects == {}
@@ -341,7 +341,7 @@ def test_what_the_bookies_lost_is_read_from_the_copy(tmp_path: Path) -> None:
         process = new_process(tmp_path)
         log = await filled(process)
         before = rows_of(await read_all(log))
-        assert await offload(process, log) is Status.SUCCESS
+        assert await offload(process, log) is OffloadStatus.SUCCESS
         ledger_id = log.first_position.ledger_id
         process.ledgers.ledgers[ledger_id].lost = {1, 2}
         assert rows_of(await read_all(log)) == before
@@ -389,12 +389,12 @@ def test_another_owner_ends_an_attempt(tmp_path: Path) -> None:
 
         log.offloading.remember = late  # type: ignore[assignment,method-assign]
         first.tiering.on_effect = race
-        assert await offload(first, log) is Status.ERROR
+        assert await offload(first, log) is OffloadStatus.ERROR
         assert gate.is_set()
         assert log.state.value == "fenced"
         again = second.logs.opened(log.name)
         assert again is not None
-        assert await offload(second, again) is Status.SUCCESS
+        assert await offload(second, again) is OffloadStatus.SUCCESS
         named = {ledger.offload.attempt for ledger in again.info().ledgers if ledger.offload is not None}
         assert second.object_attempts() == named
 
@@ -411,7 +411,7 @@ def test_a_stored_list_that_may_have_changed_keeps_the_objects(tmp_path: Path) -
                 process.store.put_errors.append(MetadataError("the answer was lost"))
 
         process.tiering.on_effect = lose
-        assert await offload(process, log) is Status.ERROR
+        assert await offload(process, log) is OffloadStatus.ERROR
         assert process.objects.store.objects, "the list may name them as complete"
         assert not any(isinstance(effect, DiscardObjects) for effect in process.effects)
 
@@ -461,7 +461,7 @@ def test_deleting_a_log_ends_its_offload(tmp_path: Path) -> None:
                 deletion.append(asyncio.get_running_loop().create_task(process.logs.delete(log.name)))
 
         process.tiering.on_effect = delete
-        assert await offload(process, log) is Status.ERROR
+        assert await offload(process, log) is OffloadStatus.ERROR
         await deletion[0]
         await process.settle()
         assert process.objects.store.objects == {}
@@ -477,7 +477,7 @@ def test_one_request_at_a_time(tmp_path: Path) -> None:
         with pytest.raises(OffloadRunningError):
             process.offloading.offload(log.offloading, LATEST)
         await finished(process)
-        assert process.offloading.request_of(log.offloading).status is Status.SUCCESS
+        assert process.offloading.request_of(log.offloading).status is OffloadStatus.SUCCESS
 
     asyncio.run(story())
 
@@ -547,7 +547,7 @@ def test_nothing_is_converted_for_a_store_that_does_not_answer(tmp_path: Path) -
         process.offloading.before_each = ask
         await rounds(process)
         assert process.effects == []
-        assert await offload(process, log) is Status.ERROR
+        assert await offload(process, log) is OffloadStatus.ERROR
         assert "500" in process.offloading.request_of(log.offloading).error
 
     asyncio.run(story())
@@ -567,12 +567,12 @@ def test_a_full_disk_ends_an_attempt_and_nothing_else(
 
         with monkeypatch.context() as patch:
             patch.setattr(process.worker, "convert", full)
-            assert await offload(process, log) is Status.ERROR
+            assert await offload(process, log) is OffloadStatus.ERROR
         assert "no room left" in process.offloading.request_of(log.offloading).error
         assert process.objects.store.objects == {}
         log.append([b"goes on"], None)
         await process.settle()
-        assert await offload(process, log) is Status.SUCCESS
+        assert await offload(process, log) is OffloadStatus.SUCCESS
         assert rows_of(await read_all(log))[: len(before)] == before
 
     asyncio.run(story())
@@ -595,9 +595,9 @@ def test_a_copy_that_counts_without_our_knowing_is_not_deleted(tmp_path: Path) -
                 process.store.put = put_and_lose_the_answer  # type: ignore[method-assign]
 
         process.tiering.on_effect = lose
-        assert await offload(process, log) is Status.ERROR
+        assert await offload(process, log) is OffloadStatus.ERROR
         objects = dict(process.objects.store.objects)
-        assert await offload(process, log) is Status.ERROR, "the list is not what this process knows"
+        assert await offload(process, log) is OffloadStatus.ERROR, "the list is not what this process knows"
         assert process.objects.store.objects == objects
         again = await reopened(process)
         assert again is not log

@@ -6,13 +6,13 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.base.machine import InvalidTransitionError
-from magnetar.tiered.request import TRANSITIONS, OffloadRequest, OffloadRunningError, Status
+from magnetar.tiered.request import TRANSITIONS, OffloadRequest, OffloadRunningError, OffloadStatus
 from support.tables import unreachable
 
 
 def test_every_state_is_reached_and_left() -> None:
-    assert unreachable(TRANSITIONS, Status.NOT_RUN) == set()
-    assert all(TRANSITIONS[state] for state in Status)
+    assert unreachable(TRANSITIONS, OffloadStatus.NOT_RUN) == set()
+    assert all(TRANSITIONS[state] for state in OffloadStatus)
 
 
 def test_one_runs_at_a_time_and_the_next_forgets_it() -> None:
@@ -22,13 +22,13 @@ def test_one_runs_at_a_time_and_the_next_forgets_it() -> None:
         request.begin()
     request.fail("the store is away")
     request.check()
-    assert (request.status, request.error) == (Status.ERROR, "the store is away")
+    assert (request.status, request.error) == (OffloadStatus.ERROR, "the store is away")
     request.begin()
     request.check()
     assert request.error == ""
     request.succeed(Position(7, 0))
     request.check()
-    assert (request.status, request.first_not_offloaded) == (Status.SUCCESS, Position(7, 0))
+    assert (request.status, request.first_not_offloaded) == (OffloadStatus.SUCCESS, Position(7, 0))
     request.begin()
     assert request.first_not_offloaded is None
 

@@ -12,7 +12,7 @@ from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.tiered.api import OffloadedLog
 from magnetar.tiered.policy import OffloadPolicy
-from magnetar.tiered.request import Status
+from magnetar.tiered.request import OffloadStatus
 
 
 async def filled(process: TieredProcess, name: str) -> ManagedLog:
@@ -68,7 +68,7 @@ def test_who_asked_is_told_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
         process.offloading.offload(log.offloading, log.last_position)
         await asyncio.gather(*process.tasks, return_exceptions=True)
         request = process.offloading.request_of(log.offloading)
-        assert request.status is Status.ERROR
+        assert request.status is OffloadStatus.ERROR
         assert "nobody expected this" in request.error
 
     asyncio.run(story())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.websocket.pieces import FRAMES_MAX, Pieces
+from magnetar.websocket.pieces import FRAMES_MAX, SocketPieces
 
 
 def _frame(size: int, *, masked: bool) -> bytes:
@@ -20,7 +20,7 @@ def _frame(size: int, *, masked: bool) -> bytes:
     return head + b"\xff" * size
 
 
-def _taken(pieces: Pieces) -> list[tuple[bytes, int]]:
+def _taken(pieces: SocketPieces) -> list[tuple[bytes, int]]:
     taken = []
     while pieces:
         piece = pieces.next()
@@ -37,7 +37,7 @@ def test_every_byte_is_handed_on_and_each_piece_begins_few_frames(
     frames: list[tuple[int, bool]], reads: list[int]
 ) -> None:
     data = b"".join(_frame(size, masked=masked) for size, masked in frames)
-    pieces, taken, at, number = Pieces(), list[tuple[bytes, int]](), 0, 0
+    pieces, taken, at, number = SocketPieces(), list[tuple[bytes, int]](), 0, 0
     while at < len(data):
         size = reads[number % len(reads)]
         pieces.add(data[at : at + size])
@@ -50,7 +50,7 @@ def test_every_byte_is_handed_on_and_each_piece_begins_few_frames(
 
 def test_what_is_read_meanwhile_comes_behind() -> None:
     ping = b"\x89\x80mask"
-    pieces = Pieces()
+    pieces = SocketPieces()
     pieces.add(ping * 20)
     assert pieces.next() == ping * FRAMES_MAX
     pieces.add(ping * 10)
@@ -59,7 +59,7 @@ def test_what_is_read_meanwhile_comes_behind() -> None:
 
 def test_one_large_frame_is_one_piece() -> None:
     frame = _frame(300_000, masked=True)
-    pieces = Pieces()
+    pieces = SocketPieces()
     pieces.add(frame[:200_000])
     assert pieces.next() == frame[:200_000]
     pieces.add(frame[200_000:])
@@ -67,7 +67,7 @@ def test_one_large_frame_is_one_piece() -> None:
 
 
 def test_what_was_cleared_is_gone() -> None:
-    pieces = Pieces()
+    pieces = SocketPieces()
     pieces.add(b"\x89\x80")
     pieces.clear()
     assert not pieces

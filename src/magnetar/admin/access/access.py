@@ -32,7 +32,7 @@ _ORIGINAL_HEADER: Final = "x-original-principal"
 """Role of the client that a proxy speaks for."""
 
 
-class Scope(enum.Enum):
+class AccessScope(enum.Enum):
     """What the right must cover."""
 
     NOTHING = enum.auto()
@@ -51,7 +51,7 @@ class Scope(enum.Enum):
 class Need:
     """What a route needs."""
 
-    scope: Scope
+    scope: AccessScope
     action: Action = Action.ADMINISTER_CLUSTER
     domain: str = PERSISTENT
     """The domain of the topic, where the path has no variable for it."""
@@ -103,66 +103,66 @@ def need(method: str, path: str) -> Need:
     """What the route of this method and path template needs."""
     reading = method in READING
     if path in _PUBLIC and reading:
-        return Need(Scope.NOTHING)
+        return Need(AccessScope.NOTHING)
     if path in _FOR_ALL_ROLES and reading:
-        return Need(Scope.IDENTITY)
+        return Need(AccessScope.IDENTITY)
     if path == "/metrics" and reading:
-        return Need(Scope.METRICS, Action.READ_METRICS)
+        return Need(AccessScope.METRICS, Action.READ_METRICS)
     parts = path.strip("/").split("/")
     if parts[:3] == ["lookup", "v2", "topic"]:
-        return Need(Scope.TOPIC, Action.LOOKUP)
+        return Need(AccessScope.TOPIC, Action.LOOKUP)
     if parts[0] == "topics":
-        return Need(Scope.TOPIC, Action.PRODUCE)
+        return Need(AccessScope.TOPIC, Action.PRODUCE)
     if parts[:2] != ["admin", "v2"] or "{tenant}" not in parts:
-        return Need(Scope.CLUSTER)
-    tenant = Need(Scope.TENANT, Action.ADMINISTER_TENANT)
+        return Need(AccessScope.CLUSTER)
+    tenant = Need(AccessScope.TENANT, Action.ADMINISTER_TENANT)
     group, rest = parts[2], parts[parts.index("{tenant}") + 1 :]
     if group == "tenants":
-        return tenant if reading else Need(Scope.CLUSTER)
+        return tenant if reading else Need(AccessScope.CLUSTER)
     if group == "schemas":
         return _schemas(method) or tenant
     if group == "namespaces" and not reading and (rest[1:2] in _OF_THE_OPERATOR or rest[-1:] == _SPLIT):
-        return Need(Scope.CLUSTER)
+        return Need(AccessScope.CLUSTER)
     if group == "namespaces":
-        found = Need(Scope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
+        found = Need(AccessScope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
         return replace(found, of_namespace=bool(rest) and rest[1:2] != ["permissions"])
     if group in _DOMAINS:
         topics = _topics(reading=reading, rest=rest)
         if topics is None:
             # Creating and deleting topics is a right of the namespace.
             return replace(tenant, of_namespace=rest[2:] in ([], ["partitions"]))
-        return replace(topics, domain=group, of_namespace=topics.scope is Scope.NAMESPACE)
-    return Need(Scope.CLUSTER)
+        return replace(topics, domain=group, of_namespace=topics.scope is AccessScope.NAMESPACE)
+    return Need(AccessScope.CLUSTER)
 
 
 def _schemas(method: str) -> Need | None:
     if method in READING:
-        return Need(Scope.TOPIC, Action.LOOKUP)
-    return Need(Scope.TOPIC, Action.PRODUCE) if method == "POST" else None
+        return Need(AccessScope.TOPIC, Action.LOOKUP)
+    return Need(AccessScope.TOPIC, Action.PRODUCE) if method == "POST" else None
 
 
 def _topics(*, reading: bool, rest: list[str]) -> Need | None:
     """`rest`: the parts of the path after the tenant."""
     if rest in (["{namespace}"], ["{namespace}", "partitioned"]):
-        return Need(Scope.NAMESPACE, Action.LOOKUP) if reading else None
+        return Need(AccessScope.NAMESPACE, Action.LOOKUP) if reading else None
     if rest[:2] != ["{namespace}", "{topic}"]:
         return None
     if reading and rest[2:] == ["authorization"]:
         # Of others the handler asks for more.
-        return Need(Scope.IDENTITY)
+        return Need(AccessScope.IDENTITY)
     if rest[2:3] == ["subscription"]:
-        return Need(Scope.TOPIC, Action.CONSUME)
+        return Need(AccessScope.TOPIC, Action.CONSUME)
     if reading and len(rest) > 2 and rest[2] in _READ_BY_CONSUME:
-        return Need(Scope.TOPIC, Action.CONSUME)
+        return Need(AccessScope.TOPIC, Action.CONSUME)
     if reading and len(rest) == 3 and rest[2] in _READ_BY_LOOKUP:
-        return Need(Scope.TOPIC, Action.LOOKUP)
+        return Need(AccessScope.TOPIC, Action.LOOKUP)
     return None
 
 
 async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[str, str]) -> Identity | None:
     """The caller's identity when it has the right; None without authentication. Raises AuthenticationError,
     AuthorizationError, InvalidNameError."""
-    if needed.scope is Scope.NOTHING:
+    if needed.scope is AccessScope.NOTHING:
         return None
     peer = peer_of(request)
     identity = await _identify(guard, request, peer)
@@ -183,16 +183,16 @@ def _shows_credentials(request: Request) -> bool:
 async def _require(
     guard: Guard, needed: Need, identity: Identity, peer: str, params: Mapping[str, str]
 ) -> None:
-    if needed.scope is Scope.CLUSTER:
+    if needed.scope is AccessScope.CLUSTER:
         guard.require_superuser(identity, peer)
-    elif needed.scope is Scope.METRICS:
+    elif needed.scope is AccessScope.METRICS:
         guard.require_metrics(identity, peer)
-    elif needed.scope is Scope.TENANT:
+    elif needed.scope is AccessScope.TENANT:
         await guard.require_tenant(identity, peer, params["tenant"])
-    elif needed.scope is Scope.NAMESPACE:
+    elif needed.scope is AccessScope.NAMESPACE:
         namespace = NamespaceName.parse(f"{params['tenant']}/{params['namespace']}")
         await guard.require_namespace(identity, peer, needed.action, namespace)
-    elif needed.scope is Scope.TOPIC:
+    elif needed.scope is AccessScope.TOPIC:
         topic = TopicName.of(
             params.get("domain", needed.domain), params["tenant"], params["namespace"], params["topic"]
         )

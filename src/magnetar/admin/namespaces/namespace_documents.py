@@ -19,7 +19,7 @@ from magnetar.admin.namespaces import bundles
 from magnetar.admin.namespaces.namespace_properties import PROPERTIES
 from magnetar.admin.offload import offload
 from magnetar.admin.policies import kinds, of_subscription, quotas
-from magnetar.admin.policies.declared import Kind, Policy
+from magnetar.admin.policies.declared import Policy, PolicyKind
 from magnetar.admin.policies.stored import N
 from magnetar.admin.policies.table import ALL
 from magnetar.admin.tenants.resource_groups import check_group
@@ -97,7 +97,7 @@ def _declared(call: Call, policy: Policy, value: Any) -> Any:
     return {cluster: each for cluster, each in read_of.items() if each is not None} or None
 
 
-def _value(call: Call, policy: Policy, kind: Kind, value: Any) -> Any:
+def _value(call: Call, policy: Policy, kind: PolicyKind, value: Any) -> Any:
     if value == policy.unset and isinstance(value, str):
         return None
     kind = kinds.BOOLEAN if kind is kinds.SWITCH else kind

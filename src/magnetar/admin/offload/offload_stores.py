@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from magnetar.admin.calls.call import Call, Route
 from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
-from magnetar.tiered.guarded import Owners
+from magnetar.tiered.guarded import ObjectOwners
 from magnetar.tiered.owner import StoreOwner
 
 _STORES: Final = "/admin/v2/offload/stores"
 
 
-def _owners(call: Call) -> Owners:
+def _owners(call: Call) -> ObjectOwners:
     if call.broker.offloading is None or (owners := call.broker.offloading.storage.owners) is None:
         raise NotImplementedHereError("this broker has no tiered storage")
     return owners

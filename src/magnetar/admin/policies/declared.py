@@ -16,7 +16,7 @@ Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PolicyKind:
     """A type of values."""
 
     read: Callable[[Call], Any]
@@ -29,7 +29,7 @@ class Kind:
 class Policy:
     """A policy of namespaces, of topics, or of both."""
 
-    kind: Kind
+    kind: PolicyKind
     of_namespace: str | None = None
     """Last part of the namespace's path; None: only topics have it."""
     of_topic: str | None = None
@@ -45,7 +45,7 @@ class Policy:
     """What GET answers when it is not set; None: 204."""
     default: Callable[[BrokerConfig], Any] | None = None
     """What applies where neither the topic nor its namespace says anything."""
-    kind_of_topic: Kind | None = None
+    kind_of_topic: PolicyKind | None = None
     """Where a topic's is read otherwise than the namespace's: Pulsar says or takes something else there."""
     check: Callable[[Any, Policies, Policies], None] | None = None
     """Whether a value suits what is set beside it, in the topic's document and the namespace's. Raises

@@ -12,7 +12,7 @@ from typing import Any, Final
 from magnetar.admin.calls.call import Call
 from magnetar.admin.calls.coercion import INT_BITS, LONG_BITS, as_boolean, as_choice, as_whole
 from magnetar.admin.calls.errors import BadRequestError
-from magnetar.admin.policies.declared import Kind
+from magnetar.admin.policies.declared import PolicyKind
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies.schema_rules import AUTO_UPDATE_STRATEGIES
 from magnetar.schemas.compatibility import Strategy
@@ -24,7 +24,9 @@ _TYPES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
 """Of subscriptions, in Pulsar's order."""
 
 
-def limit(refusal: str = "{} must be 0 or more", *, bits: int = INT_BITS, optional: bool = False) -> Kind:
+def limit(
+    refusal: str = "{} must be 0 or more", *, bits: int = INT_BITS, optional: bool = False
+) -> PolicyKind:
     """A number from 0 up. `refusal` is said of numbers below 0; `{}` is the last part of the path."""
 
     def read(call: Call) -> int | None:
@@ -35,7 +37,7 @@ def limit(refusal: str = "{} must be 0 or more", *, bits: int = INT_BITS, option
             raise PreconditionFailedError(refusal.format(call.policy), remedy="0 is without limit")
         return value
 
-    return Kind(read, _COUNT)
+    return PolicyKind(read, _COUNT)
 
 
 def _max_age(call: Call) -> int:
@@ -92,25 +94,25 @@ def _always(_: Call) -> bool:
     return True
 
 
-def _one_of(names: Sequence[str]) -> Kind:
-    return Kind(lambda call: as_choice(call.json(), names), {"type": "string", "enum": list(names)})
+def _one_of(names: Sequence[str]) -> PolicyKind:
+    return PolicyKind(lambda call: as_choice(call.json(), names), {"type": "string", "enum": list(names)})
 
 
-BOOLEAN: Final = Kind(lambda call: call.json_bool(), _BOOLEAN)
-OPTIONAL_BOOLEAN: Final = Kind(lambda call: as_boolean(call.json()), _BOOLEAN)
-SWITCH: Final = Kind(_always, _BOOLEAN)
+BOOLEAN: Final = PolicyKind(lambda call: call.json_bool(), _BOOLEAN)
+OPTIONAL_BOOLEAN: Final = PolicyKind(lambda call: as_boolean(call.json()), _BOOLEAN)
+SWITCH: Final = PolicyKind(_always, _BOOLEAN)
 NUMBER: Final = limit()
 BYTES: Final = limit(bits=LONG_BITS)
 BYTES_OF_TOPIC: Final = limit("Invalid value for {}", bits=LONG_BITS)
 OPTIONAL_UNACKED: Final = limit("maxUnackedNum must be 0 or more", optional=True)
-MESSAGE_SIZE: Final = Kind(_message_size, _COUNT)
-MAX_AGE: Final = Kind(_max_age, _COUNT)
+MESSAGE_SIZE: Final = PolicyKind(_message_size, _COUNT)
+MAX_AGE: Final = PolicyKind(_max_age, _COUNT)
 TTL: Final = limit(_NO_TTL)
-TTL_OF_TOPIC: Final = Kind(_topic_ttl, _COUNT)
+TTL_OF_TOPIC: Final = PolicyKind(_topic_ttl, _COUNT)
 EXPIRATION: Final = limit("Invalid value for subscription expiration time")
 CONSUMERS_OF_TOPIC: Final = limit("Invalid value for {}")
 INTERVAL: Final = limit("interval must be greater than or equal to 0", optional=True)
 INTERVAL_OF_TOPIC: Final = limit("interval must be 0 or more", optional=True)
-TYPES: Final = Kind(_types, {"type": "array", "items": {"type": "string", "enum": sorted(_TYPES)}})
+TYPES: Final = PolicyKind(_types, {"type": "array", "items": {"type": "string", "enum": sorted(_TYPES)}})
 STRATEGY: Final = _one_of([strategy.value for strategy in Strategy])
 AUTO_UPDATE_STRATEGY: Final = _one_of(list(AUTO_UPDATE_STRATEGIES))

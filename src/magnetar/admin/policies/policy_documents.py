@@ -19,7 +19,7 @@ from magnetar.admin.calls.coercion import (
     as_whole,
 )
 from magnetar.admin.calls.errors import BadRequestError
-from magnetar.admin.policies.declared import Kind
+from magnetar.admin.policies.declared import PolicyKind
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.rules import FILTER_NAMES, names_in
 from magnetar.broker.inactive.policy import DeleteMode
@@ -54,7 +54,7 @@ def flag_of(document: Fields, name: str) -> bool:
 # -- rates -------------------------------------------------------------------------------------------
 
 
-def _rate(**fields: tuple[int, int]) -> Kind:
+def _rate(**fields: tuple[int, int]) -> PolicyKind:
     """`fields`: bits of each number, and what it is when it is not given."""
 
     def read(call: Call) -> Fields | None:
@@ -68,7 +68,7 @@ def _rate(**fields: tuple[int, int]) -> Kind:
             found["relativeToPublishRate"] = flag_of(document, "relativeToPublishRate")
         return found
 
-    return Kind(read, schema(dict.fromkeys(fields, _WHOLE)))
+    return PolicyKind(read, schema(dict.fromkeys(fields, _WHOLE)))
 
 
 DISPATCH: Final = _rate(
@@ -237,13 +237,13 @@ def _entry_filters(call: Call) -> Fields | None:
     return {FILTER_NAMES: ",".join(names)}
 
 
-RETENTION: Final = Kind(
+RETENTION: Final = PolicyKind(
     _retention, schema(dict.fromkeys(("retentionTimeInMinutes", "retentionSizeInMB"), _WHOLE))
 )
-PERSISTENCE: Final = Kind(
+PERSISTENCE: Final = PolicyKind(
     _persistence, schema({**dict.fromkeys(COPIES, _WHOLE), _MARK_RATE: {"type": "number"}})
 )
-INACTIVE_TOPICS: Final = Kind(
+INACTIVE_TOPICS: Final = PolicyKind(
     _inactive_topics,
     schema(
         {
@@ -253,7 +253,7 @@ INACTIVE_TOPICS: Final = Kind(
         }
     ),
 )
-TOPIC_CREATION: Final = Kind(
+TOPIC_CREATION: Final = PolicyKind(
     _topic_creation,
     schema(
         {
@@ -263,10 +263,10 @@ TOPIC_CREATION: Final = Kind(
         }
     ),
 )
-SUBSCRIPTION_CREATION: Final = Kind(
+SUBSCRIPTION_CREATION: Final = PolicyKind(
     _subscription_creation, schema({"allowAutoSubscriptionCreation": _BOOLEAN})
 )
-DELAYED_DELIVERY: Final = Kind(
+DELAYED_DELIVERY: Final = PolicyKind(
     _delayed_delivery, schema({"active": _BOOLEAN, "tickTime": _WHOLE, DELAY_MAX: _WHOLE})
 )
-ENTRY_FILTERS: Final = Kind(_entry_filters, schema({FILTER_NAMES: {"type": "string"}}, FILTER_NAMES))
+ENTRY_FILTERS: Final = PolicyKind(_entry_filters, schema({FILTER_NAMES: {"type": "string"}}, FILTER_NAMES))

@@ -60,7 +60,7 @@ SCHEMA: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PublishRequest:
     """A call's messages."""
 
     producer_name: str
@@ -69,7 +69,7 @@ class Request:
     messages: list[Mapping[str, Any]]
 
 
-def request_of(body: Mapping[str, Any], topic_name: str) -> Request:
+def request_of(body: Mapping[str, Any], topic_name: str) -> PublishRequest:
     """What a body asks for. Raises BadRequestError, NotImplementedHereError."""
     messages, name = body.get("messages"), body.get("producerName") or ""
     if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
@@ -80,7 +80,7 @@ def request_of(body: Mapping[str, Any], topic_name: str) -> Request:
         raise BadRequestError("producerName must be text")
     if body.get("keySchema"):
         raise NotImplementedHereError("keys have no schemas here; send the key as text")
-    return Request(name, _schema(body.get("valueSchema"), topic_name), messages)
+    return PublishRequest(name, _schema(body.get("valueSchema"), topic_name), messages)
 
 
 def _schema(text: object, topic_name: str) -> pb.Schema | None:

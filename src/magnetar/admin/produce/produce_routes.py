@@ -69,7 +69,7 @@ def _hash(key: str) -> int:
 
 
 async def _publish(
-    call: Call, topic: AnyTopic, request: documents.Request, rows: list[int], version: bytes
+    call: Call, topic: AnyTopic, request: documents.PublishRequest, rows: list[int], version: bytes
 ) -> list[Outcome]:
     name = request.producer_name or call.broker.new_producer_name()
     usual = topic.last_sequence(name) + 1

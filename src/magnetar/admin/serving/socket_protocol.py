@@ -18,7 +18,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from magnetar.broker.session.command_turns import CommandTurns
 from magnetar.runtime.tasks import call_later
 from magnetar.websocket.app import ABORT, GONE
-from magnetar.websocket.pieces import Pieces
+from magnetar.websocket.pieces import SocketPieces
 
 _LAST_WORDS_S: Final = 10.0
 """Time to take what was sent before the end."""
@@ -34,7 +34,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._gone = asyncio.Event()
-        self._pieces = Pieces()
+        self._pieces = SocketPieces()
         super().connection_made(transport)
         self._owner = self.client[0] if self.client else ""
 

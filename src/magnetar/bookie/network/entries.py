@@ -32,7 +32,7 @@ from magnetar.bookie.network.states import (
     with_limbo,
 )
 from magnetar.bookie.segment_store import SegmentStore
-from magnetar.bookie.served import StoredLedger, Write
+from magnetar.bookie.served import ServedLedger, Write
 from magnetar.runtime.durable_file import sync_folder
 
 _log = logging.getLogger("magnetar.bookie.network")
@@ -92,7 +92,7 @@ class NetworkEntries:
         store: SegmentStore,
         durable: Callable[[Sequence[int]], None],
         failed: Callable[[Sequence[int], StorageError], None],
-    ) -> tuple[NetworkEntries, list[StoredLedger]]:
+    ) -> tuple[NetworkEntries, list[ServedLedger]]:
         """Opens the store and reads the states of its ledgers. Raises StorageError.
 
         `durable` gets the tickets of writes in the order of the writes, `failed` those that are lost.
@@ -129,7 +129,7 @@ class NetworkEntries:
         forget_readmission(store.directory)
         return entries, ledgers
 
-    async def _known(self, ids: Sequence[LedgerId]) -> dict[LedgerId, StoredLedger]:
+    async def _known(self, ids: Sequence[LedgerId]) -> dict[LedgerId, ServedLedger]:
         """The states of the ledgers of states, the latest (the lowest id) first."""
         for states_id in ids:
             try:
@@ -155,7 +155,7 @@ class NetworkEntries:
                 records += run.entries
         return records
 
-    async def _begin_states(self, states_id: LedgerId, ledgers: Sequence[StoredLedger]) -> None:
+    async def _begin_states(self, states_id: LedgerId, ledgers: Sequence[ServedLedger]) -> None:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def failed(_: Sequence[int], error: StorageError) -> None:
@@ -200,7 +200,7 @@ class NetworkEntries:
             # Before its entries in the log, and so never durable later than they are.
             self._record(
                 ledger_record(
-                    StoredLedger(ledger_id, write.master_key, fenced=False, limbo=not self.knows_all)
+                    ServedLedger(ledger_id, write.master_key, fenced=False, limbo=not self.knows_all)
                 ),
                 key_of=ledger_id,
             )

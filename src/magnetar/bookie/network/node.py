@@ -20,9 +20,9 @@ from magnetar.bookie.store_options import StoreOptions
 from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,
-    BookieInfo,
     BookieRegistry,
     Cookie,
+    RegisteredBookie,
     check_bookie_id,
 )
 from magnetar.metadata.store import MUST_NOT_EXIST
@@ -150,7 +150,7 @@ class BookieNode:
         for folder, disk in self._disks.items():
             disk.measured(*self._measure(folder), has_room=True)
         self._switch(read_only=self.is_full)
-        await self._register(BookieInfo.at(self.bookie_id, advertised, self.port))
+        await self._register(RegisteredBookie.at(self.bookie_id, advertised, self.port))
 
     async def _check_disk(self) -> None:
         folders = tuple(str(folder.resolve()) for folder in self._options.folders)
@@ -175,7 +175,7 @@ class BookieNode:
         if set(stamps.values()) != {Stamp.NOTHING}:
             await self._registry.put_cookie(mine, expected_version=MUST_NOT_EXIST)
 
-    async def _register(self, info: BookieInfo) -> None:
+    async def _register(self, info: RegisteredBookie) -> None:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._options.claim_timeout_s
         while True:
@@ -232,7 +232,7 @@ class BookieNode:
 
     async def _announce(self) -> None:
         """Updates the registration; a failure is repeated at the next measurement."""
-        info = BookieInfo.at(self.bookie_id, self._options.advertised or self._options.host, self.port)
+        info = RegisteredBookie.at(self.bookie_id, self._options.advertised or self._options.host, self.port)
         # One at a time, and as often as the disk fills up or is freed meanwhile: the answer to an earlier
         # change must not be the last word.
         async with self._announcing:

@@ -18,7 +18,7 @@ from typing import Final
 from magnetar.base.errors import StartupError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.states import all_in_limbo, with_limbo
-from magnetar.bookie.served import StoredLedger
+from magnetar.bookie.served import ServedLedger
 from magnetar.runtime.durable_file import sync_folder, write_durably
 
 READMIT_FILE: Final = "READMIT"
@@ -49,7 +49,7 @@ def forget_readmission(folder: Path) -> None:
 
 
 def readmitted(
-    known: Mapping[LedgerId, StoredLedger], ledgers: Collection[LedgerId]
-) -> dict[LedgerId, StoredLedger]:
+    known: Mapping[LedgerId, ServedLedger], ledgers: Collection[LedgerId]
+) -> dict[LedgerId, ServedLedger]:
     """The state of the bookie from then on: no earlier ledger is certain."""
     return {ledger.ledger_id: ledger for ledger in with_limbo(all_in_limbo(known), sorted(ledgers))}

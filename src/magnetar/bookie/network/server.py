@@ -23,7 +23,7 @@ from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.network.spread import SpreadEntries
 from magnetar.bookie.network.traffic import Traffic
 from magnetar.bookie.segment_store import SegmentStore
-from magnetar.bookie.served import Answer, Output, StoredLedger, Wait, Write
+from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.runtime.tasks import TaskGroup, call_later
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
@@ -89,7 +89,7 @@ class BookieServer:
     async def open(cls, *stores: SegmentStore, options: ServerOptions | None = None) -> BookieServer:
         """A server over the stores, which it closes. Raises StorageError."""
         server = cls(options or ServerOptions())
-        known: list[StoredLedger]
+        known: list[ServedLedger]
         if len(stores) == 1:
             server.entries, known = await NetworkEntries.open(stores[0], server._durable, server._failed)
         else:
@@ -271,7 +271,7 @@ class BookieServer:
     def _do(self, outputs: Sequence[Output]) -> None:
         traffic = self.traffic
         for output in outputs:
-            if isinstance(output, Answer):
+            if isinstance(output, ServedAnswer):
                 assert isinstance(output.asker, BookieConnection)
                 if traffic is not None:
                     traffic.answered(output.response)

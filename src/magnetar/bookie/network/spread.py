@@ -15,7 +15,7 @@ from magnetar.base.errors import StorageError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.segment_store import SegmentStore
-from magnetar.bookie.served import StoredLedger, Write
+from magnetar.bookie.served import ServedLedger, Write
 
 
 class SpreadEntries:
@@ -30,7 +30,7 @@ class SpreadEntries:
         stores: Sequence[SegmentStore],
         durable: Callable[[Sequence[int]], None],
         failed: Callable[[Sequence[int], StorageError], None],
-    ) -> tuple[SpreadEntries, list[StoredLedger]]:
+    ) -> tuple[SpreadEntries, list[ServedLedger]]:
         """As `NetworkEntries.open`, of all stores. Raises StorageError."""
         opened = [await NetworkEntries.open(store, durable, failed) for store in stores]
         return cls([part for part, _ in opened]), [ledger for _, known in opened for ledger in known]

@@ -23,7 +23,7 @@ from typing import Final
 
 from magnetar.base.errors import StorageError
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.served import StoredLedger
+from magnetar.bookie.served import ServedLedger
 
 FIRST_STATES_ID: Final = LedgerId(-1_000)
 """Ledger of the first records; each start uses the next lower id."""
@@ -40,7 +40,7 @@ class DamagedStateError(StorageError):
     """A record that this version does not write."""
 
 
-def ledger_record(ledger: StoredLedger) -> bytes:
+def ledger_record(ledger: ServedLedger) -> bytes:
     """A ledger that was not known before."""
     flags = (_FENCED if ledger.fenced else 0) | (_LIMBO if ledger.limbo else 0)
     return _LEDGER_HEAD.pack(_LEDGER, ledger.ledger_id, flags) + ledger.master_key
@@ -61,7 +61,7 @@ def gone_record(ledger_id: LedgerId) -> bytes:
     return _HEAD.pack(_GONE, ledger_id)
 
 
-def snapshot(ledgers: Iterable[StoredLedger], *, knows_all: bool = True) -> list[bytes]:
+def snapshot(ledgers: Iterable[ServedLedger], *, knows_all: bool = True) -> list[bytes]:
     """The first records of a ledger of states.
 
     `knows_all`: whether the bookie certainly never had other ledgers.
@@ -87,9 +87,9 @@ def knows_all(records: Iterable[bytes]) -> bool:
     return all(record[0] != _UNSURE for record in records)
 
 
-def replay(records: Iterable[bytes]) -> dict[LedgerId, StoredLedger]:
+def replay(records: Iterable[bytes]) -> dict[LedgerId, ServedLedger]:
     """The state after the records of one ledger of states. Raises DamagedStateError."""
-    known: dict[LedgerId, StoredLedger] = {}
+    known: dict[LedgerId, ServedLedger] = {}
     for record in records:
         kind = record[0]
         if kind in (_SNAPSHOT, _UNSURE):
@@ -98,7 +98,7 @@ def replay(records: Iterable[bytes]) -> dict[LedgerId, StoredLedger]:
             _, ledger_id, flags = _LEDGER_HEAD.unpack_from(record)
             # Recorded again after a full disk: the durable state stays.
             before = known.get(ledger_id)
-            known[ledger_id] = StoredLedger(
+            known[ledger_id] = ServedLedger(
                 ledger_id,
                 record[_LEDGER_HEAD.size :],
                 flags & _FENCED != 0 or (before is not None and before.fenced),
@@ -121,14 +121,14 @@ def replay(records: Iterable[bytes]) -> dict[LedgerId, StoredLedger]:
     return known
 
 
-def all_in_limbo(known: Mapping[LedgerId, StoredLedger]) -> dict[LedgerId, StoredLedger]:
+def all_in_limbo(known: Mapping[LedgerId, ServedLedger]) -> dict[LedgerId, ServedLedger]:
     """The same ledgers in limbo, when their other records are not known."""
     return {ledger_id: replace(ledger, fenced=True, limbo=True) for ledger_id, ledger in known.items()}
 
 
-def with_limbo(known: Mapping[LedgerId, StoredLedger], held: Iterable[LedgerId]) -> list[StoredLedger]:
+def with_limbo(known: Mapping[LedgerId, ServedLedger], held: Iterable[LedgerId]) -> list[ServedLedger]:
     """Adds the ledgers with entries but without a record: their fences and keys were lost."""
     lost = [
-        StoredLedger(ledger_id, b"", fenced=True, limbo=True) for ledger_id in held if ledger_id not in known
+        ServedLedger(ledger_id, b"", fenced=True, limbo=True) for ledger_id in held if ledger_id not in known
     ]
     return [*known.values(), *lost]

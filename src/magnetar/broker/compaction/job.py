@@ -22,7 +22,7 @@ THRESHOLD_POLICY: Final = "compaction_threshold"
 """Key of the policy of a namespace or topic: bytes since the horizon that begin a compaction; 0: never."""
 
 
-class Status(Enum):
+class CompactionStatus(Enum):
     """How the last compaction went, in Pulsar's words (LongRunningProcessStatus)."""
 
     NOT_RUN = "NOT_RUN"
@@ -31,11 +31,11 @@ class Status(Enum):
     ERROR = "ERROR"
 
 
-TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
-    Status.NOT_RUN: frozenset({Status.RUNNING}),
-    Status.RUNNING: frozenset({Status.SUCCESS, Status.ERROR}),
-    Status.SUCCESS: frozenset({Status.RUNNING}),
-    Status.ERROR: frozenset({Status.RUNNING}),
+TRANSITIONS: Final[Mapping[CompactionStatus, frozenset[CompactionStatus]]] = {
+    CompactionStatus.NOT_RUN: frozenset({CompactionStatus.RUNNING}),
+    CompactionStatus.RUNNING: frozenset({CompactionStatus.SUCCESS, CompactionStatus.ERROR}),
+    CompactionStatus.SUCCESS: frozenset({CompactionStatus.RUNNING}),
+    CompactionStatus.ERROR: frozenset({CompactionStatus.RUNNING}),
 }
 
 
@@ -74,17 +74,17 @@ class CompactionJob:
         self.duration_ms = 0
         """How long the last compaction took."""
         self._began_ms: float | None = None
-        self._machine = Machine(topic, TRANSITIONS, Status.NOT_RUN)
+        self._machine = Machine(topic, TRANSITIONS, CompactionStatus.NOT_RUN)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> CompactionStatus:
         """How the last compaction went, or that one runs."""
         return self._machine.now
 
     @property
     def running(self) -> bool:
         """Whether a compaction is under way."""
-        return self._machine.now is Status.RUNNING
+        return self._machine.now is CompactionStatus.RUNNING
 
     def apply(
         self, config: BrokerConfig, topic_policies: Mapping[str, Any], namespace_policies: Mapping[str, Any]
@@ -126,7 +126,7 @@ class CompactionJob:
         """A compaction begins. Raises ConflictError while one runs."""
         if self.running:
             raise ConflictError(f"compaction of {topic} is already in progress")
-        self._machine.go(Status.RUNNING, "a compaction begins")
+        self._machine.go(CompactionStatus.RUNNING, "a compaction begins")
         self._began_ms = monotonic_ms
 
     def switched(self, horizon: Position, removed: int) -> None:
@@ -138,14 +138,14 @@ class CompactionJob:
 
     def succeed(self, now_ms: int, monotonic_ms: float) -> None:
         """The compaction ended well."""
-        self._machine.go(Status.SUCCESS, "it ended")
+        self._machine.go(CompactionStatus.SUCCESS, "it ended")
         self.error, self.succeeded_ms = "", now_ms
         self._end(monotonic_ms)
 
     def fail(self, reason: str, now_ms: int, monotonic_ms: float) -> None:
         """It did not; the result before it stays in force."""
         assert reason, "a failure has a reason"
-        self._machine.go(Status.ERROR, reason)
+        self._machine.go(CompactionStatus.ERROR, reason)
         self.error, self.failed_ms = reason, now_ms
         self._end(monotonic_ms)
 
@@ -158,7 +158,9 @@ class CompactionJob:
         """Asserts what must always hold."""
         story = self._machine.story
         assert self.running == (self._began_ms is not None), story
-        assert self.status is not Status.ERROR or self.error, f"failed for no reason: {story}"
-        assert self.status is not Status.SUCCESS or not self.error, f"succeeded in spite of an error: {story}"
+        assert self.status is not CompactionStatus.ERROR or self.error, f"failed for no reason: {story}"
+        assert self.status is not CompactionStatus.SUCCESS or not self.error, (
+            f"succeeded in spite of an error: {story}"
+        )
         assert self.threshold_bytes >= 0
         assert self.duration_ms >= 0, "it ended before it began"

@@ -16,7 +16,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.compaction.codec import encode
 from magnetar.broker.compaction.compacted_view import CompactedView
 from magnetar.broker.compaction.grouping import SurvivorGroup
-from magnetar.broker.compaction.job import CompactionJob, Status
+from magnetar.broker.compaction.job import CompactionJob, CompactionStatus
 from magnetar.broker.compaction.named import COMPACTION_CURSOR, NamedLedger
 from magnetar.broker.compaction.stored import CompactedLedger
 from magnetar.broker.compaction.survivors import Survivors, is_heavy, last_index
@@ -100,7 +100,7 @@ class TopicCompaction:
         return self.job.horizon
 
     @property
-    def status(self) -> Status:
+    def status(self) -> CompactionStatus:
         """How the last compaction went, or that one runs."""
         return self.job.status
 

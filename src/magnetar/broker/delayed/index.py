@@ -2,7 +2,7 @@
 
     held       every delayed entry, a bit each (`PositionSet`)
     wheel      times of entries that are due soon, or arrived lately: 16 bytes each (`TimeWheel`)
-    segments   times of the others: on disk, in memory a few bytes for each 2,048 of them (`Segment`)
+    segments   times of the others: on disk, in memory a few bytes for each 2,048 of them (`DelayedSegment`)
 
 The content of wheel and segments may be out of date (acknowledged, skipped, taken twice): `held` decides. So
 segments are written once and never changed; a segment that is lost or left over costs only work.
@@ -19,7 +19,7 @@ from typing import Final
 
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.delayed.positions import PositionSet, by_ledger
-from magnetar.broker.delayed.segment import CHUNK_RECORDS, Sealing, Segment
+from magnetar.broker.delayed.segment import CHUNK_RECORDS, DelayedSegment, Sealing
 from magnetar.broker.delayed.wheel import TimeWheel
 from magnetar.managedlog.cursors.entry_set import EntrySet
 
@@ -65,8 +65,8 @@ class DelayedIndex:
     def __init__(self, limits: IndexLimits = DEFAULT_LIMITS) -> None:
         self._held = PositionSet()
         self._wheel = TimeWheel()
-        self._segments: dict[LedgerId, Segment] = {}
-        self._next_segment: Segment | None = None
+        self._segments: dict[LedgerId, DelayedSegment] = {}
+        self._next_segment: DelayedSegment | None = None
         self._sealing: Sealing | None = None
         self._obsolete: list[LedgerId] = []
         self._unchecked = 0
@@ -199,7 +199,9 @@ class DelayedIndex:
 
     # From disk to memory
 
-    def restore(self, segment: Segment, positions: Mapping[LedgerId, EntrySet], acked_upto: Position) -> None:
+    def restore(
+        self, segment: DelayedSegment, positions: Mapping[LedgerId, EntrySet], acked_upto: Position
+    ) -> None:
         """Adds a segment of an earlier process."""
         self._segments[segment.ledger_id] = segment
         self._held.update(positions)
@@ -233,7 +235,7 @@ class DelayedIndex:
             self._drop(segment)
         self._look()
 
-    def _drop(self, segment: Segment) -> None:
+    def _drop(self, segment: DelayedSegment) -> None:
         del self._segments[segment.ledger_id]
         self._obsolete.append(segment.ledger_id)
 

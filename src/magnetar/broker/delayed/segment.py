@@ -44,7 +44,7 @@ class BadSegmentError(StorageError):
 
 
 @dataclass(slots=True)
-class Segment:
+class DelayedSegment:
     """The part of a segment that stays in memory."""
 
     ledger_id: LedgerId
@@ -79,7 +79,7 @@ class Segment:
             yield time_ms, Position(self.ledgers[number], packed & ENTRY_MASK)
 
 
-def decode_foot(ledger_id: LedgerId, data: bytes) -> tuple[Segment, dict[LedgerId, EntrySet]]:
+def decode_foot(ledger_id: LedgerId, data: bytes) -> tuple[DelayedSegment, dict[LedgerId, EntrySet]]:
     """A segment and the positions in it, from its last entry. Raises BadSegmentError."""
     try:
         magic, chunks, ledgers, _ = _FOOT.unpack_from(data)
@@ -95,7 +95,7 @@ def decode_foot(ledger_id: LedgerId, data: bytes) -> tuple[Segment, dict[LedgerI
         times = (0,) * chunks
     found = PositionSet()
     found.update(positions)
-    return Segment(ledger_id, array("Q", times), list(numbers), found.last), positions
+    return DelayedSegment(ledger_id, array("Q", times), list(numbers), found.last), positions
 
 
 class Sealing:
@@ -162,9 +162,9 @@ class Sealing:
             chunk.byteswap()
         self.entries.append(chunk.tobytes())
 
-    def segment(self, ledger_id: LedgerId) -> Segment:
+    def segment(self, ledger_id: LedgerId) -> DelayedSegment:
         """The part that stays in memory once the segment is written to this ledger."""
-        return Segment(ledger_id, self._first_times, self._ledgers, self._last)
+        return DelayedSegment(ledger_id, self._first_times, self._ledgers, self._last)
 
 
 def _highest(entries: EntrySet) -> int:

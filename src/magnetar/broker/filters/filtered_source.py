@@ -57,7 +57,7 @@ class Postponing(Protocol):
     def postpone(self, positions: Sequence[Position], due_ms: int) -> None: ...
 
 
-class Place(NamedTuple):
+class ScreenedPlace(NamedTuple):
     """The subscription's present source and acknowledgements."""
 
     source: EntrySource
@@ -86,7 +86,7 @@ class FilteredSource:
         self,
         judge: Judge,
         counts: FilterCounts,
-        place: Callable[[], Place],
+        place: Callable[[], ScreenedPlace],
         delays: Postponing,
         alarms: Alarms,
         clock: Clock,
@@ -155,7 +155,7 @@ class FilteredSource:
 
     # -- judging -----------------------------------------------------------------------------------
 
-    def _judged(self, position: Position, runs: list[EntryRun], place: Place) -> list[EntryRun]:
+    def _judged(self, position: Position, runs: list[EntryRun], place: ScreenedPlace) -> list[EntryRun]:
         last = runs[-1]
         end = Position(last.ledger_id, last.last_entry + 1)
         rows = self._unjudged(position, runs, place.acks)
@@ -204,7 +204,7 @@ class FilteredSource:
                 break
         return verdicts
 
-    def _sentence(self, rows: list[tuple[EntryRun, int, Position]], place: Place) -> Position | None:
+    def _sentence(self, rows: list[tuple[EntryRun, int, Position]], place: ScreenedPlace) -> Position | None:
         """Has these entries decided, and carries out the decisions. Returns the entry before which reading
         ends: one that is put off where order counts, or the first that is left for the next go."""
         counts = [run.count_of(offset) for run, offset, _ in rows]
@@ -274,7 +274,7 @@ def screened(
     subscription: Screened,
     rules: FilterRules,
     before: FilteredSource | None,
-    place: Callable[[], Place],
+    place: Callable[[], ScreenedPlace],
     delays: Postponing,
     alarms: Alarms,
     clock: Clock,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import magnetar
 from magnetar.auth.errors import AuthenticationError
-from magnetar.auth.renewal import Renewal, Verdict
+from magnetar.auth.renewal import Renewal, RenewalVerdict
 from magnetar.broker import guard as guards
 from magnetar.broker.errors import wire_code
 from magnetar.wire import commands, features
@@ -61,7 +61,7 @@ async def check_all(broker: BrokerPort) -> None:
 
 def _check(session: SessionPort, renewal: Renewal, now_ms: int) -> None:
     verdict = renewal.check(now_ms)
-    if verdict is Verdict.CHALLENGE:
+    if verdict is RenewalVerdict.CHALLENGE:
         session.reply(
             commands.auth_challenge(
                 f"Magnetar {magnetar.__version__}",
@@ -70,7 +70,7 @@ def _check(session: SessionPort, renewal: Renewal, now_ms: int) -> None:
                 _CHALLENGE,
             )
         )
-    elif verdict is Verdict.CLOSE:
+    elif verdict is RenewalVerdict.CLOSE:
         guards.ended(renewal.identity, session.peer, renewal.reason)
         session.close(renewal.reason)
 

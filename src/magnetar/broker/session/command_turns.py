@@ -26,7 +26,7 @@ _TURN_MS: Final = 1.0
 """Milliseconds per turn for commands that were left over."""
 
 
-class Worker(Protocol):
+class TurnWorker(Protocol):
     """A connection with more commands than a turn allows."""
 
     def go_on(self) -> None:
@@ -55,7 +55,7 @@ class CommandTurns:
         self._due = False
         self._handled = 0
         self._begun = 0
-        self._waiting: dict[str, dict[Worker, None]] = {}
+        self._waiting: dict[str, dict[TurnWorker, None]] = {}
         """Connections with more commands, by owner; the owner with the oldest turn first."""
 
     @property
@@ -83,13 +83,13 @@ class CommandTurns:
         self._wake()
         return True
 
-    def wait(self, owner: str, worker: Worker) -> None:
+    def wait(self, owner: str, worker: TurnWorker) -> None:
         """Calls `go_on` of `worker` once, in one of the next turns. Owners take turns, however many workers
         they have."""
         self._waiting.setdefault(owner, {})[worker] = None
         self._wake()
 
-    def forget(self, owner: str, worker: Worker) -> None:
+    def forget(self, owner: str, worker: TurnWorker) -> None:
         """It has nothing more to do."""
         workers = self._waiting.get(owner, {})
         workers.pop(worker, None)

@@ -23,7 +23,7 @@ from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.explain.live_views import dispatcher_view, with_held
 from magnetar.broker.explain.subscription_view import View
-from magnetar.broker.filters.filtered_source import FilteredSource, Place, screened
+from magnetar.broker.filters.filtered_source import FilteredSource, ScreenedPlace, screened
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.session.outputs import OutputBudget
 from magnetar.broker.subscription import dispatchers, pump_turns
@@ -206,9 +206,9 @@ class Subscription(AnySubscription):
         dispatchers.limit_unacked(self._dispatcher, limits)
         self.pump()
 
-    def place(self) -> Place:
+    def place(self) -> ScreenedPlace:
         """The present source of entries and place of acknowledgements."""
-        return Place(self._source, self.acks, self._dispatcher)
+        return ScreenedPlace(self._source, self.acks, self._dispatcher)
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
         start = self._source.next_position(self.acks.mark_delete)

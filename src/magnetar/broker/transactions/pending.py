@@ -16,7 +16,7 @@ from magnetar.broker.transactions.ids import TxnId
 from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
 
 
-class Cursor(Protocol):
+class PendingCursor(Protocol):
     """The committed acknowledgements, as a dispatcher asks for them too."""
 
     @property
@@ -69,7 +69,7 @@ class PendingAcks:
         acks: TxnAcks,
         whole: Sequence[Position],
         parts: Sequence[tuple[Position, Sequence[int], int]],
-        cursor: Cursor,
+        cursor: PendingCursor,
     ) -> list[Position]:
         """Adds individual acknowledgements of a transaction: entries, and batches with the protocol's words
         and their numbers of messages from the log. All or none; returns the entries that this completes.
@@ -99,7 +99,7 @@ class PendingAcks:
                 taken.append(position)
         return taken
 
-    def _admit_whole(self, txn_id: TxnId, position: Position, cursor: Cursor) -> None:
+    def _admit_whole(self, txn_id: TxnId, position: Position, cursor: PendingCursor) -> None:
         holder = self._whole.get(position)
         if holder == txn_id:
             return
@@ -111,7 +111,7 @@ class PendingAcks:
         if cursor.is_acked(position):
             raise TransactionConflictError(f"{position} is acknowledged already")
 
-    def _admit_part(self, txn_id: TxnId, position: Position, bits: int, cursor: Cursor) -> None:
+    def _admit_part(self, txn_id: TxnId, position: Position, bits: int, cursor: PendingCursor) -> None:
         holder = self._whole.get(position)
         if (holder is not None and holder != txn_id) or self._is_before_upto(position, txn_id):
             raise TransactionConflictError(
@@ -137,7 +137,7 @@ class PendingAcks:
         acks: TxnAcks,
         position: Position,
         part: tuple[Sequence[int], int] | None,
-        cursor: Cursor,
+        cursor: PendingCursor,
     ) -> None:
         """A cumulative acknowledgement of a transaction, of a batch with the protocol's words and its size.
         Raises TransactionConflictError."""
@@ -179,7 +179,7 @@ class PendingAcks:
             bits, size = bits | upto.upto_part[0], max(size, upto.upto_part[1])
         return (bits, size) if size else None
 
-    def left_of(self, position: Position, cursor: Cursor) -> int | None:
+    def left_of(self, position: Position, cursor: PendingCursor) -> int | None:
         """Messages of the batch that neither the cursor nor a transaction has, a bit each; None: nothing of
         it is pending."""
         waiting = self.bits_of(position)
@@ -227,7 +227,7 @@ class PendingView:
 
     __slots__ = ("_cursor", "_pending")
 
-    def __init__(self, cursor: Cursor, pending: PendingAcks) -> None:
+    def __init__(self, cursor: PendingCursor, pending: PendingAcks) -> None:
         self._cursor = cursor
         self._pending = pending
 

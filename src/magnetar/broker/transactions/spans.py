@@ -13,7 +13,7 @@ from magnetar.broker.transactions.ids import TxnId
 from magnetar.managedlog.visible import Visible
 
 
-class Spans:
+class TransactionSpans:
     """The spans of one topic."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.base.names import TopicName
     from magnetar.broker.compaction.compacted_source import CompactedSource
     from magnetar.broker.dispatch.dispatcher import Dispatcher
-    from magnetar.broker.filters.filtered_source import Place
+    from magnetar.broker.filters.filtered_source import ScreenedPlace
     from magnetar.broker.subscription.any_subscription import AttachedConsumer
     from magnetar.broker.subscription.tally import Tally
     from magnetar.managedlog.cursors.cursor import Cursor
@@ -51,7 +51,7 @@ class AckedSubscription(Protocol):
     @property
     def mark_delete(self) -> Position: ...
 
-    def place(self) -> Place: ...
+    def place(self) -> ScreenedPlace: ...
 
     def pump(self) -> None: ...
 

@@ -18,7 +18,7 @@ from magnetar.broker.transactions.hidden import pass_all_hidden, pass_hidden
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
 from magnetar.broker.transactions.kept import KeptTransactions
 from magnetar.broker.transactions.scan import entries_of
-from magnetar.broker.transactions.spans import Spans
+from magnetar.broker.transactions.spans import TransactionSpans
 from magnetar.broker.transactions.stamp import stamped, strangers
 from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of
 from magnetar.broker.transactions.transaction import Transaction
@@ -56,7 +56,7 @@ class TopicTransactions:
     def __init__(
         self, topic: TransactionsTopic, kept: KeptTransactions, abort_of: AbortOf, clock: Clock
     ) -> None:
-        self.spans = Spans()
+        self.spans = TransactionSpans()
         self.aborted = 0
         """Transactions with entries here that were aborted, since the topic was loaded."""
         # A topic that is let go is freed without the garbage collector.

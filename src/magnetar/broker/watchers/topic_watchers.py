@@ -18,7 +18,7 @@ from magnetar.broker.watchers.selection import (
     compiled,
     matching,
 )
-from magnetar.broker.watchers.watched import Update, Watched
+from magnetar.broker.watchers.watched import Update, WatchedNames
 from magnetar.metadata import keys
 from magnetar.metadata.store import Change, MetadataStore, Notification
 
@@ -30,7 +30,7 @@ _UNANSWERED_MAX: Final = 16
 """Requests for one watcher that may wait for their answers: clients ask again when they time out."""
 
 
-class Client(Protocol):
+class WatchingClient(Protocol):
     """A watching client: a connection."""
 
     def ask_output(self) -> bool:
@@ -49,7 +49,7 @@ class Client(Protocol):
 class _Watcher:
     """One watcher of one client."""
 
-    def __init__(self, client: Client, watcher_id: int, watched: Watched) -> None:
+    def __init__(self, client: WatchingClient, watcher_id: int, watched: WatchedNames) -> None:
         self.client = client
         self.watcher_id = watcher_id
         self.watched = watched
@@ -131,7 +131,7 @@ class TopicWatchers:
         self._topics_of = topics_of
         self._spawn = spawn
         self._namespaces: dict[NamespaceName, _Namespace] = {}
-        self._clients: dict[Client, dict[int, tuple[_Namespace, _Watcher]]] = {}
+        self._clients: dict[WatchingClient, dict[int, tuple[_Namespace, _Watcher]]] = {}
         self.turns = MatchingTurns()
         """Shared by all lists that are matched."""
 
@@ -143,7 +143,7 @@ class TopicWatchers:
 
     def watch(
         self,
-        client: Client,
+        client: WatchingClient,
         namespace: NamespaceName,
         pattern: str | Matcher,
         *,
@@ -162,7 +162,7 @@ class TopicWatchers:
             if len(own) >= _WATCHERS_MAX:
                 raise NotAllowedError(f"a connection may have {_WATCHERS_MAX} watchers")
             watcher = _Watcher(
-                client, watcher_id, Watched(compiled(pattern) if isinstance(pattern, str) else pattern)
+                client, watcher_id, WatchedNames(compiled(pattern) if isinstance(pattern, str) else pattern)
             )
             entry = self._entry(namespace)
             entry.watchers.append(watcher)
@@ -172,11 +172,11 @@ class TopicWatchers:
         watcher.requests.append((request_id, known_digest))
         self._wake(entry)
 
-    def watches_of(self, client: Client) -> dict[int, NamespaceName]:
+    def watches_of(self, client: WatchingClient) -> dict[int, NamespaceName]:
         """The watches of a client, by watcher id."""
         return {number: entry.name for number, (entry, _) in self._clients.get(client, {}).items()}
 
-    def close(self, client: Client, watcher_id: int) -> None:
+    def close(self, client: WatchingClient, watcher_id: int) -> None:
         """Ends a watch, if there is one."""
         own = self._clients.get(client, {})
         if watcher_id not in own:
@@ -191,13 +191,13 @@ class TopicWatchers:
             for cancel in entry.cancels:
                 cancel()
 
-    def resume(self, client: Client) -> None:
+    def resume(self, client: WatchingClient) -> None:
         """The client accepts bytes again: it gets all changes since at once."""
         for entry, watcher in self._clients.get(client, {}).values():
             if watcher.held:
                 self._wake(entry)
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: WatchingClient) -> None:
         """The client is gone."""
         for watcher_id in list(self._clients.get(client, ())):
             self.close(client, watcher_id)

@@ -17,7 +17,7 @@ class Update:
     digest: str
 
 
-class Watched:
+class WatchedNames:
     """The list that a client has built up."""
 
     def __init__(self, pattern: Matcher) -> None:

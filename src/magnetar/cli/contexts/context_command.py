@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from magnetar.cli.contexts import contexts
-from magnetar.cli.contexts.contexts import ContextError, Place
+from magnetar.cli.contexts.contexts import ContextError, ContextPlace
 from magnetar.cli.output import FORMATS, show
 
 
@@ -33,7 +33,7 @@ def add(name: str, **given: str) -> None:
             given[option] = os.path.abspath(os.path.expanduser(given[option]))
     file = contexts.file_of(os.environ)
     known = contexts.load(file)
-    known.places[name] = replace(Place(), **given)
+    known.places[name] = replace(ContextPlace(), **given)
     known.current = known.current or name
     contexts.save(file, known)
     click.echo(f"context {name} is kept in {file}" + (", and current" if known.current == name else ""))
@@ -63,7 +63,7 @@ def list_(output: str) -> None:
     show(rows, output)
 
 
-def _row(place: Place) -> dict[str, str]:
+def _row(place: ContextPlace) -> dict[str, str]:
     shown = place.shown()
     credential = "token" if place.token else place.token_file
     return {"url": shown.get("url", ""), "admin_url": shown.get("admin_url", ""), "credential": credential}

@@ -27,7 +27,7 @@ class ContextError(MagnetarError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ContextPlace:
     """One cluster. Empty: not said."""
 
     url: str = ""
@@ -50,13 +50,13 @@ class Contexts:
     """All contexts, and which of them counts when none is named."""
 
     current: str = ""
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, ContextPlace] = field(default_factory=dict)
 
-    def place(self, name: str = "") -> Place:
+    def place(self, name: str = "") -> ContextPlace:
         """The named one, the current one, or an empty one. Raises ContextError for a name not known."""
         chosen = name or self.current
         if not chosen:
-            return Place()
+            return ContextPlace()
         if chosen not in self.places:
             known = ", ".join(self.places) or "there are none"
             raise ContextError(
@@ -79,9 +79,9 @@ def load(file: Path) -> Contexts:
     """Empty when there is no file. Raises ContextError for one that cannot be read."""
     try:
         document = json.loads(file.read_text("utf-8"))
-        known = {each.name for each in fields(Place)}
+        known = {each.name for each in fields(ContextPlace)}
         places = {
-            str(name): Place(**{key: str(value) for key, value in place.items() if key in known})
+            str(name): ContextPlace(**{key: str(value) for key, value in place.items() if key in known})
             for name, place in document["contexts"].items()
         }
         return Contexts(str(document.get("current", "")), places)

@@ -39,7 +39,7 @@ _HEALTH_TOPIC: Final = "persistent://pulsar/system/healthcheck"
 """Where a health check of the broker publishes."""
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """What one check found."""
 
     check: str
@@ -73,9 +73,11 @@ def doctor(caller: Caller, data: Path | None, local: bool) -> int:
 doctor.add_command(storage)
 
 
-def machine(folder: Path) -> Iterator[Finding]:
+def machine(folder: Path) -> Iterator[DoctorFinding]:
     """Of this machine; `folder` is where a broker keeps its data, or would."""
-    yield Finding("python", GOOD, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield DoctorFinding(
+        "python", GOOD, f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    )
     there = folder
     while not there.exists():
         there = there.parent
@@ -84,15 +86,15 @@ def machine(folder: Path) -> Iterator[Finding]:
     yield _files()
 
 
-def _space(folder: Path) -> Finding:
+def _space(folder: Path) -> DoctorFinding:
     usage = shutil.disk_usage(folder)
     detail = f"{usage.free / (1 << 30):.1f} GiB of {usage.total / (1 << 30):.1f} GiB free for {folder}"
     if usage.free < _FREE_BAD_BYTES:
-        return Finding("disk", BAD, f"{detail}; free some, or name another folder")
-    return Finding("disk", DOUBTFUL if usage.free < _FREE_DOUBTFUL * usage.total else GOOD, detail)
+        return DoctorFinding("disk", BAD, f"{detail}; free some, or name another folder")
+    return DoctorFinding("disk", DOUBTFUL if usage.free < _FREE_DOUBTFUL * usage.total else GOOD, detail)
 
 
-def _syncs(folder: Path) -> Finding:
+def _syncs(folder: Path) -> DoctorFinding:
     """How long small syncs take: this bounds how soon a message is acknowledged."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -104,26 +106,30 @@ def _syncs(folder: Path) -> Finding:
                 os.fsync(file.fileno())
                 taken.append((time.perf_counter() - began_s) * 1000)
     except OSError as error:
-        return Finding("sync", BAD, f"{folder} cannot be written: {error.strerror}; check its owner")
+        return DoctorFinding("sync", BAD, f"{folder} cannot be written: {error.strerror}; check its owner")
     taken.sort()
     middle, worst = taken[len(taken) // 2], taken[-1]
     state = GOOD if middle < _SYNC_DOUBTFUL_MS else DOUBTFUL
-    return Finding("sync", state, f"{middle:.1f} ms in the middle, {worst:.1f} ms at worst, of {_SYNCS}")
+    return DoctorFinding(
+        "sync", state, f"{middle:.1f} ms in the middle, {worst:.1f} ms at worst, of {_SYNCS}"
+    )
 
 
-def _files() -> Finding:
+def _files() -> DoctorFinding:
     try:
         import resource
     except ImportError:
-        return Finding("open files", DOUBTFUL, "this system does not tell")
+        return DoctorFinding("open files", DOUBTFUL, "this system does not tell")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     detail = f"{soft} may be open, {hard} at most"
     if 0 <= hard < _FILES_DOUBTFUL:
-        return Finding("open files", DOUBTFUL, f"{detail}: few clients will find room; raise `ulimit -n`")
-    return Finding("open files", GOOD, detail)
+        return DoctorFinding(
+            "open files", DOUBTFUL, f"{detail}: few clients will find room; raise `ulimit -n`"
+        )
+    return DoctorFinding("open files", GOOD, detail)
 
 
-def broker(caller: Caller) -> Iterator[Finding]:
+def broker(caller: Caller) -> Iterator[DoctorFinding]:
     """Checks the broker."""
     from magnetar.adminclient import paths
 
@@ -133,22 +139,22 @@ def broker(caller: Caller) -> Iterator[Finding]:
     try:
         with caller.admin() as admin:
             version = admin.call("GET", f"{paths.ROOT}/brokers/version")
-            yield Finding("version", GOOD, str(version))
+            yield DoctorFinding("version", GOOD, str(version))
             before_ms = _now_ms()
             admin.call("GET", f"{paths.ROOT}/brokers/health")
             after_ms = _now_ms()
         took_ms = after_ms - before_ms
-        yield Finding("health", GOOD, f"a message was written, synced and read back in {took_ms} ms")
+        yield DoctorFinding("health", GOOD, f"a message was written, synced and read back in {took_ms} ms")
         yield _clock(caller, before_ms, after_ms)
         yield from _metrics(caller)
     except MagnetarError as error:
         if code_of(error) == exit_codes.NOT_ALLOWED:
-            yield Finding("health", DOUBTFUL, f"it cannot be asked with these rights: {error}")
+            yield DoctorFinding("health", DOUBTFUL, f"it cannot be asked with these rights: {error}")
         else:
-            yield Finding("health", BAD, str(error))
+            yield DoctorFinding("health", BAD, str(error))
 
 
-def _port(what: str, url: str) -> Finding:
+def _port(what: str, url: str) -> DoctorFinding:
     from urllib.parse import urlsplit
 
     parts = urlsplit(url.partition(",")[0])
@@ -158,11 +164,11 @@ def _port(what: str, url: str) -> Finding:
         socket.create_connection((parts.hostname or "", port), timeout=5).close()
     except (OSError, KeyError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        return Finding(what, BAD, f"{url} cannot be reached: {reason}; is it running?")
-    return Finding(what, GOOD, f"{url} answers")
+        return DoctorFinding(what, BAD, f"{url} cannot be reached: {reason}; is it running?")
+    return DoctorFinding(what, GOOD, f"{url} answers")
 
 
-def _certificate(caller: Caller) -> Iterator[Finding]:
+def _certificate(caller: Caller) -> Iterator[DoctorFinding]:
     """How long the broker's certificate counts, where it has one that is trusted."""
     import ssl
     from urllib.parse import urlsplit
@@ -178,48 +184,50 @@ def _certificate(caller: Caller) -> Iterator[Finding]:
         ):
             ends_s = ssl.cert_time_to_seconds(str((secured.getpeercert() or {})["notAfter"]))
     except (OSError, KeyError) as error:
-        yield Finding("certificate", BAD, f"it is not taken: {error}; see --trust-certs and its names")
+        yield DoctorFinding("certificate", BAD, f"it is not taken: {error}; see --trust-certs and its names")
         return
     days = int((ends_s - time.time()) / 86_400)
     detail = f"it ends in {days} days"
     if days < _DAYS_DOUBTFUL:
-        yield Finding("certificate", DOUBTFUL, f"{detail}: make a new one (docs/security.md)")
+        yield DoctorFinding("certificate", DOUBTFUL, f"{detail}: make a new one (docs/security.md)")
     else:
-        yield Finding("certificate", GOOD, detail)
+        yield DoctorFinding("certificate", GOOD, detail)
 
 
-def _metrics(caller: Caller) -> Iterator[Finding]:
+def _metrics(caller: Caller) -> Iterator[DoctorFinding]:
     """What the broker's metrics tell."""
     with caller.admin() as admin:
         try:
             text = str(admin.call("GET", "/metrics"))
         except MagnetarError as error:
-            yield Finding("metrics", DOUBTFUL, f"they cannot be seen with these rights: {error}")
+            yield DoctorFinding("metrics", DOUBTFUL, f"they cannot be seen with these rights: {error}")
             return
     yield from history(text)
     yield from _canaries(text)
 
 
-def history(metrics: str) -> Iterator[Finding]:
+def history(metrics: str) -> Iterator[DoctorFinding]:
     """Checks the object stores; nothing where the broker has none, or does not show them."""
     read_only = _sum(metrics, "magnetar_offload_stores_read_only")
     gone = _sum(metrics, "magnetar_lake_files_gone")
     if read_only:
-        yield Finding(
+        yield DoctorFinding(
             "history",
             BAD,
             f"{read_only} object stores are another installation's, and nothing is offloaded to them:"
             " `magnetar offload stores` says why",
         )
     if gone:
-        yield Finding(
+        yield DoctorFinding(
             "history",
             BAD,
             f"{gone} objects of offloaded messages are gone: `magnetar lake status` names them; restore them"
             " from a backup or an earlier version of the bucket's objects",
         )
     if read_only == 0 and not gone:
-        yield Finding("history", GOOD, "its object stores may be written, and no object is known to be gone")
+        yield DoctorFinding(
+            "history", GOOD, "its object stores may be written, and no object is known to be gone"
+        )
 
 
 def _sum(metrics: str, name: str) -> int | None:
@@ -229,20 +237,20 @@ def _sum(metrics: str, name: str) -> int | None:
     return int(sum(values)) if values else None
 
 
-def _canaries(metrics: str) -> Iterator[Finding]:
+def _canaries(metrics: str) -> Iterator[DoctorFinding]:
     from magnetar.cli.diagnosis.canaries import canaries_of, summary
 
     found = canaries_of(metrics)
     if found:
         bad = any(not canary.up or canary.lost for canary in found)
-        yield Finding("canaries", BAD if bad else GOOD, summary(found).removeprefix("canaries: "))
+        yield DoctorFinding("canaries", BAD if bad else GOOD, summary(found).removeprefix("canaries: "))
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _clock(caller: Caller, before_ms: int, after_ms: int) -> Finding:
+def _clock(caller: Caller, before_ms: int, after_ms: int) -> DoctorFinding:
     """Whether the time that the broker noted on the message of the health check lies between these."""
     from magnetar.base.names import TopicName
     from magnetar.cli.messages.topic_reading import Range, TopicReading
@@ -254,9 +262,9 @@ def _clock(caller: Caller, before_ms: int, after_ms: int) -> Finding:
     except (MagnetarError, ValueError):
         noted_ms = None
     if noted_ms is None:
-        return Finding("clock", DOUBTFUL, "the broker's time cannot be seen with these rights")
+        return DoctorFinding("clock", DOUBTFUL, "the broker's time cannot be seen with these rights")
     off_ms = min(max(noted_ms, before_ms), after_ms) - noted_ms
     if abs(off_ms) <= _CLOCK_DOUBTFUL_MS:
-        return Finding("clock", GOOD, "this machine and the broker agree")
+        return DoctorFinding("clock", GOOD, "this machine and the broker agree")
     ahead = "ahead of" if off_ms > 0 else "behind"
-    return Finding("clock", DOUBTFUL, f"this machine is {abs(off_ms)} ms {ahead} the broker: check NTP")
+    return DoctorFinding("clock", DOUBTFUL, f"this machine is {abs(off_ms)} ms {ahead} the broker: check NTP")

@@ -37,11 +37,11 @@ def publish(
     latencies grow.
     """
     from magnetar.cli.load.latencies import Latencies
-    from magnetar.cli.load.publish_load import Load
+    from magnetar.cli.load.publish_load import PublishLoad
     from magnetar.cli.messages.topic_reading import topics_of
 
     with caller.client() as client:
-        load = Load(client, topics_of(client, TopicName.parse(topic)), size, batch)
+        load = PublishLoad(client, topics_of(client, TopicName.parse(topic)), size, batch)
         try:
             if warm_up:
                 load.run(rate, warm_up)

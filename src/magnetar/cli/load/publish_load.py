@@ -74,7 +74,7 @@ class _Lane:
         return count * self._batch
 
 
-class Load:
+class PublishLoad:
     """Publishers of one run."""
 
     def __init__(self, client: Client, topics: list[TopicName], size_bytes: int, batch: int) -> None:

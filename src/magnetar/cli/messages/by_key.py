@@ -15,7 +15,7 @@ from magnetar.base.names import TopicName
 from magnetar.cli.messages.records import Record, records_of
 from magnetar.cli.messages.topic_reading import topics_of
 from magnetar.cli.messages.topic_writer import partition_of_key
-from magnetar.cli.storage.progress import Progress
+from magnetar.cli.storage.progress import ShownProgress
 from magnetar.client.compression import decompress
 from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError
@@ -130,7 +130,7 @@ class KeyReading:
     def _read(self, topic: TopicName, entries: _Range, count: int | None) -> Iterator[Record]:
         """Messages of the key in these entries, newest first."""
         found: list[Record] = []
-        progress = Progress("read")
+        progress = ShownProgress("read")
         start = Position(entries.ledger_id, entries.first_entry)
         for columns in read_range(
             self._client, topic, start, Position(entries.ledger_id, entries.last_entry + 1)

@@ -15,7 +15,7 @@ from magnetar.cli.given import given_as
 from magnetar.cli.messages import message_options as options
 
 if TYPE_CHECKING:
-    from magnetar.cli.messages.decoding import Decoder
+    from magnetar.cli.messages.decoding import PayloadDecoder
     from magnetar.cli.messages.records import Record
     from magnetar.client.client import Client
 
@@ -74,7 +74,7 @@ def consume(caller: Caller, given: _Given) -> None:
     subscription, messages are acknowledged after they are printed, also those that the filter rejects.
     Values are decoded by the schema of each message.
     """
-    from magnetar.cli.messages.decoding import Decoder
+    from magnetar.cli.messages.decoding import PayloadDecoder
 
     name = TopicName.parse(given.topic)
     uncommitted = given.isolation != _ISOLATIONS[0]
@@ -86,7 +86,7 @@ def consume(caller: Caller, given: _Given) -> None:
     show = options.printer(caller.output, template)
     holds = options.tester(given.condition)
     with caller.client() as client:
-        decoder = Decoder(client, name, by_schema=not given.raw)
+        decoder = PayloadDecoder(client, name, by_schema=not given.raw)
         records: Iterator[Record | None]
         if uncommitted:
             from magnetar.cli.messages.uncommitted import stored_records
@@ -108,7 +108,7 @@ def consume(caller: Caller, given: _Given) -> None:
 
 def _print(
     records: Iterator[Record | None],
-    decoder: Decoder,
+    decoder: PayloadDecoder,
     holds: Callable[[Record, Mapping[str, Any]], bool],
     show: Callable[[Mapping[str, Any]], None],
     count: int | None,

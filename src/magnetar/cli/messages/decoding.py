@@ -29,7 +29,7 @@ _INTEGERS: Final[dict[int, int]] = {
 _SIZE: Final = struct.Struct(">i")
 
 
-class Decoder:
+class PayloadDecoder:
     """Values of the messages of one topic. Looks a schema up once for each version."""
 
     def __init__(self, client: Client, topic: TopicName, *, by_schema: bool = True) -> None:

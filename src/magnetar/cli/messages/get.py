@@ -47,7 +47,7 @@ class _Given:
 def get(caller: Caller, given: _Given) -> int:
     """Show the newest message of TOPIC with a key; exit code 7 when there is none, or it deletes the key."""
     from magnetar.cli.messages.by_key import KeyReading
-    from magnetar.cli.messages.decoding import Decoder
+    from magnetar.cli.messages.decoding import PayloadDecoder
 
     name = TopicName.parse(given.topic)
     show = options.printer(caller.output, given.template)
@@ -56,7 +56,7 @@ def get(caller: Caller, given: _Given) -> int:
     with caller.client() as client, caller.admin() as admin:
         sought = _bytes_of(given.key) if given.encoded else given.key.encode()
         reading = KeyReading(client, admin, name, sought, everywhere=given.everywhere)
-        decoder = Decoder(client, name, by_schema=not given.raw)
+        decoder = PayloadDecoder(client, name, by_schema=not given.raw)
         for record in _at_most(reading.records(page=1 if wanted == 1 else None), wanted):
             if record.is_null and wanted == 1:
                 click.echo(f"{given.key} was deleted by {record.id}", err=True)

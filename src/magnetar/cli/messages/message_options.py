@@ -13,7 +13,7 @@ from magnetar.cli.times import Moment
 
 if TYPE_CHECKING:
     from magnetar.base.names import TopicName
-    from magnetar.cli.messages.decoding import Decoder
+    from magnetar.cli.messages.decoding import PayloadDecoder
     from magnetar.cli.messages.records import Record
     from magnetar.cli.messages.topic_reading import Range
 
@@ -61,7 +61,7 @@ def range_of(begin: str | int, end: str | int, last: int | None = None) -> Range
     )
 
 
-def names_of(record: Record, decoder: Decoder) -> dict[str, Any]:
+def names_of(record: Record, decoder: PayloadDecoder) -> dict[str, Any]:
     """A message as filters, format strings and `-o json` see it."""
     return record.document(decoder.value(record))
 

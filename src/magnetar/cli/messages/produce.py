@@ -19,7 +19,7 @@ from magnetar.cli.times import Moment, age_ms
 if TYPE_CHECKING:
     from magnetar.base.ids import Position
     from magnetar.cli.messages.encoding import Encoder
-    from magnetar.cli.messages.topic_writer import Outgoing
+    from magnetar.cli.messages.topic_writer import OutgoingMessage
     from magnetar.client.client import Client
 
 
@@ -117,15 +117,15 @@ class _Envelope:
     event_time_ms: int | None
     later_ms: int | None
 
-    def around(self, text: bytes, encoder: Encoder | None) -> Outgoing:
+    def around(self, text: bytes, encoder: Encoder | None) -> OutgoingMessage:
         """The message of a text. Raises UnfitValueError."""
-        from magnetar.cli.messages.topic_writer import Outgoing
+        from magnetar.cli.messages.topic_writer import OutgoingMessage
 
         key = self.key
         if self.key_separator is not None:
             head, separator, rest = text.partition(self.key_separator.encode())
             key, text = (head.decode("utf-8", "replace"), rest) if separator else (key, text)
-        return Outgoing(
+        return OutgoingMessage(
             payload=text if encoder is None else encoder.payload(text),
             key=key,
             properties=self.properties,
@@ -146,12 +146,12 @@ def _send(
     """Sends all; where the entries lie. What came before one that cannot be sent is durable, and told."""
     from magnetar.cli.messages.encoding import Encoder
     from magnetar.cli.messages.topic_writer import TopicWriter
-    from magnetar.cli.storage.progress import Progress
+    from magnetar.cli.storage.progress import ShownProgress
 
     encoder = None if raw else Encoder(client, topic)
     version = b"" if encoder is None else encoder.version
     writer = TopicWriter(client, topic, compression=compression, schema_version=version)
-    progress = Progress("sent")
+    progress = ShownProgress("sent")
     try:
         try:
             for payload in payloads:

@@ -92,14 +92,14 @@ class _Replay:
         self._writers: dict[str, TopicWriter] = {}
 
     def run(self, wanted: Range, condition: str | None, count: int | None) -> None:
-        from magnetar.cli.messages.decoding import Decoder
+        from magnetar.cli.messages.decoding import PayloadDecoder
         from magnetar.cli.messages.topic_reading import TopicReading
-        from magnetar.cli.storage.progress import Progress
+        from magnetar.cli.storage.progress import ShownProgress
 
         reading = TopicReading(self._client, self._source, wanted)
-        decoder = Decoder(self._client, self._source)
+        decoder = PayloadDecoder(self._client, self._source)
         holds = options.tester(condition)
-        progress = Progress("replayed", reading.count() if condition is None else None)
+        progress = ShownProgress("replayed", reading.count() if condition is None else None)
         last_ms: int | None = None
         with options.resumable(self._source, lambda: last_ms):
             try:
@@ -117,7 +117,7 @@ class _Replay:
                 progress.close()
 
     def _send(self, record: Record) -> None:
-        from magnetar.cli.messages.topic_writer import Outgoing, TopicWriter
+        from magnetar.cli.messages.topic_writer import OutgoingMessage, TopicWriter
 
         if record.encrypted:
             raise ReplayError(
@@ -134,7 +134,7 @@ class _Replay:
         if self._target is None:
             properties = {key: value for key, value in properties.items() if key not in _CLIENTS_OWN}
         self._writers[target].send(
-            Outgoing(
+            OutgoingMessage(
                 payload=record.payload,
                 key=record.key,
                 properties=properties,

@@ -41,9 +41,9 @@ class _Given:
 @given_as(_Given)
 def search(caller: Caller, given: _Given) -> int:
     """Show the messages of TOPIC for which EXPRESSION is true; exit code 7 when there is none."""
-    from magnetar.cli.messages.decoding import Decoder
+    from magnetar.cli.messages.decoding import PayloadDecoder
     from magnetar.cli.messages.topic_reading import TopicReading
-    from magnetar.cli.storage.progress import Progress
+    from magnetar.cli.storage.progress import ShownProgress
 
     name = TopicName.parse(given.topic)
     show = options.printer(caller.output, given.template or (r"{id} {publish_time:time} {key} {value}"))
@@ -52,8 +52,8 @@ def search(caller: Caller, given: _Given) -> int:
     last_ms: int | None = None
     with caller.client() as client:
         reading = TopicReading(client, name, options.range_of(given.begin, given.end))
-        decoder = Decoder(client, name, by_schema=not given.raw)
-        progress = Progress("searched", reading.count())
+        decoder = PayloadDecoder(client, name, by_schema=not given.raw)
+        progress = ShownProgress("searched", reading.count())
         with options.resumable(name, lambda: last_ms):
             for record in reading.records():
                 last_ms = record.time_ms
@@ -79,7 +79,7 @@ def peek(caller: Caller, topic: str, subscription: str, count: int, template: st
     """Show the next messages of SUBSCRIPTION on TOPIC, without acknowledging them."""
     from magnetar.adminclient import paths
     from magnetar.adminclient.errors import AdminRefusedError
-    from magnetar.cli.messages.decoding import Decoder
+    from magnetar.cli.messages.decoding import PayloadDecoder
     from magnetar.cli.messages.records import records_of
     from magnetar.cli.messages.topic_reading import topics_of
     from magnetar.client.reader import peek as entry_at
@@ -88,7 +88,7 @@ def peek(caller: Caller, topic: str, subscription: str, count: int, template: st
     show = options.printer(caller.output, template)
     shown = 0
     with caller.client() as client, caller.admin() as admin:
-        decoder = Decoder(client, name, by_schema=not raw)
+        decoder = PayloadDecoder(client, name, by_schema=not raw)
         for each in topics_of(client, name):
             for number in range(1, count + 1):
                 try:

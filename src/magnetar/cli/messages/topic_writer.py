@@ -23,7 +23,7 @@ _BATCH_BYTES_MAX: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class OutgoingMessage:
     """One message to be sent."""
 
     payload: bytes
@@ -54,7 +54,7 @@ class _Partition:
         self._batch: list[tuple[pb.SingleMessageMetadata, bytes]] = []
         self._batch_bytes = 0
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: OutgoingMessage) -> None:
         # Keys have entries of their own, so that Key_Shared can part them; so have delays.
         if message.key is not None or message.deliver_at_ms is not None:
             self.close_batch()
@@ -67,7 +67,7 @@ class _Partition:
         if len(self._batch) >= _BATCH_MESSAGES_MAX or self._batch_bytes >= _BATCH_BYTES_MAX:
             self.close_batch()
 
-    def _send_alone(self, message: Outgoing) -> None:
+    def _send_alone(self, message: OutgoingMessage) -> None:
         metadata = self._metadata(len(message.payload))
         _describe(metadata, message)
         if message.deliver_at_ms is not None:
@@ -100,7 +100,7 @@ class _Partition:
         return metadata
 
 
-def _describe(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, message: Outgoing) -> None:
+def _describe(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, message: OutgoingMessage) -> None:
     if message.key is not None:
         metadata.partition_key = message.key
     if message.event_time_ms is not None:
@@ -126,7 +126,7 @@ class TopicWriter:
         self._open: dict[TopicName, _Partition] = {}
         self._turn = 0
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: OutgoingMessage) -> None:
         """Returns before the message is durable; `flush` waits for that."""
         count = len(self._topics)
         if message.key is not None:

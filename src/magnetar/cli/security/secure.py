@@ -129,11 +129,11 @@ def _place(wanted: Wanted) -> dict[str, str]:
 
 def _keep_context(name: str, wanted: Wanted) -> None:
     from magnetar.cli.contexts import contexts
-    from magnetar.cli.contexts.contexts import Place
+    from magnetar.cli.contexts.contexts import ContextPlace
 
     file = contexts.file_of(os.environ)
     known = contexts.load(file)
-    place = Place(**_place(wanted))
+    place = ContextPlace(**_place(wanted))
     if known.places.get(name, place) != place:
         raise click.ClickException(f"context {name} is another broker's: choose another name, or remove it")
     known.places[name] = place

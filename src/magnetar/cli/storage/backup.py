@@ -14,7 +14,7 @@ import click
 from magnetar.adminclient import paths
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls
-from magnetar.cli.storage.progress import Progress
+from magnetar.cli.storage.progress import ShownProgress
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.backup import copying, restoring
 from magnetar.server.backup.manifest import BackupError, DamagedBackupError, Manifest
@@ -50,7 +50,7 @@ def create(caller: Caller, repository: Path, data: Path | None, no_history: bool
     target = Repository.open(repository, create=True)
     with target.writing(), _point(caller, data) as (folder, alive):
         history = not no_history
-        progress = Progress("bytes", copying.bytes_of(folder, with_history=history))
+        progress = ShownProgress("bytes", copying.bytes_of(folder, with_history=history))
 
         def copied(count: int) -> None:
             progress.add(count)
@@ -130,7 +130,7 @@ def verify(caller: Caller, repository: Path, backup_id: str | None, every: bool)
         except DamagedBackupError as error:
             wrong.append(str(error))
             continue
-        progress = Progress(f"bytes of {manifest.backup_id}", manifest.size_bytes)
+        progress = ShownProgress(f"bytes of {manifest.backup_id}", manifest.size_bytes)
         wrong += source.verify(manifest, progress.add)
         progress.close()
     if caller.output != "table":
@@ -169,7 +169,7 @@ def restore(caller: Caller, repository: Path, backup_id: str | None, data: Path)
     """Restore a backup in REPOSITORY to a new data folder; the newest backup, unless BACKUP_ID is given."""
     source = Repository.open(repository)
     manifest = source.manifest(backup_id)
-    progress = Progress("bytes", manifest.size_bytes)
+    progress = ShownProgress("bytes", manifest.size_bytes)
     restoring.restore(source, manifest, data, progress=progress.add)
     progress.close()
     caller.show({**_row(manifest), "data": str(data)})

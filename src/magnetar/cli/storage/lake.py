@@ -16,7 +16,7 @@ from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls, confirm
 from magnetar.cli.given import given_as
 from magnetar.cli.output import styled
-from magnetar.cli.storage.progress import Progress
+from magnetar.cli.storage.progress import ShownProgress
 
 _POLL_S: Final = 0.2
 _ALL: Final = f"{paths.ROOT}/lake"
@@ -190,7 +190,7 @@ def _run(admin: Admin, topic: str, kind: str, query: dict[str, object]) -> Any:
     """Has the broker do it, and waits for the end. Raises LakeJobError."""
     path = f"{_path(topic)}/{kind}"
     admin.call("POST", path, query=query)
-    progress = Progress(f"{kind} {topic}")
+    progress = ShownProgress(f"{kind} {topic}")
     try:
         while True:
             job = admin.call("GET", path)

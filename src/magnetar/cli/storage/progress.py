@@ -10,7 +10,7 @@ _QUIET_S: Final = 2.0
 _INTERVAL_S: Final = 1.0
 
 
-class Progress:
+class ShownProgress:
     """One line on stderr: on a terminal it is written over, elsewhere a new one comes every ten seconds."""
 
     def __init__(self, what: str, total: int | None = None, *, stream: TextIO | None = None) -> None:

@@ -17,7 +17,7 @@ from magnetar.ledger.autorecovery.replicating import Replicator
 from magnetar.ledger.autorecovery.replication_worker import ReplicationWorker
 from magnetar.ledger.client.cluster import Cluster, by_chance
 from magnetar.ledger.client.ledger_client import LedgerClient
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -39,13 +39,13 @@ class AutoRecoveryNode:
         tree: BookKeeperTree,
         clock: Clock,
         options: RecoveryOptions,
-        client_options: ClientOptions | None = None,
+        client_options: LedgerClientOptions | None = None,
     ) -> None:
         """For `start` only."""
         self.marks = UnderreplicatedLedgers(store, tree, clock)
         self._bookies = TreeBookieRegistry(store, tree)
         ledgers = TreeLedgerRegistry(store, tree)
-        client_options = client_options or ClientOptions()
+        client_options = client_options or LedgerClientOptions()
         racks = BookieRacks(store, options.racks_path)
         placement = RackPlacement(racks.of, racks_min=options.racks_min, shuffled=by_chance)
         cluster = Cluster(ledgers, self._bookies, client_options, placement=placement)
@@ -70,7 +70,7 @@ class AutoRecoveryNode:
         tree: BookKeeperTree,
         clock: Clock,
         options: RecoveryOptions,
-        client_options: ClientOptions | None = None,
+        client_options: LedgerClientOptions | None = None,
     ) -> AutoRecoveryNode:
         """Starts the node. Raises MetadataError."""
         node = cls(store, tree, clock, options, client_options)

@@ -9,13 +9,13 @@ from collections.abc import Coroutine, Mapping, Sequence, Set
 from typing import Any, Final, Protocol
 
 from magnetar.base.errors import MetadataError
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.ledger.quorum.effects import ChooseBookies
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.registry import LedgerRegistry
-from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
+from magnetar.metadata.bookkeeper.registry import LiveBookies, RegisteredBookie
 from magnetar.runtime.tasks import pause
 
 _log = logging.getLogger("magnetar.ledger.client")
@@ -30,7 +30,7 @@ class Bookies(Protocol):
     async def bookies(self) -> LiveBookies:
         """The registered bookies."""
 
-    async def info(self, bookie_id: str) -> BookieInfo | None:
+    async def info(self, bookie_id: str) -> RegisteredBookie | None:
         """The record of a registered bookie."""
 
 
@@ -66,13 +66,13 @@ class Cluster:
         self,
         ledgers: LedgerRegistry,
         bookies: Bookies,
-        options: ClientOptions | None = None,
+        options: LedgerClientOptions | None = None,
         *,
         placement: Placement | None = None,
     ) -> None:
         """`placement`: chooses bookies; None: all are in one rack."""
         self.ledgers: Final = ledgers
-        self.options: Final = options or ClientOptions()
+        self.options: Final = options or LedgerClientOptions()
         self.pool: Final = BookiePool(self._address, self.options)
         self._bookies = bookies
         self._known = LiveBookies(frozenset(), frozenset())
@@ -81,7 +81,7 @@ class Cluster:
     async def _address(self, bookie: str) -> tuple[str, int] | None:
         info = await self._bookies.info(bookie)
         # A bookie that is not registered may be up all the same; its id often is its address.
-        return (info or BookieInfo(bookie)).address()
+        return (info or RegisteredBookie(bookie)).address()
 
     async def _writable(self) -> frozenset[str]:
         try:

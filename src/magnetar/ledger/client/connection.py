@@ -70,7 +70,7 @@ class _Adds:
         """(time, number sent by then) of sends that may not be answered yet."""
 
 
-class BookieConnection(asyncio.BufferedProtocol):
+class BookieChannel(asyncio.BufferedProtocol):
     """A socket to a bookie. `lost` is called once, when no further answer will come."""
 
     def __init__(

@@ -17,7 +17,7 @@ _LOOK_MAX_S: Final = 1.0
 """Seconds between two reads where bookies cannot wait (version 2); doubles up to this while nothing comes."""
 
 
-class LedgerTail:
+class FollowedTail:
     """A reader of an open ledger. As a context manager it watches the ledger's metadata inside the block.
 
     In version 3 bookies are asked to wait; in version 2 they are polled.
@@ -32,7 +32,7 @@ class LedgerTail:
         self._look_s = _LOOK_FIRST_S
         self._ahead: list[LedgerEntry] = []
 
-    async def __aenter__(self) -> LedgerTail:
+    async def __aenter__(self) -> FollowedTail:
         self._unwatch = self._handle.watch(self._changed)
         return self
 

@@ -33,7 +33,7 @@ class LedgerOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOptions:
+class LedgerClientOptions:
     """Times, sizes and the version of the protocol."""
 
     use_v2: bool = True

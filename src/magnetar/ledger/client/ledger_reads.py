@@ -14,7 +14,7 @@ from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import LedgerUnauthorizedError, LedgerUnreadableError
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import SendRead
-from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, Found, ReadEffect, Unread
+from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, FoundEntry, ReadEffect, Unread
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.runtime.tasks import begin, call_later
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
@@ -123,7 +123,7 @@ class LedgerReads:
                     send(effect)
                 elif result.done():
                     continue
-                elif isinstance(effect, Found):
+                elif isinstance(effect, FoundEntry):
                     result.set_result(effect.entry)
                     self._repair(members, effect)
                 else:
@@ -170,7 +170,7 @@ class LedgerReads:
             f"entry {entry_id} of ledger {self.ledger_id}: none of {holders} gave a copy"
         )
 
-    def _repair(self, members: Sequence[str], found: Found) -> None:
+    def _repair(self, members: Sequence[str], found: FoundEntry) -> None:
         """Sends the good copy to members with a bad one, or, when the ledger is closed, without one."""
         entry = found.entry
         bad = [

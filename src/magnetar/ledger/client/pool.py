@@ -18,9 +18,9 @@ from typing import Final, TypeAlias
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.client.client_metrics import ClientMetrics
-from magnetar.ledger.client.connection import AddSink, Answered, BookieConnection, key_of
+from magnetar.ledger.client.connection import AddSink, Answered, BookieChannel, key_of
 from magnetar.ledger.client.health import BookieHealth
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ListEntries, Read, Request
 from magnetar.wire.bookkeeper.responses import BatchReadDone, EntriesListed, ReadDone, Response
@@ -47,15 +47,15 @@ class _Channel:
     def __init__(self, pool: BookiePool, bookie: str) -> None:
         self._pool = pool
         self._bookie = bookie
-        self._connection: BookieConnection | None = None
+        self._connection: BookieChannel | None = None
         self._connecting = False
-        self._waiting: list[Callable[[BookieConnection | None], None]] = []
+        self._waiting: list[Callable[[BookieChannel | None], None]] = []
         self._retry_at_s = float("-inf")
         self.made_s = float("-inf")
         """When the connection was made."""
         self._failures = 0
 
-    def use(self, action: Callable[[BookieConnection | None], None]) -> None:
+    def use(self, action: Callable[[BookieChannel | None], None]) -> None:
         """Runs `action` with the connection, soon; with None when there is none."""
         connection = self._connection
         if connection is not None and connection.is_usable:
@@ -74,12 +74,12 @@ class _Channel:
     async def _connect(self) -> None:
         options = self._pool.options
         loop = asyncio.get_running_loop()
-        connection: BookieConnection | None = None
+        connection: BookieChannel | None = None
         try:
             address = await self._pool.resolve(self._bookie)
             if address is None:
                 raise OSError(f"bookie {self._bookie} is not registered")
-            made = BookieConnection(
+            made = BookieChannel(
                 self._bookie,
                 is_v2=options.use_v2,
                 timeout_s=options.answer_timeout_s,
@@ -106,7 +106,7 @@ class _Channel:
             for action in waiting:
                 action(connection)
 
-    async def _introduce(self, made: BookieConnection, host: str) -> None:
+    async def _introduce(self, made: BookieChannel, host: str) -> None:
         """Starts TLS and authenticates. Raises OSError when the bookie refuses."""
         options = self._pool.options
         if options.tls is not None:
@@ -137,7 +137,7 @@ class _Channel:
         self._failures = min(self._failures + 1, 16)
         self._pool.health.failed(self._bookie, now_s)
 
-    def current(self) -> BookieConnection | None:
+    def current(self) -> BookieChannel | None:
         """The connection, if there is one."""
         return self._connection
 
@@ -157,7 +157,7 @@ class _Unheard:
 class BookiePool:
     """The bookies that one client uses."""
 
-    def __init__(self, resolve: Resolve, options: ClientOptions) -> None:
+    def __init__(self, resolve: Resolve, options: LedgerClientOptions) -> None:
         self.resolve: Final = resolve
         self.options: Final = options
         self.health: Final = BookieHealth(options.quarantine)
@@ -194,7 +194,7 @@ class BookiePool:
         channel = self._channel(bookie, LedgerId(0), recovery=False)
         reached: asyncio.Future[bool] = self._loop.create_future()
 
-        def told(connection: BookieConnection | None) -> None:
+        def told(connection: BookieChannel | None) -> None:
             if not reached.done():
                 reached.set_result(connection is not None)
 
@@ -207,7 +207,7 @@ class BookiePool:
             self._held_adds.append((bookie, run, sink))
             return
 
-        def send(connection: BookieConnection | None) -> None:
+        def send(connection: BookieChannel | None) -> None:
             if connection is None:
                 sink.added((), Status.IO_ERROR)
             else:
@@ -234,7 +234,7 @@ class BookiePool:
     def repair(self, bookie: str, run: AddRun) -> None:
         """Adds copies to a bookie that should have had them; the outcome is not reported."""
 
-        def send(connection: BookieConnection | None) -> None:
+        def send(connection: BookieChannel | None) -> None:
             if connection is not None:
                 connection.send_adds(run, _Unheard())
 
@@ -270,7 +270,7 @@ class BookiePool:
         `lac_seen` is called with the last add confirmed that the bookie knows, which version 3 includes.
         """
 
-        def request(connection: BookieConnection) -> Read:
+        def request(connection: BookieChannel) -> Read:
             return Read(
                 ledger_id,
                 entry_id,
@@ -301,7 +301,7 @@ class BookiePool:
     ) -> None:
         """Reads consecutive entries (version 2). No answer counts as TOO_MANY_REQUESTS."""
 
-        def request(_: BookieConnection) -> BatchRead:
+        def request(_: BookieChannel) -> BatchRead:
             return BatchRead(ledger_id, first_entry, next(self._request_ids), count_max, bytes_max)
 
         def done(response: Response | None) -> None:
@@ -319,7 +319,7 @@ class BookiePool:
         IO_ERROR: some bookies do not know the request."""
         assert not self.options.use_v2
 
-        def request(connection: BookieConnection) -> ListEntries:
+        def request(connection: BookieChannel) -> ListEntries:
             return ListEntries(ledger_id, connection.take_txn_id())
 
         def done(response: Response | None) -> None:
@@ -334,7 +334,7 @@ class BookiePool:
         self,
         bookie: str,
         ledger_id: LedgerId,
-        make: Callable[[BookieConnection], Request],
+        make: Callable[[BookieChannel], Request],
         done: Answered,
         *,
         recovery: bool = False,
@@ -356,7 +356,7 @@ class BookiePool:
                     self.health.answered(bookie, took_s, self.now_s)
             done(response)
 
-        def send(connection: BookieConnection | None) -> None:
+        def send(connection: BookieChannel | None) -> None:
             if connection is None:
                 done(None)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magnetar.base.ids import LedgerId
-from magnetar.ledger.client.connection import BookieConnection
+from magnetar.ledger.client.connection import BookieChannel
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY, ForceLedger, Read, ReadLac, WriteLac
 from magnetar.wire.bookkeeper.responses import Forced, LacRead, LacWritten, ReadDone, Response
@@ -39,7 +39,7 @@ def write_lac(
     def done(response: Response | None) -> None:
         answered(response.status if isinstance(response, LacWritten) else Status.IO_ERROR)
 
-    def request(connection: BookieConnection) -> WriteLac:
+    def request(connection: BookieChannel) -> WriteLac:
         return WriteLac(ledger_id, last_confirmed, master_key, blob, connection.take_txn_id())
 
     pool.ask(bookie, ledger_id, request, done)
@@ -73,7 +73,7 @@ def wait_for_more(
     """Waits at the bookie until more than `previous` is confirmed; returns the last add confirmed, and the
     next entry if the bookie has it."""
 
-    def request(connection: BookieConnection) -> Read:
+    def request(connection: BookieChannel) -> Read:
         return Read(
             ledger_id,
             LAST_ENTRY,

@@ -35,7 +35,7 @@ class Unread(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundEntry:
     """The entry."""
 
     entry: LedgerEntry
@@ -52,7 +52,7 @@ class NotFound:
     reason: Unread
 
 
-ReadEffect: TypeAlias = SendRead | Found | NotFound
+ReadEffect: TypeAlias = SendRead | FoundEntry | NotFound
 
 
 class EntryRead:
@@ -114,7 +114,7 @@ class EntryRead:
                 status = Status.BAD_REQUEST
             else:
                 self.is_over = True
-                return [Found(opened, tuple(self._bad), frozenset(self._absent))]
+                return [FoundEntry(opened, tuple(self._bad), frozenset(self._absent))]
         if status in _BAD_COPIES:
             self._bad.append(index)
         if status in _ABSENT:

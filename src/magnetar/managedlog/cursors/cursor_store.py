@@ -31,7 +31,7 @@ from magnetar.managedlog.cursors.cursor_delta import CursorDelta
 from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursors.cursor_key import CursorKey
 from magnetar.managedlog.cursors.cursor_state import CursorState
-from magnetar.managedlog.cursors.cursor_writes import CursorWrites, Durable, Plan, Writing
+from magnetar.managedlog.cursors.cursor_writes import CursorWrites, Durable, WritePlan, Writing
 from magnetar.managedlog.cursors.delta_ledger import DeltaLedger, give_back, outcome, seal
 from magnetar.managedlog.errors import CursorClosedError, LogFencedError
 from magnetar.managedlog.resources import LogResources
@@ -118,15 +118,15 @@ class CursorStore:
     def flush_changes(self) -> None:
         """Starts writing the changes, unless a write is under way: its end starts the next one."""
         plan = self._writes.plan(self._ledger, self._ledgers.has_room)
-        if plan is Plan.DELTA:
+        if plan is WritePlan.DELTA:
             assert self._ledger is not None, "a delta goes into a ledger"
             self._append(self._ledger)
-        elif plan is Plan.SWITCH:
+        elif plan is WritePlan.SWITCH:
             self._writes.begin(Writing.SWITCH)
             self._spawn(self._switch())
-        elif plan is Plan.FOLD:
+        elif plan is WritePlan.FOLD:
             self._begin_fold()
-        elif plan is Plan.LATER:
+        elif plan is WritePlan.LATER:
             self._writes.failed(None)
             self._flusher.later(self)
 
@@ -174,7 +174,7 @@ class CursorStore:
         """On a full disk a small state goes into the metadata store, which has a reserve for that: consumers
         free space by acknowledging. Otherwise the waiting callers get the error."""
         stores = disk_full(error) is not None and self._small()
-        if self._writes.ledger_failed(error, store_takes_it=stores) is Plan.FOLD:
+        if self._writes.ledger_failed(error, store_takes_it=stores) is WritePlan.FOLD:
             self._begin_fold()
         elif not stores:
             _log.warning("%s could not be written: %s", self._where, error)

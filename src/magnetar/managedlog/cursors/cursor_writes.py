@@ -41,7 +41,7 @@ TRANSITIONS: Final[Transitions[Writing]] = {
 }
 
 
-class Plan(Enum):
+class WritePlan(Enum):
     """What the driver has to do now."""
 
     NOTHING = "nothing"
@@ -113,21 +113,25 @@ class CursorWrites:
         """Whether any caller waits for durability."""
         return bool(self._waiters)
 
-    def plan(self, ledger: Weights | None, has_room: Callable[[], bool]) -> Plan:
+    def plan(self, ledger: Weights | None, has_room: Callable[[], bool]) -> WritePlan:
         """What to do now. `ledger` takes the deltas, None when there is none that can.
 
         `has_room` is called after a failure only: on a full disk no ledger is created for each attempt.
         """
         if self.busy or self._closed or not self.dirty:
-            return Plan.NOTHING
+            return WritePlan.NOTHING
         if (self._failure is not None or self._stores) and not has_room():
             # A failure in the store too is reported once, and tried again at the next request.
-            return Plan.FOLD if self._stores and (self._failure is None or self._waiters) else Plan.LATER
+            return (
+                WritePlan.FOLD
+                if self._stores and (self._failure is None or self._waiters)
+                else WritePlan.LATER
+            )
         self._stores = False
         # A delta only adds acknowledgements, so a seek needs a new ledger.
         if ledger is None or self._state.replaced or ledger.outweighed:
-            return Plan.SWITCH
-        return Plan.DELTA
+            return WritePlan.SWITCH
+        return WritePlan.DELTA
 
     # Events
 
@@ -175,7 +179,7 @@ class CursorWrites:
             self._machine.go(Writing.IDLE, f"version {self.writing} was lost")
             self.writing = self.durable
 
-    def ledger_failed(self, error: BaseException, *, store_takes_it: bool) -> Plan:
+    def ledger_failed(self, error: BaseException, *, store_takes_it: bool) -> WritePlan:
         """The ledger is lost, with the delta under way.
 
         `store_takes_it`: the disk of the ledgers is full, and the state goes into the metadata store until it
@@ -185,10 +189,10 @@ class CursorWrites:
         self._stores = store_takes_it and not self._closed
         if not self._stores:
             self.failed(error)
-            return Plan.NOTHING
+            return WritePlan.NOTHING
         # A ledger can be lost without a write under way. `close` would wait for ever for the end of a write
         # that does not exist.
-        return Plan.FOLD if self.dirty else Plan.NOTHING
+        return WritePlan.FOLD if self.dirty else WritePlan.NOTHING
 
     def close(self, error: BaseException) -> None:
         """No write begins any more; waiting callers get `error`. May be called again."""

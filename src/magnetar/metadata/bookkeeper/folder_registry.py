@@ -27,10 +27,10 @@ from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,
-    BookieInfo,
     ClusterNotInitializedError,
     Cookie,
     LiveBookies,
+    RegisteredBookie,
     check_bookie_id,
 )
 from magnetar.metadata.keys import GENERATION
@@ -89,7 +89,7 @@ class FolderBookieRegistry:
 
     # -- registrations -----------------------------------------------------------------------------
 
-    async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
+    async def register(self, bookie: RegisteredBookie, *, read_only: bool = False) -> None:
         check_bookie_id(bookie.bookie_id)
         address = bookie.address()
         if address is None:
@@ -169,9 +169,9 @@ class FolderBookieRegistry:
         timer = call_later(_LOOK_S, look)
         return lambda: timer.cancel()
 
-    async def info(self, bookie_id: str) -> BookieInfo | None:
+    async def info(self, bookie_id: str) -> RegisteredBookie | None:
         told = self._told(bookie_id)
-        return None if told is None else BookieInfo.at(bookie_id, told["host"], told["port"])
+        return None if told is None else RegisteredBookie.at(bookie_id, told["host"], told["port"])
 
     # -- cookies -----------------------------------------------------------------------------------
 

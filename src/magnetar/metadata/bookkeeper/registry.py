@@ -53,7 +53,7 @@ def check_bookie_id(bookie_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class BookieEndpoint:
     """One address of a bookie."""
 
     id: str
@@ -65,17 +65,17 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class BookieInfo:
+class RegisteredBookie:
     """What a bookie tells of itself while it is registered."""
 
     bookie_id: str
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[BookieEndpoint, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def at(cls, bookie_id: str, host: str, port: int) -> BookieInfo:
+    def at(cls, bookie_id: str, host: str, port: int) -> RegisteredBookie:
         """A bookie with the one endpoint that ledger clients look for."""
-        return cls(bookie_id, (Endpoint(BOOKIE_ENDPOINT, port, host, BOOKIE_PROTOCOL),))
+        return cls(bookie_id, (BookieEndpoint(BOOKIE_ENDPOINT, port, host, BOOKIE_PROTOCOL),))
 
     def address(self) -> tuple[str, int] | None:
         """Host and port that ledger clients connect to; None when neither endpoints nor the id say it.
@@ -134,7 +134,7 @@ class BookieRegistry(Protocol):
     async def instance_id(self) -> str:
         """Id of the cluster (a UUID). Raises ClusterNotInitializedError."""
 
-    async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
+    async def register(self, bookie: RegisteredBookie, *, read_only: bool = False) -> None:
         """Makes the bookie visible, or moves it between writable and read-only; durable on return.
 
         A change of `read_only` first adds the new place, then removes the old one, so that the bookie is
@@ -155,10 +155,10 @@ class BookieRegistry(Protocol):
         It may call without need, and does after each reconnection.
         """
 
-    async def info(self, bookie_id: str) -> BookieInfo | None:
+    async def info(self, bookie_id: str) -> RegisteredBookie | None:
         """What a registered bookie tells of itself; None when it is not registered.
 
-        With `BookieInfo.address` this is how an id becomes host and port.
+        With `RegisteredBookie.address` this is how an id becomes host and port.
         """
 
     async def cookie(self, bookie_id: str) -> tuple[Cookie, int] | None:

@@ -9,10 +9,10 @@ from google.protobuf.message import DecodeError
 
 from magnetar.base.errors import MetadataError
 from magnetar.metadata.bookkeeper.nodes_pb2 import BookieServiceInfoFormat
-from magnetar.metadata.bookkeeper.registry import BookieInfo, Endpoint
+from magnetar.metadata.bookkeeper.registry import BookieEndpoint, RegisteredBookie
 
 
-def encode_info(info: BookieInfo) -> bytes:
+def encode_info(info: RegisteredBookie) -> bytes:
     """Value of the registration's node."""
     return BookieServiceInfoFormat(
         endpoints=[
@@ -30,16 +30,18 @@ def encode_info(info: BookieInfo) -> bytes:
     ).SerializeToString(deterministic=True)
 
 
-def decode_info(bookie_id: str, value: bytes) -> BookieInfo:
+def decode_info(bookie_id: str, value: bytes) -> RegisteredBookie:
     """What the bookie told. Raises MetadataError."""
     try:
         message = BookieServiceInfoFormat.FromString(value)
     except DecodeError as error:
         raise MetadataError(f"the registration of bookie {bookie_id} is damaged: {error}") from error
-    return BookieInfo(
+    return RegisteredBookie(
         bookie_id,
         tuple(
-            Endpoint(part.id, part.port, part.host, part.protocol, tuple(part.auth), tuple(part.extensions))
+            BookieEndpoint(
+                part.id, part.port, part.host, part.protocol, tuple(part.auth), tuple(part.extensions)
+            )
             for part in message.endpoints
         ),
         dict(message.properties),

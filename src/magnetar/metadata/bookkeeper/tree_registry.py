@@ -14,10 +14,10 @@ from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.listing import ledger_ids
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,
-    BookieInfo,
     ClusterNotInitializedError,
     Cookie,
     LiveBookies,
+    RegisteredBookie,
     check_bookie_id,
 )
 from magnetar.metadata.bookkeeper.service_info import decode_info, encode_info
@@ -52,7 +52,7 @@ class TreeBookieRegistry:
         self._store = store
         self._tree = tree
         self._claim_timeout_s = claim_timeout_s
-        self._registered: dict[str, tuple[BookieInfo, bool]] = {}
+        self._registered: dict[str, tuple[RegisteredBookie, bool]] = {}
         self._tasks = TaskGroup("bookie registration")
         self._session_events = 0
         self._unwatch = store.watch_session(self._session_changed)
@@ -68,7 +68,7 @@ class TreeBookieRegistry:
             raise ClusterNotInitializedError(f"{self._tree.instance_id}: no cluster was initialized here")
         return value.data.decode()
 
-    async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
+    async def register(self, bookie: RegisteredBookie, *, read_only: bool = False) -> None:
         check_bookie_id(bookie.bookie_id)
         # Until it is recorded as registered, it would not be renewed after a lost session.
         await in_lasting_session(self._store, lambda: self._claim(bookie, read_only=read_only))
@@ -105,7 +105,7 @@ class TreeBookieRegistry:
 
         return cancel
 
-    async def info(self, bookie_id: str) -> BookieInfo | None:
+    async def info(self, bookie_id: str) -> RegisteredBookie | None:
         for read_only in (False, True):
             value = await self._store.get(self._tree.registration(bookie_id, read_only=read_only))
             if value is not None:
@@ -159,7 +159,7 @@ class TreeBookieRegistry:
         self._registered.clear()
         await self._tasks.close()
 
-    async def _claim(self, bookie: BookieInfo, *, read_only: bool) -> None:
+    async def _claim(self, bookie: RegisteredBookie, *, read_only: bool) -> None:
         """Makes the bookie's node, or takes over what this session made before."""
         path = self._tree.registration(bookie.bookie_id, read_only=read_only)
         gone = asyncio.Event()
@@ -202,7 +202,7 @@ class TreeBookieRegistry:
             for bookie, read_only in self._registered.values():
                 self._tasks.spawn(self._bring_back(bookie, read_only=read_only))
 
-    async def _bring_back(self, bookie: BookieInfo, *, read_only: bool) -> None:
+    async def _bring_back(self, bookie: RegisteredBookie, *, read_only: bool) -> None:
         while self._registered.get(bookie.bookie_id) == (bookie, read_only):
             try:
                 await self._claim(bookie, read_only=read_only)

@@ -25,8 +25,8 @@ from magnetar.metadata.etcd.etcd_pb2 import (
 from magnetar.metadata.etcd.lease import Lease
 from magnetar.metadata.etcd.transactions import (
     Move,
-    Plan,
-    Seen,
+    SeenNode,
+    TransactionPlan,
     ancestors,
     below,
     count,
@@ -38,7 +38,7 @@ from magnetar.metadata.etcd.transactions import (
     sequential_path,
     stat_of,
 )
-from magnetar.metadata.etcd.watching import Follower
+from magnetar.metadata.etcd.watching import RevisionFollower
 from magnetar.metadata.memory import report_watcher_error
 from magnetar.metadata.store import (
     ANY_VERSION,
@@ -90,7 +90,7 @@ class EtcdMetadataStore:
         self._sessions = SessionWatches()
         self._lease = Lease(client, max(1, session_timeout_ms // 1000), self._sessions.announce)
         first, end = below(self._root.encode() or b"/")
-        self._follower = Follower(client, first, end, self._events, self._gap)
+        self._follower = RevisionFollower(client, first, end, self._events, self._gap)
         self._name = uuid.uuid4().hex
         self._free_markers: list[tuple[bytes, bytes]] = []
         self._markers_made = 0
@@ -253,7 +253,7 @@ class EtcdMetadataStore:
                     return made.stats
         raise MetadataError(f"{writes[0].path}: others changed it at each of {ATTEMPTS_MAX} attempts")
 
-    async def _read(self, wanted: Sequence[str]) -> dict[str, Seen]:
+    async def _read(self, wanted: Sequence[str]) -> dict[str, SeenNode]:
         concerned = list(dict.fromkeys(wanted))
         answer = await self._client.call("KV/Txn", reads(concerned, self._root), TxnResponse)
         found = [part.response_range for part in answer.responses]
@@ -262,7 +262,7 @@ class EtcdMetadataStore:
             for path, own, children in zip(concerned, found[::2], found[1::2], strict=True)
         }
 
-    async def _apply(self, made: Plan, seen: dict[str, Seen], lease: int) -> int | None:
+    async def _apply(self, made: TransactionPlan, seen: dict[str, SeenNode], lease: int) -> int | None:
         """The revision of the changes; None when the keys were not as `seen` any more."""
         marker, before = self._take_marker()
         move = Move(marker, before, self._next_value(), lease)

@@ -47,7 +47,7 @@ SEQUENCE_DIGITS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenNode:
     """A key as it was read."""
 
     mod_revision: int
@@ -80,7 +80,7 @@ class Move:
 
 
 @dataclass(slots=True)
-class Plan:
+class TransactionPlan:
     """Changes that were tried on what was read."""
 
     stats: list[Stat | None] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Plan:
     """Data and lease by path."""
     deletes: set[str] = field(default_factory=set)
 
-    def request(self, seen: Mapping[str, Seen], root: str, move: Move) -> TxnRequest:
+    def request(self, seen: Mapping[str, SeenNode], root: str, move: Move) -> TxnRequest:
         """The transaction. `root` stands before every path."""
         compares = [marker_is(move.marker, move.before)]
         for path, known in seen.items():
@@ -111,7 +111,9 @@ class Plan:
         return TxnRequest(compare=compares, success=changes)
 
 
-def plan(writes: Sequence[Put | Delete], seen: Mapping[str, Seen], *, own_lease: int, lease: int = 0) -> Plan:
+def plan(
+    writes: Sequence[Put | Delete], seen: Mapping[str, SeenNode], *, own_lease: int, lease: int = 0
+) -> TransactionPlan:
     """Tries the writes, in order, on the keys as they were read: `seen` has every path of them.
 
     `lease`: that of new values, 0 for those that stay. Raises BadVersionError, NotFoundError,
@@ -121,7 +123,7 @@ def plan(writes: Sequence[Put | Delete], seen: Mapping[str, Seen], *, own_lease:
         path: _Now(known.version if known.mod_revision else None, known.lease, known.has_children)
         for path, known in seen.items()
     }
-    made = Plan()
+    made = TransactionPlan()
     for write in writes:
         key = now[write.path]
         match write:
@@ -156,11 +158,11 @@ def stat_of(path: str, found: KeyValue, own_lease: int) -> Stat:
     return _stat(path, found.version - 1, found.lease, own_lease)
 
 
-def seen_of(found: KeyValue | None, *, has_children: bool = False) -> Seen:
+def seen_of(found: KeyValue | None, *, has_children: bool = False) -> SeenNode:
     """A key as a read answered it; None when there is none."""
     if found is None:
-        return Seen(0, has_children=has_children)
-    return Seen(found.mod_revision, found.version - 1, found.lease, has_children)
+        return SeenNode(0, has_children=has_children)
+    return SeenNode(found.mod_revision, found.version - 1, found.lease, has_children)
 
 
 def sequential_path(prefix: str, parent_version: int) -> str:

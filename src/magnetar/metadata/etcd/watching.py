@@ -22,7 +22,7 @@ from magnetar.runtime.tasks import pause
 _log = logging.getLogger("magnetar.metadata")
 
 
-class Follower:
+class RevisionFollower:
     """One stream of changes below a key."""
 
     def __init__(

@@ -19,7 +19,7 @@ from typing import Final, cast
 from magnetar.base.errors import MetadataError, ProtocolError
 from magnetar.metadata.store import SessionEvent, StoreClosedError, StoreUnreachableError
 from magnetar.metadata.zookeeper.protocol import Code, Event, Opcode, pack_add_watch
-from magnetar.metadata.zookeeper.session import Expired, Joined, Reply, Session
+from magnetar.metadata.zookeeper.session import Expired, Joined, Reply, ZooKeeperSession
 from magnetar.runtime.tasks import TaskGroup, pause
 
 _log = logging.getLogger("magnetar.metadata")
@@ -52,7 +52,7 @@ class ZooKeeperLink:
         self._call_timeout_s = call_timeout_s
         self._on_event = on_event
         self._on_session = on_session
-        self._session = Session(session_timeout_ms)
+        self._session = ZooKeeperSession(session_timeout_ms)
         self._transport: asyncio.Transport | None = None
         self._joined = asyncio.Event()
         self._answers: deque[asyncio.Future[Reply]] = deque()

@@ -21,8 +21,8 @@ from magnetar.metadata.zookeeper.protocol import (
     NodeStat,
     Opcode,
     Operation,
-    Outcome,
     Remove,
+    ReplyOutcome,
     SetData,
     pack_multi,
     pack_operation,
@@ -35,9 +35,9 @@ from magnetar.metadata.zookeeper.session import Reply
 from magnetar.metadata.zookeeper.writes import (
     IMPLIED,
     FoundNode,
-    Part,
     Remedy,
     Step,
+    WritePart,
     ancestors,
     failed_index,
     learn,
@@ -130,7 +130,7 @@ class NodeWriter:
 
     # -- writing -------------------------------------------------------------------------------
 
-    async def write(self, steps: Sequence[Step]) -> list[Outcome]:
+    async def write(self, steps: Sequence[Step]) -> list[ReplyOutcome]:
         """Takes all steps or none; their outcomes in order.
 
         Writes to one path take effect in the order of the calls. Raises BadVersionError, NotFoundError,
@@ -145,7 +145,7 @@ class NodeWriter:
             self._markers.give_back(marker)
             return outcomes
 
-    async def _write(self, steps: Sequence[Step], marker: Marker) -> list[Outcome]:
+    async def _write(self, steps: Sequence[Step], marker: Marker) -> list[ReplyOutcome]:
         try:
             if marker.count == 0:
                 await self._make(marker.path, b"")
@@ -171,7 +171,7 @@ class NodeWriter:
         self._markers.give_back(marker)
         raise MetadataError(f"{steps[0].write.path}: others changed it at each of {ATTEMPTS_MAX} attempts")
 
-    async def _remedy(self, part: Part, error: int) -> None:
+    async def _remedy(self, part: WritePart, error: int) -> None:
         step, node = part.step, part.step.write.path
         if not part.makes_parent or error not in (Code.NODE_EXISTS, Code.NO_NODE):
             found = await self.read(node) if wants_look(error) else None
@@ -184,7 +184,7 @@ class NodeWriter:
                 counter = step.mode in _SEQUENTIAL and above == paths.split(node)[0]
                 step.parents.append(Create(above, b"" if counter else IMPLIED))
 
-    async def _once(self, operations: list[Operation], mark: SetData) -> list[Outcome]:
+    async def _once(self, operations: list[Operation], mark: SetData) -> list[ReplyOutcome]:
         """One multi, certainly applied or certainly not; sent again only in the second case."""
         while True:
             try:
@@ -192,7 +192,10 @@ class NodeWriter:
             except LostInFlightError:
                 stat = await self._applied(mark)
                 if stat is not None:
-                    return [*[await self._outcome(operation, stat) for operation in operations], Outcome(0)]
+                    return [
+                        *[await self._outcome(operation, stat) for operation in operations],
+                        ReplyOutcome(0),
+                    ]
                 continue
             _check(reply, operations[0].path)
             return read_multi(reply.reader)
@@ -208,7 +211,7 @@ class NodeWriter:
             raise OutcomeUnknownError(f"{mark.path}: the marker of this store was deleted")
         return found.stat if found.data == mark.data else None
 
-    async def _outcome(self, operation: Operation, marker: NodeStat) -> Outcome:
+    async def _outcome(self, operation: Operation, marker: NodeStat) -> ReplyOutcome:
         try:
             if isinstance(operation, Create) and operation.mode in _SEQUENTIAL:
                 return await self._sequential_outcome(operation.path, marker)
@@ -217,13 +220,13 @@ class NodeWriter:
             raise OutcomeUnknownError(f"a write took effect, with unknown outcome: {error}") from error
         return outcome_by_marker(operation, marker, found)
 
-    async def _sequential_outcome(self, prefix: str, marker: NodeStat) -> Outcome:
+    async def _sequential_outcome(self, prefix: str, marker: NodeStat) -> ReplyOutcome:
         parent, name = paths.split(f"{prefix}0")
         for child in await self.children(parent):
             if child.startswith(name[:-1]):
                 stat = await self._stat(f"{parent}/{child}")
                 if stat is not None and stat.czxid == marker.mzxid:
-                    return Outcome(Code.OK, f"{parent}/{child}", stat)
+                    return ReplyOutcome(Code.OK, f"{parent}/{child}", stat)
         raise OutcomeUnknownError(f"{prefix}: the sequential value was made, and is gone already")
 
     # -- what may be done twice ----------------------------------------------------------------

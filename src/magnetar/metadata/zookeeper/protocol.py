@@ -129,7 +129,7 @@ Operation = Create | SetData | Remove
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplyOutcome:
     """What became of one operation of a multi."""
 
     error: int
@@ -172,22 +172,22 @@ def pack_multi(operations: Sequence[Operation]) -> bytes:
     return b"".join((*parts, _MULTI_END))
 
 
-def read_multi(reader: JuteReader) -> list[Outcome]:
+def read_multi(reader: JuteReader) -> list[ReplyOutcome]:
     """The record of the reply to a multi. Raises JuteError."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ReplyOutcome] = []
     while True:
         opcode, done, _ = reader.int32(), reader.flag(), reader.int32()
         if done:
             return outcomes
         match opcode:
             case -1:
-                outcomes.append(Outcome(reader.int32()))
+                outcomes.append(ReplyOutcome(reader.int32()))
             case Opcode.CREATE:
-                outcomes.append(Outcome(Code.OK, reader.string(), read_stat(reader)))
+                outcomes.append(ReplyOutcome(Code.OK, reader.string(), read_stat(reader)))
             case Opcode.SET_DATA:
-                outcomes.append(Outcome(Code.OK, stat=read_stat(reader)))
+                outcomes.append(ReplyOutcome(Code.OK, stat=read_stat(reader)))
             case Opcode.DELETE:
-                outcomes.append(Outcome(Code.OK))
+                outcomes.append(ReplyOutcome(Code.OK))
             case _:
                 raise JuteError(f"a result of opcode {opcode} in a multi")
 

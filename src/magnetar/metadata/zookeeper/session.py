@@ -52,7 +52,7 @@ class Reply:
 SessionOutput = Joined | Expired | Reply | Event
 
 
-class Session:
+class ZooKeeperSession:
     """The client's end."""
 
     def __init__(self, timeout_ms: int) -> None:

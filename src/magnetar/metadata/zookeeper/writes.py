@@ -36,8 +36,8 @@ from magnetar.metadata.zookeeper.protocol import (
     CreateMode,
     NodeStat,
     Operation,
-    Outcome,
     Remove,
+    ReplyOutcome,
     SetData,
 )
 
@@ -98,7 +98,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WritePart:
     """One operation of a multi, and the step that it is for."""
 
     step: Step
@@ -106,12 +106,12 @@ class Part:
     makes_parent: bool = False
 
 
-def parts_of(steps: Sequence[Step]) -> list[Part]:
+def parts_of(steps: Sequence[Step]) -> list[WritePart]:
     """The operations of all steps, in order."""
     parts = []
     for step in steps:
-        parts += [Part(step, parent, makes_parent=True) for parent in step.parents]
-        parts.append(Part(step, step.operation()))
+        parts += [WritePart(step, parent, makes_parent=True) for parent in step.parents]
+        parts.append(WritePart(step, step.operation()))
     return parts
 
 
@@ -122,7 +122,7 @@ class Remedy(Enum):
     MAKE_PARENTS = "make parents"
 
 
-def failed_index(outcomes: Sequence[Outcome]) -> int | None:
+def failed_index(outcomes: Sequence[ReplyOutcome]) -> int | None:
     """Which operation of a multi was refused; None when all took effect."""
     for index, outcome in enumerate(outcomes):
         if outcome.error not in (Code.OK, Code.ROLLED_BACK):
@@ -185,7 +185,7 @@ def _found_instead(step: Step, found: FoundNode | None, valued: FoundNode | None
         raise BadVersionError(step.write.path, step.write.expected_version, valued.stat.version)
 
 
-def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode | None) -> Outcome:
+def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode | None) -> ReplyOutcome:
     """The outcome of an operation that took effect with the marker, though its answer was lost.
 
     `found` is the node as it is now; another process may have changed it since. Sequential creations are not
@@ -193,10 +193,10 @@ def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode |
     """
     match operation:
         case Remove():
-            return Outcome(Code.OK)
+            return ReplyOutcome(Code.OK)
         case Create(path):
             stat = NodeStat(marker.mzxid, marker.mzxid, marker.modified_ms, marker.modified_ms, 0, 0, 0)
-            return Outcome(Code.OK, path, stat)
+            return ReplyOutcome(Code.OK, path, stat)
         case SetData(path, _, expected):
             created_ms = marker.modified_ms if found is None else found.stat.created_ms
             if expected != ANY:
@@ -207,7 +207,7 @@ def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode |
                 # Ours, or after another write one that is certainly not the newest any more: a comparison
                 # with it fails.
                 version = found.stat.version - (found.stat.mzxid != marker.mzxid)
-            return Outcome(
+            return ReplyOutcome(
                 Code.OK, path, NodeStat(0, marker.mzxid, created_ms, marker.modified_ms, version, 0, 0)
             )
 

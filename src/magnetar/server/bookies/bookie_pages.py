@@ -18,7 +18,7 @@ from magnetar.bookie import store_metrics as store_metrics
 from magnetar.bookie.network import bookie_metrics as bookie_metrics
 from magnetar.bookie.network.node import BookieNode
 from magnetar.bookie.network.traffic import Traffic
-from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
+from magnetar.metadata.bookkeeper.registry import LiveBookies, RegisteredBookie
 from magnetar.observability import logs, process
 from magnetar.observability.metrics import CONTENT_TYPE, Registry
 from magnetar.runtime.threads import in_thread
@@ -33,7 +33,7 @@ class OtherBookies(Protocol):
     async def bookies(self) -> LiveBookies:
         """The registered bookies."""
 
-    async def info(self, bookie_id: str) -> BookieInfo | None:
+    async def info(self, bookie_id: str) -> RegisteredBookie | None:
         """What a registered bookie tells of itself."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from magnetar.auth.secrets import content
 from magnetar.base.errors import StartupError
 from magnetar.ledger.client.cluster import Placement, by_chance
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.regions import RegionPlacement, RegionRules
 from magnetar.ledger.quorum.layout import QuorumLayout
@@ -16,7 +16,9 @@ from magnetar.server.settings.ledger_settings import LedgerSettings, region_copi
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_LIMIT
 
 
-def client_options(settings: LedgerSettings, *, packet_bytes_max: int = PACKET_BYTES_LIMIT) -> ClientOptions:
+def client_options(
+    settings: LedgerSettings, *, packet_bytes_max: int = PACKET_BYTES_LIMIT
+) -> LedgerClientOptions:
     """`packet_bytes_max`: for clients that write messages; one that only copies accepts the bookies' sizes.
 
     Raises StartupError for files that cannot be used.
@@ -25,7 +27,7 @@ def client_options(settings: LedgerSettings, *, packet_bytes_max: int = PACKET_B
     if settings.bookie_user and settings.bookie_password is not None:
         user = settings.bookie_user, _password(settings)
     tls = _tls(settings) if settings.bookie_tls else None
-    return ClientOptions(tls=tls, user=user, new_ids_asked=True, packet_bytes_max=packet_bytes_max)
+    return LedgerClientOptions(tls=tls, user=user, new_ids_asked=True, packet_bytes_max=packet_bytes_max)
 
 
 def _password(settings: LedgerSettings) -> str:

@@ -25,7 +25,7 @@ from magnetar.base.errors import MagnetarError, MetadataError, StartupError
 from magnetar.ledger.beside import BesideGuard
 from magnetar.ledger.client.cluster import Bookies, Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -250,7 +250,7 @@ async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
 
 async def _ledgers(
     config: StandaloneConfig,
-    how: ClientOptions,
+    how: LedgerClientOptions,
     service: MetadataStore,
     store: MetadataStore,
     tree: BookKeeperTree,

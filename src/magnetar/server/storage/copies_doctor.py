@@ -28,7 +28,7 @@ _TRIES: Final = 3
 
 
 @dataclass(slots=True)
-class Copies:
+class CheckedCopies:
     """What was found."""
 
     objects: int = 0
@@ -41,12 +41,12 @@ class Copies:
 
 async def look(
     metadata: MetadataStore, root: Path, records: list[tuple[str, LedgerRecord]], *, read: bool
-) -> Copies:
+) -> CheckedCopies:
     """Asks the stores for every object of a complete copy, and reads it where `read` says so.
 
     Changes nothing. `records`: each with its log. Raises MetadataError.
     """
-    found = Copies()
+    found = CheckedCopies()
     async with _storage(metadata, root) as storage:
         for log_name, record in records:
             if record.offload is not None and record.offload.complete and not record.offload.foreign:
@@ -55,7 +55,7 @@ async def look(
 
 
 async def _look_at(
-    found: Copies, storage: TieredStorage, log_name: str, record: LedgerRecord, *, read: bool
+    found: CheckedCopies, storage: TieredStorage, log_name: str, record: LedgerRecord, *, read: bool
 ) -> None:
     assert record.offload is not None
     copy = OffloadedCopy(record.ledger_id, record.offload)

@@ -38,7 +38,7 @@ from magnetar.managedlog.log_metadata import ROOT, decode
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.file_lock import FileLock
-from magnetar.server.storage.copies_doctor import Copies, look
+from magnetar.server.storage.copies_doctor import CheckedCopies, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class _Known:
     names: dict[LedgerId, str] = field(default_factory=dict)
     ends: dict[LedgerId, int] = field(default_factory=dict)
     """Last entries of the closed ones."""
-    copies: Copies = field(default_factory=Copies)
+    copies: CheckedCopies = field(default_factory=CheckedCopies)
 
 
 def check(root: Path, *, read_copies: bool = False) -> Report:

@@ -39,7 +39,7 @@ _NO_WORKER_HINT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FailurePlace:
     """A line of a program."""
 
     file: str
@@ -90,7 +90,7 @@ def is_worker_missing(message: str) -> bool:
     return _NO_WORKER in message
 
 
-def worker_traceback(message: str) -> tuple[list[Place], str] | None:
+def worker_traceback(message: str) -> tuple[list[FailurePlace], str] | None:
     """The frames and the last line of the Python traceback in a message of the JVM; None without one."""
     at = message.rfind(_TRACEBACK)
     if at < 0:
@@ -120,14 +120,14 @@ def _named(error: BaseException, reason: str) -> str:
     return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
 
 
-def _place_of(error: BaseException, folder: Path) -> tuple[Place | None, bool]:
+def _place_of(error: BaseException, folder: Path) -> tuple[FailurePlace | None, bool]:
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return Place(error.filename, error.lineno, "", (error.text or "").strip()), True
+        return FailurePlace(error.filename, error.lineno, "", (error.text or "").strip()), True
     frames = traceback.extract_tb(error.__traceback__)
     return _innermost([_place(frame.filename, frame.lineno or 0, frame.name) for frame in frames], folder)
 
 
-def _innermost(places: Sequence[Place], folder: Path) -> tuple[Place | None, bool]:
+def _innermost(places: Sequence[FailurePlace], folder: Path) -> tuple[FailurePlace | None, bool]:
     """The innermost line of the program, and True; else the innermost there is."""
     own = [place for place in places if _is_in(place.file, folder)]
     return next(iter(own[::-1] or places[::-1]), None), bool(own)
@@ -140,10 +140,10 @@ def _is_in(file: str, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve()) if path.is_absolute() else (folder / path).exists()
 
 
-def _place(file: str, number: int, name: str | None) -> Place:
+def _place(file: str, number: int, name: str | None) -> FailurePlace:
     try:
         text = Path(file).read_text(errors="replace").splitlines()[number - 1].strip()
     except (OSError, IndexError):
         text = ""
     # The program's own level is called <module>, expressions <lambda> and the like.
-    return Place(file, number, "" if not name or name.startswith("<") else name, text)
+    return FailurePlace(file, number, "" if not name or name.startswith("<") else name, text)

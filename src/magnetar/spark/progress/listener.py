@@ -25,7 +25,7 @@ from magnetar.spark.progress.endpoints import MetricsServer, write_metrics
 from magnetar.spark.progress.exposition import exposition
 from magnetar.spark.progress.lag import SeenEnds, TopicLag, rows_behind
 from magnetar.spark.progress.probe import LagProbe
-from magnetar.spark.progress.report import Report, Totals
+from magnetar.spark.progress.report import ProgressReport, Totals
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -54,7 +54,7 @@ class LagListener(StreamingQueryListener):
         live: TextIO | None = None,
         metrics_file: str | Path | None = None,
         metrics_port: int | None = None,
-        on_report: Callable[[Report], None] | None = None,
+        on_report: Callable[[ProgressReport], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -106,9 +106,9 @@ class LagListener(StreamingQueryListener):
                 totals.error = event.exception.strip().splitlines()[0]
         self._export()
 
-    def take(self, progress: Mapping[str, Any]) -> Report:
+    def take(self, progress: Mapping[str, Any]) -> ProgressReport:
         """One progress document, as Spark prints it."""
-        report = Report.from_progress(progress)
+        report = ProgressReport.from_progress(progress)
         report = replace(report, lags=tuple(self._lags(report)))
         with self._lock:
             self._totals.setdefault(report.query_id, Totals(report.name)).add(report)
@@ -137,7 +137,7 @@ class LagListener(StreamingQueryListener):
         if self._probe is not None:
             self._probe.close()
 
-    def _lags(self, report: Report) -> list[TopicLag]:
+    def _lags(self, report: ProgressReport) -> list[TopicLag]:
         if self._probe is not None:
             return self._probe.lags(report.reaches)
         now_s = self._clock()
@@ -158,7 +158,7 @@ class LagListener(StreamingQueryListener):
             # The query goes on; the next batch tries again.
             _log.warning("metrics are not written: %s", error)
 
-    def _show(self, report: Report) -> None:
+    def _show(self, report: ProgressReport) -> None:
         live = self._live
         if live is None:
             return

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from magnetar.base.errors import ClientError
 from magnetar.base.names import TopicName
-from magnetar.spark.cluster import Cluster
+from magnetar.spark.cluster import SparkCluster
 from magnetar.spark.connection_options import ConnectionOptions
 from magnetar.spark.progress.lag import Reach, TopicLag, rows_behind
 
@@ -16,7 +16,7 @@ class LagProbe:
     """One cluster; not to be shared by threads."""
 
     def __init__(self, connection: ConnectionOptions) -> None:
-        self._cluster = Cluster(connection)
+        self._cluster = SparkCluster(connection)
 
     def lags(self, reaches: Mapping[TopicName, Reach]) -> list[TopicLag]:
         """By topic. What the cluster does not answer is None."""

@@ -13,7 +13,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProgressReport:
     """One batch of one query."""
 
     query_id: str
@@ -36,7 +36,7 @@ class Report:
     lags: tuple[TopicLag, ...] = ()
 
     @classmethod
-    def from_progress(cls, progress: Mapping[str, Any]) -> Report:
+    def from_progress(cls, progress: Mapping[str, Any]) -> ProgressReport:
         """Reads `StreamingQueryProgress.json`, decoded."""
         operators = progress.get("stateOperators") or ()
         watermark = (progress.get("eventTime") or {}).get("watermark", "")
@@ -125,10 +125,10 @@ class Totals:
     busy_ms: int = 0
     late_rows: int = 0
     observed: dict[str, float] = field(default_factory=dict)
-    last: Report | None = None
+    last: ProgressReport | None = None
     error: str = ""
 
-    def add(self, report: Report) -> None:
+    def add(self, report: ProgressReport) -> None:
         """Counts a batch in."""
         self.name = report.name
         self.batches += 1

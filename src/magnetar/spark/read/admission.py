@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.spark.cluster import Cluster
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.cluster import SparkCluster
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.planning import share
 
@@ -18,10 +18,10 @@ class Backlog:
     """One partition's part that was not read."""
 
     topic: TopicName
-    state: LogState
+    state: KnownLog
     start: Offset
     end: Offset
-    """As far as the trigger may go; after `Admission` has cut, as far as it goes."""
+    """As far as the trigger may go; after `ReadAdmission` has cut, as far as it goes."""
 
     @property
     def rows(self) -> int:
@@ -36,10 +36,10 @@ class Backlog:
         return self.state.measure(self.start.position, self.end.position).size_bytes
 
 
-class Admission:
+class ReadAdmission:
     """Cuts backlogs."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SparkCluster) -> None:
         self._cluster = cluster
 
     def limit_rows(self, backlogs: Mapping[str, Backlog], rows_max: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from magnetar.spark.cluster import Cluster
+from magnetar.spark.cluster import SparkCluster
 from magnetar.spark.read.filters import Pushed
 from magnetar.spark.read.range_reading import LimitedPartition, read_partition
 from magnetar.spark.read.ranges import plan_ranges, tasks_of
@@ -28,7 +28,7 @@ class TopicBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Ranges of entries for the tasks. Raises OptionError, TopicDataLossError, ClientError."""
         options = self._options
-        cluster = Cluster(options.connection)
+        cluster = SparkCluster(options.connection)
         try:
             states, spans = find_spans(cluster, options, self._pushed)
         finally:

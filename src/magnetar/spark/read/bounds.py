@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from magnetar.base.names import TopicName
-from magnetar.spark.cluster import Cluster
+from magnetar.spark.cluster import SparkCluster
 from magnetar.spark.errors import OptionError, TopicDataLossError
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import beginning, loss, needs_first_index, remainder
 from magnetar.spark.read.offsets import (
     AtTime,
@@ -20,15 +20,15 @@ from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.timestamps import parse_time
 
 
-class Bounds:
+class ReadBounds:
     """Turns the options' starts and ends into offsets."""
 
-    def __init__(self, cluster: Cluster, options: ReadOptions, now_ms: int) -> None:
+    def __init__(self, cluster: SparkCluster, options: ReadOptions, now_ms: int) -> None:
         self._cluster = cluster
         self._options = options
         self._now_ms = now_ms
 
-    def starts(self, states: Mapping[str, LogState], *, default: str) -> dict[str, Offset]:
+    def starts(self, states: Mapping[str, KnownLog], *, default: str) -> dict[str, Offset]:
         """The offset of every partition to start from. Raises OptionError."""
         options = self._options
         return self._resolve(
@@ -37,7 +37,7 @@ class Bounds:
             ("startingTimestamp", options.starting_timestamp),
         )
 
-    def ends(self, states: Mapping[str, LogState]) -> dict[str, Offset]:
+    def ends(self, states: Mapping[str, KnownLog]) -> dict[str, Offset]:
         """The offset of every partition to end at, for a batch. Raises OptionError."""
         options = self._options
         found = self._resolve(
@@ -52,7 +52,7 @@ class Bounds:
         }
 
     def _resolve(
-        self, states: Mapping[str, LogState], offsets: tuple[str, str, str], timestamp: tuple[str, str]
+        self, states: Mapping[str, KnownLog], offsets: tuple[str, str, str], timestamp: tuple[str, str]
     ) -> dict[str, Offset]:
         name, text, default = offsets
         time_name, time_text = timestamp
@@ -76,7 +76,7 @@ class Bounds:
         option = time_name if time_text else name
         return {topic: self._at(option, places.get(topic, rest), topic, states[topic]) for topic in states}
 
-    def _at(self, option: str, place: Place, topic: str, state: LogState) -> Offset:
+    def _at(self, option: str, place: Place, topic: str, state: KnownLog) -> Offset:
         """Where a place lies in one partition."""
         if isinstance(place, Offset):
             return place
@@ -91,7 +91,7 @@ class Bounds:
         return Offset(state.end, None) if found is None else Offset(found, None)
 
     def after_loss(
-        self, topic: TopicName, state: LogState, start: Offset, *, is_named: bool = False
+        self, topic: TopicName, state: KnownLog, start: Offset, *, is_named: bool = False
     ) -> Offset:
         """`start`, or what follows it when entries from there on are gone and that is allowed.
 
@@ -111,7 +111,7 @@ class Bounds:
         raise TopicDataLossError(str(topic), str(start), gone, rule=rule)
 
 
-def _named(place: str, state: LogState) -> Offset:
+def _named(place: str, state: KnownLog) -> Offset:
     if place == "latest" and (state.ledgers or not state.is_complete):
         return Offset(state.end, None)
     return beginning(state)

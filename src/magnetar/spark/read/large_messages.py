@@ -10,7 +10,7 @@ from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.reader import read_range
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.ledgers import KnownLog
 
 _ENTRIES_AT_FIRST: Final = 64
 """Pieces usually follow each other closely; each further look goes four times as far."""
@@ -47,9 +47,9 @@ class LookBack:
             return [found[number] for number in range(count)]
         return [] if self._strict else None
 
-    def _log(self) -> LogState | None:
+    def _log(self) -> KnownLog | None:
         """The ledgers; None without an admin interface, when all from the first entry on has to be read."""
         try:
-            return LogState.from_internal_stats(self._client.admin.internal_stats(self._topic))
+            return KnownLog.from_internal_stats(self._client.admin.internal_stats(self._topic))
         except AdminCallError:
             return None

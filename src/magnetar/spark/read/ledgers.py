@@ -11,7 +11,7 @@ from magnetar.spark.read.stretches import HistoryFile, Stretch
 from magnetar.tiered.parquet.parquet_history import Footer
 
 
-class Ledger(NamedTuple):
+class ListedLedger(NamedTuple):
     """One ledger of a log."""
 
     ledger_id: LedgerId
@@ -34,12 +34,12 @@ class EntryRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LogState:
+class KnownLog:
     """One partition's log at one moment."""
 
     end: Position
     """One behind the last entry; the beginning of the last ledger when there is none."""
-    ledgers: tuple[Ledger, ...] = field(default=())
+    ledgers: tuple[ListedLedger, ...] = field(default=())
     """Those with entries, ascending; empty also when only the end is known."""
     is_complete: bool = False
     """Whether `ledgers` is known; else only `end` is."""
@@ -57,7 +57,7 @@ class LogState:
         return self.ledgers[0].first_index if self.ledgers else self.empty_index
 
     @classmethod
-    def from_internal_stats(cls, stats: dict[str, Any]) -> LogState:
+    def from_internal_stats(cls, stats: dict[str, Any]) -> KnownLog:
         """Reads the answer of `internalStats`. The open ledger's entries stand outside of the list."""
         ledger_text, entry_text = str(stats["lastConfirmedEntry"]).split(":")
         last = Position(LedgerId(int(ledger_text)), int(entry_text))
@@ -77,7 +77,7 @@ class LogState:
             if entries > 0:
                 first_index = ledger.get("firstIndex")
                 ledgers.append(
-                    Ledger(
+                    ListedLedger(
                         ledger_id,
                         entries,
                         size_bytes,
@@ -97,13 +97,13 @@ class LogState:
         return cls(end, tuple(ledgers), is_complete=True, empty_index=empty_index)
 
     @classmethod
-    def from_last(cls, last: Position | None) -> LogState:
+    def from_last(cls, last: Position | None) -> KnownLog:
         """All that can be known without the admin interface: the last message."""
         if last is None:
             return cls(Position(LedgerId(0), 0))
         return cls(Position(last.ledger_id, last.entry_id + 1))
 
-    def _parts(self, start: Position, end: Position) -> Iterator[tuple[Ledger, int, int]]:
+    def _parts(self, start: Position, end: Position) -> Iterator[tuple[ListedLedger, int, int]]:
         """Ledgers with the entries `first <= e < stop` of each that lie in the range."""
         for ledger in self.ledgers:
             first = 0

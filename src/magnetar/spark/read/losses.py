@@ -20,11 +20,11 @@ so that the place of an empty partition changes though nothing happened to its m
 from __future__ import annotations
 
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.offsets import FROM_EARLIEST, Offset
 
 
-def beginning(state: LogState) -> Offset:
+def beginning(state: KnownLog) -> Offset:
     """The offset in front of all that is there, or will be."""
     if not state.is_complete:
         return FROM_EARLIEST
@@ -34,13 +34,13 @@ def beginning(state: LogState) -> Offset:
     return Offset(state.first, state.first_index)
 
 
-def needs_first_index(state: LogState, start: Offset) -> bool:
+def needs_first_index(state: KnownLog, start: Offset) -> bool:
     """Whether `loss` can say more when it is told the index of the first entry, which has to be asked for."""
     behind = start.position <= EARLIEST or start.position < state.first
     return behind and start.message_index is not None and bool(state.ledgers) and state.first_index is None
 
 
-def loss(state: LogState, start: Offset, first_index: int | None, *, is_named: bool = False) -> str:
+def loss(state: KnownLog, start: Offset, first_index: int | None, *, is_named: bool = False) -> str:
     """What is gone of what begins at `start`, in words; "" when nothing is.
 
     Args:
@@ -73,7 +73,7 @@ def loss(state: LogState, start: Offset, first_index: int | None, *, is_named: b
     return ""
 
 
-def remainder(state: LogState, start: Offset, first_index: int | None) -> Offset:
+def remainder(state: KnownLog, start: Offset, first_index: int | None) -> Offset:
     """Where to go on after a loss."""
     if start.position > state.end and any(
         ledger.ledger_id == start.position.ledger_id for ledger in state.ledgers
@@ -82,7 +82,7 @@ def remainder(state: LogState, start: Offset, first_index: int | None) -> Offset
     return Offset(state.first, first_index) if state.ledgers else beginning(state)
 
 
-def present(state: LogState, start: Offset) -> Offset:
+def present(state: KnownLog, start: Offset) -> Offset:
     """The same place among the existing entries, so that a reader from there need not tell removed from lost
     entries."""
     if EARLIEST < start.position < state.first and state.ledgers:

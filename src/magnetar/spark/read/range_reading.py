@@ -19,7 +19,7 @@ from magnetar.spark.errors import TopicDataLossError
 from magnetar.spark.read.history import LastFile, read_stretch
 from magnetar.spark.read.history_columns import SegmentColumns
 from magnetar.spark.read.large_messages import LookBack
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.read.rescue import Rescue, placed
 from magnetar.spark.read.stretches import Stretch
@@ -184,7 +184,7 @@ def _check_beginning(client: Client, topic: TopicName, start: Position, delivere
     if delivered <= start:
         return
     try:
-        is_gone = LogState.from_internal_stats(client.admin.internal_stats(topic)).first > start
+        is_gone = KnownLog.from_internal_stats(client.admin.internal_stats(topic)).first > start
     except AdminCallError:
         first = peek(client, topic, EARLIEST, _PEEK_TIMEOUT_S)
         is_gone = not len(first) or first.position(0) > start

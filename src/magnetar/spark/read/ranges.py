@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.datasource import InputPartition
 
 from magnetar.spark.errors import OptionError
-from magnetar.spark.read.ledgers import EntryRange, LogState
+from magnetar.spark.read.ledgers import EntryRange, KnownLog
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.planning import groups, pieces_of
 from magnetar.spark.read.range_reading import RangePartition, SeveralRanges
 from magnetar.spark.read.read_options import ReadOptions
-from magnetar.spark.read.spans import Span
+from magnetar.spark.read.spans import ReadSpan
 from magnetar.spark.read.stretches import Stretch
 
 
 def plan_ranges(
-    options: ReadOptions, states: Mapping[str, LogState], spans: Sequence[Span]
+    options: ReadOptions, states: Mapping[str, KnownLog], spans: Sequence[ReadSpan]
 ) -> list[RangePartition]:
     """The ranges of all tasks. A partition may have several spans.
 

@@ -6,16 +6,16 @@ import time
 from typing import NamedTuple
 
 from magnetar.base.names import TopicName
-from magnetar.spark.cluster import Cluster
-from magnetar.spark.read.bounds import Bounds
+from magnetar.spark.cluster import SparkCluster
+from magnetar.spark.read.bounds import ReadBounds
 from magnetar.spark.read.filters import Pushed
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import present
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.read_options import ReadOptions
 
 
-class Span(NamedTuple):
+class ReadSpan(NamedTuple):
     """Entries of one partition, at least one."""
 
     topic: str
@@ -23,14 +23,14 @@ class Span(NamedTuple):
     end: Offset
 
 
-class Found(NamedTuple):
+class FoundSpans(NamedTuple):
     """The partitions, and what of them is read."""
 
-    states: dict[str, LogState]
-    spans: list[Span]
+    states: dict[str, KnownLog]
+    spans: list[ReadSpan]
 
 
-def find_spans(cluster: Cluster, options: ReadOptions, pushed: Pushed) -> Found:
+def find_spans(cluster: SparkCluster, options: ReadOptions, pushed: Pushed) -> FoundSpans:
     """Asks the cluster. Raises OptionError, TopicDataLossError, ClientError."""
     if options.ranges is None:
         topics = cluster.partitions(options.topics, options.pattern, options.namespace)
@@ -39,10 +39,10 @@ def find_spans(cluster: Cluster, options: ReadOptions, pushed: Pushed) -> Found:
     states = cluster.log_states(
         [topic for topic in topics if pushed.wants(topic)], missing_ok=options.wait_for_topics
     )
-    bounds = Bounds(cluster, options, int(time.time() * 1000))
+    bounds = ReadBounds(cluster, options, int(time.time() * 1000))
     if options.ranges is not None:
         spans = [
-            Span(topic, Offset(start, None), Offset(end, None))
+            ReadSpan(topic, Offset(start, None), Offset(end, None))
             for topic, ranges in options.ranges
             if topic in states
             for start, end in ranges
@@ -51,7 +51,7 @@ def find_spans(cluster: Cluster, options: ReadOptions, pushed: Pushed) -> Found:
         starts = bounds.starts(states, default="earliest")
         ends = bounds.ends(states)
         spans = [
-            Span(topic, starts[topic], ends[topic])
+            ReadSpan(topic, starts[topic], ends[topic])
             for topic in states
             if starts[topic].position < ends[topic].position
         ]
@@ -59,9 +59,9 @@ def find_spans(cluster: Cluster, options: ReadOptions, pushed: Pushed) -> Found:
         name = TopicName.parse(topic)
         start = bounds.after_loss(name, states[topic], start, is_named=True)
         start = present(states[topic], start)
-        spans[number] = Span(topic, start, end)
+        spans[number] = ReadSpan(topic, start, end)
         if options.rows_per_partition_max is not None:
             # To split by rows they have to be counted.
             counted = cluster.with_start_index(name, states[topic], start)
-            spans[number] = Span(topic, counted, cluster.with_end_index(name, end))
-    return Found(states, spans)
+            spans[number] = ReadSpan(topic, counted, cluster.with_end_index(name, end))
+    return FoundSpans(states, spans)

@@ -21,18 +21,18 @@ from pyspark.sql.streaming.datasource import (
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.errors import RefusedError
-from magnetar.spark.cluster import Cluster
+from magnetar.spark.cluster import SparkCluster
 from magnetar.spark.errors import OptionError, SparkSourceError
-from magnetar.spark.read.admission import Admission, Backlog
-from magnetar.spark.read.bounds import Bounds
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.admission import Backlog, ReadAdmission
+from magnetar.spark.read.bounds import ReadBounds
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import beginning, present
 from magnetar.spark.read.offsets import FROM_EARLIEST, Offset, decode_offsets, encode_offsets
 from magnetar.spark.read.planning import TriggerDelay
 from magnetar.spark.read.range_reading import read_partition
 from magnetar.spark.read.ranges import plan_ranges, tasks_of
 from magnetar.spark.read.read_options import ReadOptions
-from magnetar.spark.read.spans import Span
+from magnetar.spark.read.spans import ReadSpan
 from magnetar.spark.read.table_shape import TableShape
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -48,8 +48,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._shape = shape
         # Both stay on the driver; tasks get a copy of the reader before they exist.
-        self._cluster: Cluster | None = None
-        self._states: dict[str, LogState] = {}
+        self._cluster: SparkCluster | None = None
+        self._states: dict[str, KnownLog] = {}
         self._target: dict[str, Position] | None = None
         """Where a query that reads what is available now stops; None for others."""
         self._kept: set[str] = set()
@@ -68,7 +68,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query starts. Creates the subscription, if one is asked for."""
         states = self._refresh(missing_ok=self._options.wait_for_topics)
         cluster = self._connected()
-        bounds = Bounds(cluster, self._options, int(time.time() * 1000))
+        bounds = ReadBounds(cluster, self._options, int(time.time() * 1000))
         starts = bounds.starts(states, default="latest")
         found = {}
         for topic, start in starts.items():
@@ -103,7 +103,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         states = self._refresh()
         self._check_topics(starts, states)
         cluster = self._connected()
-        bounds = Bounds(cluster, self._options, int(time.time() * 1000))
+        bounds = ReadBounds(cluster, self._options, int(time.time() * 1000))
         backlogs = {}
         ends = dict(starts)
         for topic, state in states.items():
@@ -150,7 +150,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable) or not backlogs:
             return
         options = self._options
-        admission = Admission(self._connected())
+        admission = ReadAdmission(self._connected())
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else options.rows_per_trigger_max
         if rows_max is not None:
             self._connected().need_admin("maxRowsPerTrigger")
@@ -187,7 +187,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Fixes the end of the query at what is there now. Topics that are gone are told of later."""
         self._target = {topic: state.end for topic, state in self._refresh().items()}
 
-    def _check_topics(self, starts: dict[str, Offset], states: Mapping[str, LogState]) -> None:
+    def _check_topics(self, starts: dict[str, Offset], states: Mapping[str, KnownLog]) -> None:
         gone = [topic for topic in starts if topic not in states]
         if gone and self._options.fail_on_data_loss:
             names = ", ".join(f"{topic} (read up to {starts[topic]})" for topic in gone)
@@ -219,13 +219,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A batch that was planned before a restart.
             self._refresh()
             self._check_topics(starts, self._states)
-        bounds = Bounds(self._connected(), self._options, int(time.time() * 1000))
+        bounds = ReadBounds(self._connected(), self._options, int(time.time() * 1000))
         known = []
         for topic, (begin, stop) in spans.items():
             if (state := self._states.get(topic)) is not None:
                 begin = present(state, bounds.after_loss(TopicName.parse(topic), state, begin))
                 if stop.position > begin.position:
-                    known.append(Span(topic, begin, stop))
+                    known.append(ReadSpan(topic, begin, stop))
         return tasks_of(self._options, plan_ranges(self._options, self._states, known))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -254,12 +254,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster.close()
             self._cluster = None
 
-    def _connected(self) -> Cluster:
+    def _connected(self) -> SparkCluster:
         if self._cluster is None:
-            self._cluster = Cluster(self._options.connection)
+            self._cluster = SparkCluster(self._options.connection)
         return self._cluster
 
-    def _refresh(self, *, missing_ok: bool = True) -> dict[str, LogState]:
+    def _refresh(self, *, missing_ok: bool = True) -> dict[str, KnownLog]:
         """The partitions there are now and their logs.
 
         Topics that are missing are left out: `_check_topics` says whether that is allowed. A new query has

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from magnetar.spark.read.parquet_scan import ParquetScan
     from magnetar.spark.read.read_options import ReadOptions
     from magnetar.spark.read.segment_traits import SegmentTraits
-    from magnetar.spark.read.spans import Found
+    from magnetar.spark.read.spans import FoundSpans
     from magnetar.spark.read.stretches import HistoryFile, Stretch
     from magnetar.spark.read.table_shape import TableShape
 
@@ -82,7 +82,7 @@ def table(
     Rows come in no order. Files that are removed after the call are an error of the query that reads them.
     Raises OptionError, TopicDataLossError, ClientError.
     """
-    from magnetar.spark.cluster import Cluster
+    from magnetar.spark.cluster import SparkCluster
     from magnetar.spark.read.filters import Pushed
     from magnetar.spark.read.read_options import ReadOptions
     from magnetar.spark.read.spans import find_spans
@@ -99,7 +99,7 @@ def table(
     if not parsed.history:
         raise OptionError("table(): history=broker is what format('magnetar') is for")
     shape = table_shape(parsed)
-    cluster = Cluster(parsed.connection)
+    cluster = SparkCluster(parsed.connection)
     try:
         found = find_spans(cluster, parsed, Pushed())
     finally:
@@ -123,7 +123,7 @@ _Ranges = defaultdict[str, list[tuple[Position, Position]]]
 """By partition."""
 
 
-def divided(found: Found, shape: TableShape) -> tuple[list[ParquetScan], _Ranges]:
+def divided(found: FoundSpans, shape: TableShape) -> tuple[list[ParquetScan], _Ranges]:
     """What Spark reads, and what the source has to: each entry of the spans is in one of them, once."""
     from magnetar.spark.read.parquet_scan import can_be_scanned, scans_of, spark_path
 

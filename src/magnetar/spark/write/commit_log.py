@@ -62,7 +62,7 @@ class QueryRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class CommitManifest:
     """Everything that a batch consists of."""
 
     batch_id: int
@@ -128,7 +128,7 @@ class Done:
         return _U32.pack(len(text)) + text
 
 
-def decode_record(record: bytes) -> Manifest | Done:
+def decode_record(record: bytes) -> CommitManifest | Done:
     """Reads a record. Raises SparkSourceError when it is none."""
     try:
         size = _U32.unpack_from(record)[0]
@@ -149,7 +149,7 @@ def decode_record(record: bytes) -> Manifest | Done:
         if at != len(record):
             raise ValueError(f"{len(record)} bytes instead of {at}")
         ends = {topic: None if end is None else Position(*end) for topic, end in head["ends"].items()}
-        return Manifest(head["batch"], tuple(parts), ends, head["rows"], run, head.get("digest"))
+        return CommitManifest(head["batch"], tuple(parts), ends, head["rows"], run, head.get("digest"))
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise SparkSourceError(f"the sink's commit log has a record that is none: {error!r}") from error
 
@@ -163,7 +163,7 @@ class CommitLog:
         self._name = f"{sink_id}-commits"
         self._producer: Producer | None = None
 
-    def last(self) -> tuple[Manifest | Done, Position] | None:
+    def last(self) -> tuple[CommitManifest | Done, Position] | None:
         """The newest record and where it is; None when there is none yet."""
         position = end_of(self._client, self._topic)
         if position is None:
@@ -191,7 +191,7 @@ class CommitLog:
         assert self._producer is not None
         return self._producer.message_bytes_max - 1024
 
-    def append(self, record: Manifest | Done) -> bool:
+    def append(self, record: CommitManifest | Done) -> bool:
         """Writes a record; False when one for the same step is there already, which then counts."""
         self.open()
         assert self._producer is not None

@@ -54,7 +54,7 @@ class _Batch:
         self.size_bytes = 0
 
 
-class EntryEncoder:
+class RowEncoder:
     """Packs rows; full entries come out as rows go in, the rest at the end."""
 
     def __init__(

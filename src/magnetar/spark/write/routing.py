@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from magnetar.client.client import Client
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.targets import Targets, topic_of
-from magnetar.spark.write.encode import EntryEncoder
+from magnetar.spark.write.encode import RowEncoder
 from magnetar.spark.write.sink_options import WriteOptions
 from magnetar.spark.write.staged import StagedEntry
 
@@ -31,7 +31,7 @@ class Router:
         self._columns = columns
         self._first_partition = first_partition
         self.targets = Targets(client, options.topic)
-        self._encoders: dict[str, EntryEncoder] = {}
+        self._encoders: dict[str, RowEncoder] = {}
         self.rows = 0
         """Taken so far."""
         self._places: set[tuple[str, int]] = set()
@@ -75,7 +75,7 @@ class Router:
             self._places.add((topic, staged.partition))
             yield staged._replace(topic=topic) if topic else staged
 
-    def _encoder(self, topic: str) -> EntryEncoder:
+    def _encoder(self, topic: str) -> RowEncoder:
         encoder = self._encoders.get(topic)
         if encoder is None:
             options = self._options
@@ -84,7 +84,7 @@ class Router:
             version = b""
             if schema is not None:
                 version = self._client.register_schema(min(partitions.items())[1], schema)
-            encoder = self._encoders[topic] = EntryEncoder(
+            encoder = self._encoders[topic] = RowEncoder(
                 0 if -1 in partitions else len(partitions),
                 batching=options.batching,
                 rows_max=options.rows_per_entry_max,

@@ -28,7 +28,7 @@ from magnetar.client.retry import Retry
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.sink_topics import SUBSCRIPTION, commits_topic, home_of, staging_topic
 from magnetar.spark.targets import Targets, end_of
-from magnetar.spark.write.commit_log import CommitLog, Done, Manifest, QueryRun, StagedTask
+from magnetar.spark.write.commit_log import CommitLog, CommitManifest, Done, QueryRun, StagedTask
 from magnetar.spark.write.deduplication import deduplicate
 from magnetar.spark.write.publisher import Publisher
 from magnetar.spark.write.sink_options import WriteOptions
@@ -104,7 +104,7 @@ class Sink:
             record = last[0]
             self._refuse(record, batch)
             run = record.run.of(batch.run_id)
-            if isinstance(record, Manifest):
+            if isinstance(record, CommitManifest):
                 self._finish(record, run, resume=True)
             if record.batch_id == batch.batch_id:
                 self._compare(record, batch)
@@ -122,11 +122,11 @@ class Sink:
                 f"{self._commits} has no record of batch {batch.batch_id}, but a duplicate of it"
             )
         self._refuse(newest[0], batch)
-        if isinstance(newest[0], Manifest):
+        if isinstance(newest[0], CommitManifest):
             self._finish(newest[0], run, resume=True)
         self._compare(newest[0], batch)
 
-    def _refuse(self, record: Manifest | Done, batch: Batch) -> None:
+    def _refuse(self, record: CommitManifest | Done, batch: Batch) -> None:
         """Raises SparkSourceError when this driver is not the one that goes on."""
         if record.batch_id > batch.batch_id:
             raise SparkSourceError(
@@ -142,7 +142,7 @@ class Sink:
                 " copy needs a checkpoint of its own"
             )
 
-    def _compare(self, record: Manifest | Done, batch: Batch) -> None:
+    def _compare(self, record: CommitManifest | Done, batch: Batch) -> None:
         """Raises SparkSourceError when the batch has other rows than the first time and may not."""
         differs = None not in (record.digest, batch.digest) and record.digest != batch.digest
         if record.rows == batch.rows and not differs:
@@ -173,14 +173,14 @@ class Sink:
             if self._options.enable_deduplication:
                 deduplicate(self._client, self._commits)
 
-    def _manifest(self, batch: Batch, run: QueryRun) -> Manifest:
+    def _manifest(self, batch: Batch, run: QueryRun) -> CommitManifest:
         """What the batch consists of. Rows that do not fit into the record are staged first."""
         ends = {name: end_of(self._client, TopicName.parse(name)) for name in batch.partitions}
         parts = list(batch.parts)
         room = min(_INLINE_BYTES_MAX, self._log.message_bytes_max() // 2)
         if sum(len(part) for part in parts if isinstance(part, bytes)) > room:
             parts = self._staged(parts)
-        return Manifest(batch.batch_id, tuple(parts), ends, batch.rows, run, batch.digest)
+        return CommitManifest(batch.batch_id, tuple(parts), ends, batch.rows, run, batch.digest)
 
     def _staged(self, parts: Sequence[bytes | StagedTask]) -> list[bytes | StagedTask]:
         """The parts with what was inline on the broker."""
@@ -199,7 +199,7 @@ class Sink:
                 writer.close()
         return result
 
-    def _finish(self, manifest: Manifest, run: QueryRun, *, resume: bool) -> None:
+    def _finish(self, manifest: CommitManifest, run: QueryRun, *, resume: bool) -> None:
         publisher = Publisher(
             self._client,
             Targets(self._client, self._options.topic),

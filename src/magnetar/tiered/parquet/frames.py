@@ -47,7 +47,7 @@ _RUN: Final = struct.Struct("=QQqqII")
 FRAME_BYTES_MAX: Final = (1 << 32) - 1
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Kinds of frames."""
 
     CONVERT = 1

@@ -28,7 +28,7 @@ from magnetar.tiered.parquet.frames import (
     HEAD,
     RANGE,
     SIZE,
-    Kind,
+    FrameKind,
     decode_runs,
     iterate_runs,
 )
@@ -60,7 +60,7 @@ after that must not be in its way."""
 _TURN_BYTES: Final = 1 << 20
 """Of entries that are taken from the worker in one turn of the loop: a third of a millisecond."""
 
-Answer: TypeAlias = tuple[Kind, bytes]
+Answer: TypeAlias = tuple[FrameKind, bytes]
 Outcome: TypeAlias = bytes | list[EntryRun]
 
 
@@ -92,23 +92,23 @@ class OffloadWorker:
     async def convert(
         self, runs: AsyncIterator[Sequence[EntryRun]], origin: SegmentOrigin, path: str
     ) -> SegmentSummary:
-        """See `Worker.convert`."""
+        """See `SegmentWorker.convert`."""
         request = requests.dump({"path": path, "origin": requests.dump_origin(origin)})
         supply = Supply(runs)
-        body = await self._call(Kind.CONVERT, request, None, supply)
+        body = await self._call(FrameKind.CONVERT, request, None, supply)
         return SegmentSummary.from_json(body)
 
     async def entries(
         self, source: AsyncByteSource, ledger_id: LedgerId, first_entry: int, bytes_max: int
     ) -> list[EntryRun]:
-        """See `Worker.entries`."""
+        """See `SegmentWorker.entries`."""
         request = {
             **_described(source),
             "ledger_id": ledger_id,
             "first_entry": first_entry,
             "bytes_max": bytes_max,
         }
-        found = await self._outcome(Kind.ENTRIES, requests.dump(request), source, None)
+        found = await self._outcome(FrameKind.ENTRIES, requests.dump(request), source, None)
         runs = decode_runs(found) if isinstance(found, bytes) else found
         following = (ledger_id, runs[-1].last_entry + 1)
         if self._expected.get(source.name) == (ledger_id, first_entry):
@@ -123,81 +123,81 @@ class OffloadWorker:
         """
         if not self._turn.locked() and not self._closed:
             request = {**_described(source), "ledger_id": following[0], "first_entry": following[1]}
-            task = self._begin(Kind.AHEAD, requests.dump(request), source, None)
+            task = self._begin(FrameKind.AHEAD, requests.dump(request), source, None)
             task.add_done_callback(_forget)
 
     async def position_at(self, source: AsyncByteSource, ledger_id: LedgerId, time_ms: int) -> int | None:
-        """See `Worker.position_at`."""
+        """See `SegmentWorker.position_at`."""
         request = {**_described(source), "ledger_id": ledger_id, "time_ms": time_ms}
-        answer = requests.load(await self._call(Kind.POSITION, requests.dump(request), source, None))
+        answer = requests.load(await self._call(FrameKind.POSITION, requests.dump(request), source, None))
         entry: int | None = answer["entry"]
         return entry
 
     async def lookup(
         self, source: AsyncByteSource, key: bytes, count_max: int, before: MessagePlace | None = None
     ) -> list[FoundMessage]:
-        """See `Worker.lookup`."""
+        """See `SegmentWorker.lookup`."""
         request = {**_described(source), "key": key.hex(), "count_max": count_max, "before": before}
-        answer = requests.load(await self._call(Kind.LOOKUP, requests.dump(request), source, None))
+        answer = requests.load(await self._call(FrameKind.LOOKUP, requests.dump(request), source, None))
         if answer["key_damage"]:
             _log.warning("%s: every row group is searched for a key", answer["key_damage"])
         return requests.load_messages(answer)
 
     async def merge_keys(self, sources: Sequence[KeySource], path: str) -> int:
-        """See `Worker.merge_keys`."""
+        """See `SegmentWorker.merge_keys`."""
         joined = JoinedSource([each.source for each in sources])
         request = {
             "path": path,
             "sources": [{**_described(each.source), "segment": each.segment} for each in sources],
         }
-        answer = await self._call(Kind.MERGE_KEYS, requests.dump(request), joined, None)
+        answer = await self._call(FrameKind.MERGE_KEYS, requests.dump(request), joined, None)
         size: int = requests.load(answer)["size"]
         return size
 
     async def find_key(self, source: AsyncByteSource, key: bytes) -> tuple[list[KeyPlace], list[KeyPlace]]:
-        """See `Worker.find_key`."""
+        """See `SegmentWorker.find_key`."""
         request = {**_described(source), "key": key.hex()}
-        answer = requests.load(await self._call(Kind.FIND_KEY, requests.dump(request), source, None))
+        answer = requests.load(await self._call(FrameKind.FIND_KEY, requests.dump(request), source, None))
         return (
             [KeyPlace(*place) for place in answer["segments"]],
             [KeyPlace(*place) for place in answer["holders"]],
         )
 
     async def alike(self, parts: Sequence[AsyncByteSource]) -> list[int]:
-        """See `Worker.alike`."""
+        """See `SegmentWorker.alike`."""
         request = requests.dump({"sources": [_described(part) for part in parts]})
-        answer = requests.load(await self._call(Kind.ALIKE, request, JoinedSource(parts), None))
+        answer = requests.load(await self._call(FrameKind.ALIKE, request, JoinedSource(parts), None))
         runs: list[int] = answer["runs"]
         return runs
 
     async def merge(
         self, parts: Sequence[AsyncByteSource], origin: SegmentOrigin, path: str
     ) -> SegmentSummary:
-        """See `Worker.merge`."""
+        """See `SegmentWorker.merge`."""
         request = {
             "path": path,
             "origin": requests.dump_origin(origin),
             "sources": [_described(part) for part in parts],
         }
-        body = await self._call(Kind.MERGE, requests.dump(request), JoinedSource(parts), None)
+        body = await self._call(FrameKind.MERGE, requests.dump(request), JoinedSource(parts), None)
         return SegmentSummary.from_json(body)
 
     async def verify_merged(self, source: AsyncByteSource, parts: Sequence[AsyncByteSource]) -> int:
-        """See `Worker.verify_merged`."""
+        """See `SegmentWorker.verify_merged`."""
         sources = (source, *parts)
-        request = {"sources": [_described(each) for each in sources]}
-        answer = await self._call(Kind.VERIFY_MERGED, requests.dump(request), JoinedSource(sources), None)
+        request = requests.dump({"sources": [_described(each) for each in sources]})
+        answer = await self._call(FrameKind.VERIFY_MERGED, request, JoinedSource(sources), None)
         count: int = requests.load(answer)["entries"]
         return count
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
-        """See `Worker.verify`."""
-        answer = await self._call(Kind.VERIFY, requests.dump(_described(source)), source, Supply(runs))
+        """See `SegmentWorker.verify`."""
+        answer = await self._call(FrameKind.VERIFY, requests.dump(_described(source)), source, Supply(runs))
         count: int = requests.load(answer)["entries"]
         return count
 
     async def close(self) -> None:
-        """See `Worker.close`."""
+        """See `SegmentWorker.close`."""
         self._closed = True
         self._stop_idling()
         self._kill()
@@ -207,14 +207,14 @@ class OffloadWorker:
     # ------------------------------------------------------------ one call
 
     async def _call(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+        self, kind: FrameKind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
     ) -> bytes:
         result = await self._outcome(kind, request, source, supply)
         assert isinstance(result, bytes), "entries for another question"
         return result
 
     async def _outcome(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+        self, kind: FrameKind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
     ) -> Outcome:
         task = self._begin(kind, request, source, supply)
         try:
@@ -227,7 +227,7 @@ class OffloadWorker:
             raise
 
     def _begin(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+        self, kind: FrameKind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
     ) -> asyncio.Task[Outcome]:
         task = begin(self._converse(kind, request, source, supply))
         self._calls.add(task)
@@ -235,7 +235,7 @@ class OffloadWorker:
         return task
 
     async def _converse(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+        self, kind: FrameKind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
     ) -> Outcome:
         async with self._turn:
             self._stop_idling()
@@ -256,7 +256,7 @@ class OffloadWorker:
         return outcome
 
     async def _serve(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+        self, kind: FrameKind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
     ) -> Outcome | Exception:
         """Sends the request and answers questions until the result comes, or what went wrong.
 
@@ -268,25 +268,25 @@ class OffloadWorker:
         failure: Exception | None = None
         while True:
             asked, body = await self._receive()
-            if asked is Kind.WANT_RUNS:
+            if asked is FrameKind.WANT_RUNS:
                 assert supply is not None
                 try:
                     answer = in_frame(await supply.next(), self._handover)
                 except Exception as error:  # noqa: BLE001  # returned when the worker has let go of the call
                     failure = error
-                    answer = (Kind.ABORT, b"")
-            elif asked is Kind.WANT_BYTES:
+                    answer = (FrameKind.ABORT, b"")
+            elif asked is FrameKind.WANT_BYTES:
                 assert source is not None
                 try:
-                    answer = (Kind.BYTES, await source.read_at(*RANGE.unpack(body)))
+                    answer = (FrameKind.BYTES, await source.read_at(*RANGE.unpack(body)))
                 except Exception as error:  # noqa: BLE001  # as above
                     failure = error
-                    answer = (Kind.ABORT, b"")
+                    answer = (FrameKind.ABORT, b"")
             elif failure is not None:
                 return failure
-            elif asked is Kind.FAILED:
+            elif asked is FrameKind.FAILED:
                 return requests.load_error(body)
-            elif asked is Kind.RUNS_PUT:
+            elif asked is FrameKind.RUNS_PUT:
                 return await self._taken(*SIZE.unpack(body))
             else:
                 return body
@@ -305,7 +305,7 @@ class OffloadWorker:
                 await yield_loop()
         return runs
 
-    async def _send(self, kind: Kind, body: bytes) -> None:
+    async def _send(self, kind: FrameKind, body: bytes) -> None:
         if self._writer is None:
             raise ConnectionResetError
         self._writer.writelines((HEAD.pack(len(body), kind), body))
@@ -315,7 +315,7 @@ class OffloadWorker:
         if (reader := self._reader) is None:  # kept: `_reap` may take it away between head and body
             raise ConnectionResetError
         size, kind = HEAD.unpack(await reader.readexactly(HEAD.size))
-        return Kind(kind), await reader.readexactly(size) if size else b""
+        return FrameKind(kind), await reader.readexactly(size) if size else b""
 
     # ------------------------------------------------------------ the process
 

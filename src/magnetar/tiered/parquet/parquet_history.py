@@ -97,7 +97,7 @@ def check_packages() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSchema:
+class StoredTopicSchema:
     """One version of a topic's schema."""
 
     version: bytes
@@ -116,7 +116,7 @@ class SegmentOrigin:
     topic: str
     """Full name, with the partition's suffix: `persistent://tenant/namespace/name-partition-0`."""
     ledger_id: LedgerId
-    schemas: Sequence[TopicSchema] = ()
+    schemas: Sequence[StoredTopicSchema] = ()
     """All versions in force, oldest first: the columns of `value` and their ids follow their order."""
     merged: bool = False
     """Whether ledgers with higher ids may follow in the same file."""
@@ -285,7 +285,7 @@ class AsyncByteSource(Protocol):
         """Exactly these bytes. What it raises comes out of the call that needed them."""
 
 
-class Worker(Protocol):
+class SegmentWorker(Protocol):
     """Converts and reads segments in a process of its own, started by the first call.
 
     Calls are done one after the other: use one worker for offloading and another one for consumers, who must

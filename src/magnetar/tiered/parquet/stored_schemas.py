@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, TopicSchema
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, StoredTopicSchema
 
 
-def encode_schemas(schemas: Sequence[TopicSchema]) -> str:
+def encode_schemas(schemas: Sequence[StoredTopicSchema]) -> str:
     """Version in hex, definition in base64."""
     rows = [
         {
@@ -24,12 +24,12 @@ def encode_schemas(schemas: Sequence[TopicSchema]) -> str:
     return json.dumps(rows, separators=(",", ":"))
 
 
-def decode_schemas(text: str | bytes) -> list[TopicSchema]:
+def decode_schemas(text: str | bytes) -> list[StoredTopicSchema]:
     """Raises DamagedSegmentError."""
     try:
         rows: list[dict[str, Any]] = json.loads(text)
         return [
-            TopicSchema(
+            StoredTopicSchema(
                 bytes.fromhex(row["version"]),
                 int(row["kind"]),
                 base64.b64decode(row["definition"], validate=True),

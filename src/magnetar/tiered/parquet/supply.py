@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from magnetar.base.entries import EntryRun
-from magnetar.tiered.parquet.frames import SIZE, Kind, runs_parts
+from magnetar.tiered.parquet.frames import SIZE, FrameKind, runs_parts
 from magnetar.tiered.parquet.handover import Handover
 from magnetar.tiered.parquet.parquet_history import WorkerLostError
 
@@ -29,11 +29,11 @@ class Supply:
         return await anext(self._runs, None)
 
 
-def in_frame(runs: Sequence[EntryRun] | None, handover: Handover | None) -> tuple[Kind, bytes]:
+def in_frame(runs: Sequence[EntryRun] | None, handover: Handover | None) -> tuple[FrameKind, bytes]:
     """The frame with these runs, which are put into the memory that both see where they fit; None: there are
     no more."""
     if runs is None:
-        return Kind.END, b""
+        return FrameKind.END, b""
     parts = runs_parts(runs)
     size = None if handover is None else handover.put(parts)
-    return (Kind.RUNS, b"".join(parts)) if size is None else (Kind.RUNS_PUT, SIZE.pack(size))
+    return (FrameKind.RUNS, b"".join(parts)) if size is None else (FrameKind.RUNS_PUT, SIZE.pack(size))

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from magnetar.admin.access.access import Need, Scope, need
+from magnetar.admin.access.access import AccessScope, Need, need
 from magnetar.admin.routes import all_routes
 from magnetar.auth.authentication import Authentication, Provider, TlsProvider
 from magnetar.auth.errors import AuthenticationError
@@ -120,20 +120,24 @@ def test_matrix(method: str, path: str, allowed: tuple[str, ...]) -> None:
 
 
 def test_public_and_other_routes() -> None:
-    public = {path for method, path, _ in all_routes(Registry()) if need(method, path).scope is Scope.NOTHING}
+    public = {
+        path for method, path, _ in all_routes(Registry()) if need(method, path).scope is AccessScope.NOTHING
+    }
     assert public == {"/status.html", "/admin/v2/brokers/ready"}
-    assert need("GET", "/whatever/comes/{tenant}") == Need(Scope.CLUSTER)
-    assert need("*", "/admin/v3/functions/{rest:path}") == Need(Scope.CLUSTER)
+    assert need("GET", "/whatever/comes/{tenant}") == Need(AccessScope.CLUSTER)
+    assert need("*", "/admin/v3/functions/{rest:path}") == Need(AccessScope.CLUSTER)
     assert need("POST", "/admin/v2/persistent/{tenant}/{namespace}/{topic}/new") == Need(
-        Scope.TENANT, Action.ADMINISTER_TENANT
+        AccessScope.TENANT, Action.ADMINISTER_TENANT
     )
 
 
 def test_publishing_needs_the_right_to_produce_and_tenants_do_not_leave_their_resource_group() -> None:
-    assert need("POST", "/topics/{domain}/{tenant}/{namespace}/{topic}") == Need(Scope.TOPIC, Action.PRODUCE)
+    assert need("POST", "/topics/{domain}/{tenant}/{namespace}/{topic}") == Need(
+        AccessScope.TOPIC, Action.PRODUCE
+    )
     path = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
-    assert need("DELETE", path) == need("POST", f"{path}/{{group}}") == Need(Scope.CLUSTER)
-    assert need("GET", path).scope is Scope.TENANT
+    assert need("DELETE", path) == need("POST", f"{path}/{{group}}") == Need(AccessScope.CLUSTER)
+    assert need("GET", path).scope is AccessScope.TENANT
 
 
 def test_changes_are_noted_also_where_everybody_may_make_them(caplog: pytest.LogCaptureFixture) -> None:

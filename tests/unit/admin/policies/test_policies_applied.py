@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.admin.policies import kinds, policy_documents
-from magnetar.admin.policies.declared import Kind, Policy
+from magnetar.admin.policies.declared import Policy, PolicyKind
 from magnetar.admin.policies.table import POLICIES
 from support.admin_api import AdminApi, T, with_api
 
@@ -94,7 +94,7 @@ def contains(found: Any, value: Any) -> bool:
 
 @pytest.mark.parametrize("policy", BOTH, ids=lambda policy: policy.of_topic)
 def test_the_narrowest_level_that_says_something_applies(policy: Policy) -> None:
-    kind: Kind = policy.kind
+    kind: PolicyKind = policy.kind
     of_namespace, of_topic = VALUES[id(kind)]
 
     async def story(api: AdminApi) -> None:

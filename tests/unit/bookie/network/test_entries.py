@@ -17,7 +17,7 @@ from magnetar.bookie.network.entries import UNSURE_FILE, NetworkEntries, merged
 from magnetar.bookie.network.readmission import write_readmission
 from magnetar.bookie.segment_set import SegmentSet
 from magnetar.bookie.segment_store import SegmentStore
-from magnetar.bookie.served import StoredLedger, Write
+from magnetar.bookie.served import ServedLedger, Write
 from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.runtime.syncer import InlineSyncer
 
@@ -29,7 +29,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.entries: NetworkEntries
-        self.known: list[StoredLedger] = []
+        self.known: list[ServedLedger] = []
         self.done: list[int] = []
         self.lost: list[int] = []
         self._ticket = 0
@@ -145,7 +145,7 @@ def test_gaps_late_entries_and_copies(tmp_path: Path) -> None:
             assert disk.entries.entry_ranges(5) == [range(8), range(10, 11)]
             assert disk.entries.last_entry(5) == 10
         async with disk_in(tmp_path) as disk:
-            assert disk.known == [StoredLedger(5, KEY, fenced=False)]
+            assert disk.known == [ServedLedger(5, KEY, fenced=False)]
             read = [await disk.read(5, number) for number in range(12)]
             assert read == [
                 b"5:0",
@@ -177,8 +177,8 @@ def test_keys_fences_and_explicit_lacs_survive_many_starts(tmp_path: Path) -> No
             disk.write(1, blob=b"sealed")
             await disk.settle()
         expected = [
-            StoredLedger(1, KEY, fenced=False, lac_blob=b"sealed"),
-            StoredLedger(2, KEY, fenced=True),
+            ServedLedger(1, KEY, fenced=False, lac_blob=b"sealed"),
+            ServedLedger(2, KEY, fenced=True),
         ]
         for _ in range(3):
             async with disk_in(tmp_path) as disk:
@@ -223,7 +223,7 @@ def test_entries_without_a_state_are_in_limbo(tmp_path: Path) -> None:
             states = min(disk.entries.store.ledger_ids())
             await disk.entries.store.delete(states)
         async with disk_in(tmp_path) as disk:
-            assert disk.known == [StoredLedger(1, b"", fenced=True, limbo=True)]
+            assert disk.known == [ServedLedger(1, b"", fenced=True, limbo=True)]
 
     run(story)
 
@@ -244,7 +244,7 @@ def test_damaged_states_put_their_ledgers_in_limbo(tmp_path: Path) -> None:
         segment.path.write_bytes(data)
         for _ in range(2):
             async with disk_in(tmp_path) as disk:
-                assert disk.known == [StoredLedger(1, b"", fenced=True, limbo=True)]
+                assert disk.known == [ServedLedger(1, b"", fenced=True, limbo=True)]
                 assert not disk.entries.knows_all
 
     run(story)
@@ -275,7 +275,7 @@ def test_a_bookie_that_lost_ledgers_takes_entries_again_when_all_that_there_were
             disk.write(8, 0)
             await disk.settle()
         async with disk_in(tmp_path) as disk:
-            assert StoredLedger(8, KEY, fenced=False) in disk.known
+            assert ServedLedger(8, KEY, fenced=False) in disk.known
 
     run(story)
 

@@ -15,30 +15,30 @@ from magnetar.bookie.network.states import (
     snapshot,
     with_limbo,
 )
-from magnetar.bookie.served import StoredLedger
+from magnetar.bookie.served import ServedLedger
 
 KEY = b"k" * 20
-PLAIN = StoredLedger(1, KEY, fenced=False)
+PLAIN = ServedLedger(1, KEY, fenced=False)
 
 
 def test_what_is_recorded_comes_back() -> None:
     records = [
-        *snapshot([PLAIN, StoredLedger(2, KEY, fenced=True, lac_blob=b"blob")]),
-        ledger_record(StoredLedger(3, b"", fenced=True, limbo=True)),
+        *snapshot([PLAIN, ServedLedger(2, KEY, fenced=True, lac_blob=b"blob")]),
+        ledger_record(ServedLedger(3, b"", fenced=True, limbo=True)),
         fence_record(1),
         lac_record(2, b"newer"),
-        ledger_record(StoredLedger(4, KEY, fenced=False)),
+        ledger_record(ServedLedger(4, KEY, fenced=False)),
         gone_record(4),
     ]
     assert list(replay(records).values()) == [
-        StoredLedger(1, KEY, fenced=True),
-        StoredLedger(2, KEY, fenced=True, lac_blob=b"newer"),
-        StoredLedger(3, b"", fenced=True, limbo=True),
+        ServedLedger(1, KEY, fenced=True),
+        ServedLedger(2, KEY, fenced=True, lac_blob=b"newer"),
+        ServedLedger(3, b"", fenced=True, limbo=True),
     ]
 
 
 def test_a_snapshot_that_was_cut_short_does_not_count() -> None:
-    records = snapshot([PLAIN, StoredLedger(2, KEY, fenced=True, lac_blob=b"blob")])
+    records = snapshot([PLAIN, ServedLedger(2, KEY, fenced=True, lac_blob=b"blob")])
     assert len(records) == 4
     assert is_complete(records)
     assert is_complete([*records, fence_record(1)])
@@ -56,14 +56,14 @@ def test_a_record_that_cannot_be_is_damage(record: bytes) -> None:
 def test_a_ledger_without_a_record_is_in_limbo() -> None:
     assert with_limbo({LedgerId(1): PLAIN}, [LedgerId(1), LedgerId(7)]) == [
         PLAIN,
-        StoredLedger(7, b"", fenced=True, limbo=True),
+        ServedLedger(7, b"", fenced=True, limbo=True),
     ]
 
 
 def test_a_key_that_is_said_again_takes_no_fence_back() -> None:
-    records = [*snapshot([StoredLedger(1, KEY, fenced=True, lac_blob=b"blob")]), ledger_record(PLAIN)]
-    assert replay(records) == {1: StoredLedger(1, KEY, fenced=True, lac_blob=b"blob")}
+    records = [*snapshot([ServedLedger(1, KEY, fenced=True, lac_blob=b"blob")]), ledger_record(PLAIN)]
+    assert replay(records) == {1: ServedLedger(1, KEY, fenced=True, lac_blob=b"blob")}
 
 
 def test_when_blocks_of_nobody_are_lost_every_ledger_is_in_limbo() -> None:
-    assert all_in_limbo({LedgerId(1): PLAIN}) == {1: StoredLedger(1, KEY, fenced=True, limbo=True)}
+    assert all_in_limbo({LedgerId(1): PLAIN}) == {1: ServedLedger(1, KEY, fenced=True, limbo=True)}

@@ -6,15 +6,15 @@ import pytest
 
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.machine import InvalidTransitionError
-from magnetar.broker.compaction.job import THRESHOLD_POLICY, TRANSITIONS, CompactionJob, Status
+from magnetar.broker.compaction.job import THRESHOLD_POLICY, TRANSITIONS, CompactionJob, CompactionStatus
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import ConflictError
 from support.tables import unreachable
 
 
 def test_every_state_is_reached_and_left() -> None:
-    assert unreachable(TRANSITIONS, Status.NOT_RUN) == set()
-    assert all(TRANSITIONS[state] for state in Status)
+    assert unreachable(TRANSITIONS, CompactionStatus.NOT_RUN) == set()
+    assert all(TRANSITIONS[state] for state in CompactionStatus)
 
 
 def test_a_compaction_that_failed_keeps_the_result_before_it() -> None:
@@ -23,11 +23,11 @@ def test_a_compaction_that_failed_keeps_the_result_before_it() -> None:
     job.switched(Position(3, 7), removed=5)
     job.succeed(50, 1_250.0)
     job.check()
-    assert (job.status, job.succeeded_ms, job.duration_ms) == (Status.SUCCESS, 50, 250)
+    assert (job.status, job.succeeded_ms, job.duration_ms) == (CompactionStatus.SUCCESS, 50, 250)
     job.begin("t", 2_000.0)
     job.fail("the disk is away", 60, 2_100.0)
     job.check()
-    assert (job.status, job.error, job.failed_ms) == (Status.ERROR, "the disk is away", 60)
+    assert (job.status, job.error, job.failed_ms) == (CompactionStatus.ERROR, "the disk is away", 60)
     assert (job.horizon, job.removed_messages, job.succeeded_ms) == (Position(3, 7), 5, 50)
     job.begin("t", 3_000.0)
     job.succeed(70, 3_001.0)

@@ -11,7 +11,7 @@ from fakes.ledgers import write_error
 from fakes.managed_logs import Process, until
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
-from magnetar.broker.compaction.job import Status
+from magnetar.broker.compaction.job import CompactionStatus
 from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.survivors import HEAVY_BYTES, is_heavy, left_in_batch
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
@@ -49,7 +49,7 @@ async def bodies(room: TopicCompaction) -> list[bytes]:
 
 
 async def ended(process: Process, room: TopicCompaction) -> None:
-    await until(process, lambda: room.status is not Status.RUNNING)
+    await until(process, lambda: room.status is not CompactionStatus.RUNNING)
     await process.settle()
 
 
@@ -64,7 +64,7 @@ def test_compaction_neither_loses_messages_nor_sticks() -> None:
             room.start()
             log.append([keyed("live", b"beside %d" % number)])
             await ended(process, room)
-            assert room.status is Status.SUCCESS, room.error
+            assert room.status is CompactionStatus.SUCCESS, room.error
             await log.trim()
             found = await bodies(room)
             assert b"%d" % number in found
@@ -86,7 +86,7 @@ def test_a_second_compaction_is_refused_while_one_runs() -> None:
         await ended(process, room)
         room.start()
         await ended(process, room)
-        assert room.status is Status.SUCCESS
+        assert room.status is CompactionStatus.SUCCESS
         await process.logs.close()
 
     asyncio.run(story())
@@ -99,7 +99,7 @@ def test_a_threshold_begins_a_compaction() -> None:
         log.append([keyed("k", b"x" * 100)])
         await process.settle()
         await room.start_if_due()
-        assert room.status is Status.NOT_RUN
+        assert room.status is CompactionStatus.NOT_RUN
         log.append([keyed("k", b"y" * 400)])
         await process.settle()
         await room.start_if_due()
@@ -126,7 +126,7 @@ def test_two_who_find_a_compaction_due_at_the_same_time_begin_one() -> None:
         process.ledgers.auto_sync = True
         process.ledgers.sync()
         await ended(process, room)
-        assert room.status is Status.SUCCESS
+        assert room.status is CompactionStatus.SUCCESS
         await process.logs.close()
 
     asyncio.run(story())
@@ -211,7 +211,7 @@ def test_entries_that_lie_or_are_damaged_stay_and_compaction_goes_on() -> None:
         await process.settle()
         room.start()
         await ended(process, room)
-        assert room.status is Status.SUCCESS, room.error
+        assert room.status is CompactionStatus.SUCCESS, room.error
         runs = await room.view().read(EARLIEST, 1 << 20, 100)
         left = [entry for run in runs for entry in run.entries]
         assert left == [*odd, keyed("a", b"new")]
@@ -270,7 +270,7 @@ def test_the_log_may_be_trimmed_only_after_what_was_compacted_is_named_durably()
         process.ledgers.create = nothing_for_cursors  # type: ignore[method-assign]  # the name is not stored
         room.start()
         await ended(process, room)
-        assert room.status is Status.ERROR
+        assert room.status is CompactionStatus.ERROR
         assert log.cursors[COMPACTION_CURSOR].mark_delete == before
         process.ledgers.create = create  # type: ignore[method-assign]
         await process.logs.close()

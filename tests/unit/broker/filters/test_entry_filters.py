@@ -10,7 +10,7 @@ import pytest
 from magnetar.base.entries import EntryRun
 from magnetar.base.names import NamespaceName
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.explain.reasons import State, diagnose
+from magnetar.broker.explain.reasons import DiagnosedState, diagnose
 from magnetar.broker.filters.entry_filter import (
     PLAIN_BYTES_MAX,
     SINGLES_MAX,
@@ -222,7 +222,7 @@ def test_an_expression_that_is_none_holds_the_subscription_up() -> None:
         assert not peer.messages
         assert found.backlog_entries == 1
         diagnosis = diagnose(found.view())
-        assert diagnosis.state is State.READ_ERROR
+        assert diagnosis.state is DiagnosedState.READ_ERROR
         assert PROPERTY in diagnosis.sentence
         await found.cursor.set_cursor_properties({})
         pass_time(world, FAILED_AGAIN_MS)

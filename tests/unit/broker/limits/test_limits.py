@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.explain.reasons import State, diagnose
+from magnetar.broker.explain.reasons import DiagnosedState, diagnose
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
 from magnetar.wire.payload import build_entry
@@ -203,7 +203,7 @@ async def published(world: World, count: int) -> Peer:
     return peer
 
 
-def state_of(world: World) -> State:
+def state_of(world: World) -> DiagnosedState:
     return diagnose(world.broker.topics[TOPIC].subscriptions["s"].view()).state
 
 
@@ -217,7 +217,7 @@ def test_a_consumer_blocks_at_its_limit_and_goes_on_at_half_of_it(kind: str) -> 
         await world.until(lambda: len(peer.messages) == 10, "ten messages")
         await world.settle()
         assert len(peer.messages) == 10
-        assert state_of(world) is State.BLOCKED_CONSUMERS
+        assert state_of(world) is DiagnosedState.BLOCKED_CONSUMERS
         for message in peer.messages[:4]:
             peer.ack(1, message.position)
         await world.settle()
@@ -239,7 +239,7 @@ def test_a_subscription_blocks_at_its_limit_and_goes_on_below_half_of_it(kind: s
         await world.settle()
         sent = len(first.messages) + len(second.messages)
         assert 20 <= sent < 60
-        assert state_of(world) is State.BLOCKED_SUBSCRIPTION
+        assert state_of(world) is DiagnosedState.BLOCKED_SUBSCRIPTION
         for peer in (first, second):
             peer.ack(1, *(message.position for message in peer.messages[: len(peer.messages)]))
         await world.until(lambda: len(first.messages) + len(second.messages) > sent, "more")
@@ -287,14 +287,14 @@ def test_delivery_does_not_stop_after_consumers_join_and_leave(kind: str) -> Non
             leaver.session.lost()
         last = world.peer()
         await last.consumer(kind=kind)
-        assert state_of(world) is State.NO_PERMITS
+        assert state_of(world) is DiagnosedState.NO_PERMITS
         acked = 0
         while acked < 40:
             last.send(encode_flow(1, 3))
             await world.until(lambda seen=acked: len(last.messages) > seen, "the next message")
             last.ack(1, *(message.position for message in last.messages[acked:]))
             acked = len(last.messages)
-        assert state_of(world) is State.CAUGHT_UP
+        assert state_of(world) is DiagnosedState.CAUGHT_UP
         assert len({message.position for message in last.messages}) == 40
         producer.session.lost()
 
@@ -315,7 +315,7 @@ def test_beyond_the_dispatch_rate_delivery_waits(key: str, kind: str) -> None:
         await world.until(lambda: len(peer.messages) == 10, "ten messages")
         await world.settle()
         assert len(peer.messages) == 10
-        assert state_of(world) is State.RATE_LIMITED
+        assert state_of(world) is DiagnosedState.RATE_LIMITED
         world.clock.advance(1_000)
         world.broker.alarms.ring()
         await world.until(lambda: len(peer.messages) == 20, "ten more")

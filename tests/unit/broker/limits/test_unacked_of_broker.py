@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.dispatch.unacked import UnackedLimit, UnackedOfBroker
-from magnetar.broker.explain.reasons import State, diagnose
+from magnetar.broker.explain.reasons import DiagnosedState, diagnose
 from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.wire.acks import encode_flow
 from support.sessions import Peer, World, in_world, send
@@ -94,7 +94,7 @@ def test_one_that_never_acknowledges_stops_and_others_go_on(kind: str) -> None:
         await world.settle()
         assert len(hoarder.messages) == 95
         diagnosis = diagnose(subscription.view())
-        assert diagnosis.state is State.BLOCKED_SUBSCRIPTION
+        assert diagnosis.state is DiagnosedState.BLOCKED_SUBSCRIPTION
         assert "105 messages are unacknowledged over all subscriptions" in diagnosis.sentence
         worker.send(encode_flow(1, 5))
         await world.until(lambda: len(worker.messages) == 15, "more messages of the other")

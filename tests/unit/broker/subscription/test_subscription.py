@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import Position
-from magnetar.broker.explain.reasons import State, diagnose
+from magnetar.broker.explain.reasons import DiagnosedState, diagnose
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 from support.sessions import Peer, Type, World, command, in_world, send
@@ -24,14 +24,14 @@ def test_why_nothing_is_dispatched() -> None:
         peer = world.peer()
         await peer.consumer(kind="Shared", consumer_name="c")
         subscription = (await world.topic()).subscriptions["s"]
-        assert diagnose(subscription.view()).state is State.NO_PERMITS
+        assert diagnose(subscription.view()).state is DiagnosedState.NO_PERMITS
         peer.send(encode_flow(1, 10))
         await world.until(lambda: len(peer.messages) == 3, "messages")
-        assert diagnose(subscription.view()).state is State.ALL_SENT
+        assert diagnose(subscription.view()).state is DiagnosedState.ALL_SENT
         peer.ack(1, *(message.position for message in peer.messages))
-        assert diagnose(subscription.view()).state is State.CAUGHT_UP
+        assert diagnose(subscription.view()).state is DiagnosedState.CAUGHT_UP
         peer.session.lost()
-        assert diagnose(subscription.view()).state is State.NO_CONSUMERS
+        assert diagnose(subscription.view()).state is DiagnosedState.NO_CONSUMERS
 
     in_world(story)
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_not_passed_over() -> None:
         await world.settle()
         assert not peer.messages
         diagnosis = diagnose(topic.subscriptions["s"].view())
-        assert diagnosis.state is State.READ_ERROR
+        assert diagnosis.state is DiagnosedState.READ_ERROR
         assert "segments/1.seg at byte 4096" in diagnosis.sentence
         topic.log.read_now = read_now  # type: ignore[method-assign]  # repaired
         peer.send(encode_flow(1, 1))

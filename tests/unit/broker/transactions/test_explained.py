@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.explain.reasons import State, diagnose
+from magnetar.broker.explain.reasons import DiagnosedState, diagnose
 from magnetar.broker.explain.subscription_view import View
 from support.sessions import World, in_world, send
 from support.transactions import TxnPeer
@@ -28,14 +28,14 @@ def test_the_transaction_that_holds_a_topic_back_is_named() -> None:
         peer.send(send(1, 2))
         await world.until(lambda: view().held == 2, "both are stored")
         found = diagnose(view())
-        assert found.state is State.HELD
+        assert found.state is DiagnosedState.HELD
         assert found.sentence == (
             "transaction (0,0) is open and holds back 2 entries, its own and those behind; "
             "`magnetar transactions describe 0 0` shows it, `magnetar transactions abort 0 0` ends it"
         )
         await client.end(txn, commit=True)
         await world.until(lambda: len(peer.messages) == 3, "all messages")
-        assert diagnose(view()).state is State.ALL_SENT
+        assert diagnose(view()).state is DiagnosedState.ALL_SENT
         assert view().held_by == ""
 
     in_world(story, BrokerConfig(transactions=True))

@@ -18,7 +18,7 @@ from magnetar.broker.watchers import pattern as patterns
 from magnetar.broker.watchers.pattern import Pattern
 from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, MatchingTurns, matching, topics_digest
 from magnetar.broker.watchers.topic_watchers import TopicWatchers
-from magnetar.broker.watchers.watched import Update, Watched
+from magnetar.broker.watchers.watched import Update, WatchedNames
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Peer, Type, World, command, in_world
 
@@ -451,7 +451,7 @@ def test_watchers_of_a_namespace_share_the_names() -> None:
 
 
 def test_what_a_watcher_is_told_adds_up() -> None:
-    watched = Watched(Pattern("a.*"))
+    watched = WatchedNames(Pattern("a.*"))
     assert watched.change(["a1", "a2"], []) is not None
     assert watched.change(["a1"], ["b"]) is None, "nothing new, and what went was never known"
     update = watched.change(["a3"], ["a1"])

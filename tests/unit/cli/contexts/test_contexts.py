@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from magnetar.cli.caller import Caller
-from magnetar.cli.contexts.contexts import Place
+from magnetar.cli.contexts.contexts import ContextPlace
 
 
 def test_contexts_are_kept_for_their_owner_alone(magnetar: Callable[..., Any], tmp_path: Path) -> None:
@@ -40,14 +40,14 @@ def test_a_broken_file_is_said(magnetar: Callable[..., Any], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("place", "admin", "service"),
     [
-        (Place(), "http://127.0.0.1:8080", "pulsar://127.0.0.1:6650"),
-        (Place(url="pulsar://h:1"), "http://h:8080", "pulsar://h:1"),
-        (Place(url="pulsar+ssl://[::1]:1,x:2"), "https://[::1]:8443", "pulsar+ssl://[::1]:1,x:2"),
-        (Place(url="https://h:1"), "https://h:1", "https://h:1"),
-        (Place(admin_url="http://h:1"), "http://h:1", "http://h:1"),
-        (Place(url="pulsar://a", admin_url="http://b"), "http://b", "pulsar://a"),
+        (ContextPlace(), "http://127.0.0.1:8080", "pulsar://127.0.0.1:6650"),
+        (ContextPlace(url="pulsar://h:1"), "http://h:8080", "pulsar://h:1"),
+        (ContextPlace(url="pulsar+ssl://[::1]:1,x:2"), "https://[::1]:8443", "pulsar+ssl://[::1]:1,x:2"),
+        (ContextPlace(url="https://h:1"), "https://h:1", "https://h:1"),
+        (ContextPlace(admin_url="http://h:1"), "http://h:1", "http://h:1"),
+        (ContextPlace(url="pulsar://a", admin_url="http://b"), "http://b", "pulsar://a"),
     ],
 )
-def test_one_address_says_both(place: Place, admin: str, service: str) -> None:
+def test_one_address_says_both(place: ContextPlace, admin: str, service: str) -> None:
     caller = Caller(place)
     assert (caller.admin_url, caller.service_url) == (admin, service)

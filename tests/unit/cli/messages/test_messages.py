@@ -14,7 +14,7 @@ from magnetar.cli.messages.encoding import encode_payload
 from magnetar.cli.messages.message_options import resumable
 from magnetar.cli.messages.records import Record, records_of
 from magnetar.cli.messages.topic_writer import partition_of_key
-from magnetar.cli.storage.progress import Progress
+from magnetar.cli.storage.progress import ShownProgress
 from magnetar.client.compression import compress
 from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError
@@ -130,13 +130,13 @@ def test_bytes_are_shown_as_they_can_be() -> None:
 
 def test_progress_is_quiet_at_first_and_says_what_is_left() -> None:
     out = io.StringIO()
-    progress = Progress("searched", 1_000, stream=out)
+    progress = ShownProgress("searched", 1_000, stream=out)
     progress.add(250)
     progress.close()
     assert out.getvalue() == ""
     assert progress.line(5.0) == "searched: 250 of 1,000, 50/s, 15 s left"
-    assert Progress("sent", stream=out).line(0.0) == "sent: 0, 0/s"
-    verifying = Progress("verify orders", stream=out)
+    assert ShownProgress("sent", stream=out).line(0.0) == "sent: 0, 0/s"
+    verifying = ShownProgress("verify orders", stream=out)
     for done, total in ((0, 0), (10, 40), (8, 40), (20, 40)):
         verifying.at(done, total)
     assert verifying.line(10.0) == "verify orders: 20 of 40, 2/s, 10 s left"

@@ -13,7 +13,7 @@ from magnetar.ledger.quorum.effects import ChooseBookies
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
-from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
+from magnetar.metadata.bookkeeper.registry import LiveBookies, RegisteredBookie
 from magnetar.metadata.memory import MemoryMetadataStore
 
 
@@ -26,7 +26,7 @@ class _Alive:
     async def bookies(self) -> LiveBookies:
         return self._live
 
-    async def info(self, bookie_id: str) -> BookieInfo | None:
+    async def info(self, bookie_id: str) -> RegisteredBookie | None:
         return None
 
 

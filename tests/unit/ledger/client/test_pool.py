@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.ledger.client.ledger_options import ClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.wire.bookkeeper.requests import AddRun
 from magnetar.wire.bookkeeper.status import Status
@@ -51,7 +51,7 @@ def add(ledger_id: int, entry_id: int) -> AddRun:
 def test_adds_wait_and_are_sent_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         sent: list[tuple[int, int]] = []
-        pool = BookiePool(_nowhere, ClientOptions())
+        pool = BookiePool(_nowhere, LedgerClientOptions())
         first, second = _Sink(), _Sink()
         for ledger_id in (1, 2):
             pool._channel("b1", ledger_id, recovery=False)._connection = cast(Any, _Connection(sent))
@@ -76,7 +76,7 @@ def test_adds_wait_and_are_sent_in_their_order(monkeypatch: pytest.MonkeyPatch) 
 def test_adds_go_on_after_a_failure() -> None:
     async def scenario() -> None:
         sent: list[tuple[int, int]] = []
-        pool = BookiePool(_nowhere, ClientOptions())
+        pool = BookiePool(_nowhere, LedgerClientOptions())
         pool._channel("b1", 1, recovery=False)._connection = cast(Any, _Connection(sent))
 
         def fail() -> None:

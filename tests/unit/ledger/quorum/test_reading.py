@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.ledger.quorum.effects import SendRead
-from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, Found, NotFound, Unread
+from magnetar.ledger.quorum.entry_read import SILENCE, EntryRead, FoundEntry, NotFound, Unread
 from magnetar.ledger.quorum.last_confirmed import LastConfirmed
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
@@ -28,7 +28,7 @@ def begun() -> EntryRead:
 def test_the_best_copy_is_enough() -> None:
     read = begun()
     (found,) = read.read(1, Status.OK, entry())
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundEntry)
     assert (found.entry.payload, found.bad) == (b"payload", ())
     assert read.is_over
     assert read.read(2, Status.NO_ENTRY, None) == []
@@ -42,7 +42,7 @@ def test_a_bad_copy_is_passed_over_and_named(status: Status, data: bytes | None)
     read = begun()
     assert read.read(1, status, data) == [SendRead("c", 2, 4)]
     (found,) = read.read(2, Status.OK, entry())
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundEntry)
     assert found.bad == (1,)
     assert found.absent == ({1} if status is Status.NO_ENTRY else set())
 
@@ -54,7 +54,7 @@ def test_silence_asks_the_next_one_and_an_error_is_no_silence() -> None:
     assert read.is_silent() == []
     assert read.read(0, SILENCE, None) == []
     (found,) = read.read(1, Status.OK, entry())
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundEntry)
     assert found.bad == ()
 
 

@@ -14,10 +14,10 @@ from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,
-    BookieInfo,
     ClusterNotInitializedError,
     Cookie,
     LiveBookies,
+    RegisteredBookie,
 )
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
@@ -48,20 +48,20 @@ def test_others_find_who_is_alive_and_where(tmp_path: Path) -> None:
     async def story(process: Callable[[], FolderBookieRegistry]) -> None:
         bookie, other, broker = process(), process(), process()
         assert await broker.bookies() == live()
-        await bookie.register(BookieInfo.at("one", "127.0.0.1", 3181))
-        await other.register(BookieInfo.at("two", "127.0.0.1", 3182), read_only=True)
+        await bookie.register(RegisteredBookie.at("one", "127.0.0.1", 3181))
+        await other.register(RegisteredBookie.at("two", "127.0.0.1", 3182), read_only=True)
         assert await broker.bookies() == await bookie.bookies() == live("one", read_only=("two",))
         found = await broker.info("two")
         assert found is not None
         assert found.address() == ("127.0.0.1", 3182)
-        await other.register(BookieInfo.at("two", "127.0.0.1", 3182))
+        await other.register(RegisteredBookie.at("two", "127.0.0.1", 3182))
         assert await broker.bookies() == live("one", "two")
         with pytest.raises(BookieIdInUseError):
-            await other.register(BookieInfo.at("one", "127.0.0.1", 9))
+            await other.register(RegisteredBookie.at("one", "127.0.0.1", 9))
         await bookie.unregister("one")
         await bookie.unregister("one")
         assert (await broker.bookies(), await broker.info("one")) == (live("two"), None)
-        await bookie.register(BookieInfo.at("one", "127.0.0.1", 3183))
+        await bookie.register(RegisteredBookie.at("one", "127.0.0.1", 3183))
         assert await broker.bookies() == live("one", "two")
         await bookie.unregister("one")
         await other.unregister("two")
@@ -72,7 +72,7 @@ def test_others_find_who_is_alive_and_where(tmp_path: Path) -> None:
 def test_what_a_dead_process_said_is_not_believed(tmp_path: Path) -> None:
     async def story(process: Callable[[], FolderBookieRegistry]) -> None:
         bookie, broker = process(), process()
-        await bookie.register(BookieInfo.at("one", "127.0.0.1", 3181))
+        await bookie.register(RegisteredBookie.at("one", "127.0.0.1", 3181))
         said = (tmp_path / "bookies/alive/one").read_bytes()
         await bookie.unregister("one")
         (tmp_path / "bookies/alive/one").write_bytes(said)
@@ -90,7 +90,7 @@ def test_what_a_power_cut_left_of_a_registration_is_nobodys(tmp_path: Path, left
         (tmp_path / "bookies/alive/one").write_bytes(left)
         (tmp_path / "bookies/alive/one.lock").touch()
         assert (await broker.bookies(), await broker.info("one")) == (live(), None)
-        await bookie.register(BookieInfo.at("one", "127.0.0.1", 3181))
+        await bookie.register(RegisteredBookie.at("one", "127.0.0.1", 3181))
         assert await broker.bookies() == live("one")
         await bookie.unregister("one")
 

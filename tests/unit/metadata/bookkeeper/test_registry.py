@@ -18,9 +18,9 @@ from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayout
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdError,
-    BookieInfo,
     ClusterNotInitializedError,
     Cookie,
+    RegisteredBookie,
 )
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
@@ -88,7 +88,7 @@ def test_bookies_come_change_and_go(run: Callable[[Script], None]) -> None:
             seen.append((await registry.bookies()).all())
 
         cancel = registry.watch_bookies(lambda: changes.append(None))
-        bookie = BookieInfo.at("b1", "127.0.0.1", 3181)
+        bookie = RegisteredBookie.at("b1", "127.0.0.1", 3181)
         await registry.register(bookie)
         assert len(changes) == 1
         await registry.register(bookie)
@@ -107,7 +107,7 @@ def test_bookies_come_change_and_go(run: Callable[[Script], None]) -> None:
         await registry.register(bookie)
         assert len(changes) == 4
         with pytest.raises(BookieIdError):
-            await registry.register(BookieInfo("readonly"))
+            await registry.register(RegisteredBookie("readonly"))
         await registry.close()
 
     run(script)
@@ -135,7 +135,7 @@ def test_a_registration_of_a_session_that_ends_meanwhile_is_made_again(run: Call
         store = EndingSessions(ManualClock())
         store.ends = 2
         registry = TreeBookieRegistry(store, BookKeeperTree())
-        await registry.register(BookieInfo("b1"))
+        await registry.register(RegisteredBookie("b1"))
         assert (await registry.bookies()).writable == {"b1"}
         await registry.close()
 
@@ -148,7 +148,7 @@ def test_what_a_session_took_along_is_brought_back_and_said(
     async def script(_: MetadataStore) -> None:
         store = EndingSessions(ManualClock())
         registry = TreeBookieRegistry(store, BookKeeperTree())
-        await registry.register(BookieInfo("b1"))
+        await registry.register(RegisteredBookie("b1"))
         await store.delete(registry.tree.registration("b1", read_only=False))
         store.tell(SessionEvent.SESSION_LOST)
         assert (await registry.bookies()).all() == frozenset()
@@ -162,10 +162,10 @@ def test_what_a_session_took_along_is_brought_back_and_said(
 
 
 def test_an_id_may_be_an_address() -> None:
-    assert BookieInfo("127.0.0.1:3181").address() == ("127.0.0.1", 3181)
-    assert BookieInfo("bookie-7").address() is None
-    assert BookieInfo("a:99999").address() is None
-    assert BookieInfo.at("bookie-7", "host", 1).address() == ("host", 1)
+    assert RegisteredBookie("127.0.0.1:3181").address() == ("127.0.0.1", 3181)
+    assert RegisteredBookie("bookie-7").address() is None
+    assert RegisteredBookie("a:99999").address() is None
+    assert RegisteredBookie.at("bookie-7", "host", 1).address() == ("host", 1)
 
 
 def test_cookies_are_compared_and_set(run: Callable[[Script], None]) -> None:

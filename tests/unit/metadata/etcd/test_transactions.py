@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.metadata.etcd.transactions import (
     Move,
-    Seen,
+    SeenNode,
     ancestors,
     below,
     fence,
@@ -22,12 +22,12 @@ from magnetar.metadata.store import (
     Put,
 )
 
-NOTHING = Seen(0)
+NOTHING = SeenNode(0)
 MOVE = Move(b"/m", b"1", b"2", 77)
 
 
 def test_a_write_holds_only_on_what_was_read() -> None:
-    seen = {"/a": Seen(9, 3, 5), "/b": NOTHING, "/c": Seen(4, 0)}
+    seen = {"/a": SeenNode(9, 3, 5), "/b": NOTHING, "/c": SeenNode(4, 0)}
     made = plan(
         [Put("/a", b"x", 3), Put("/b", b"y", MUST_NOT_EXIST), Delete("/c", 0)], seen, own_lease=5, lease=5
     )
@@ -51,7 +51,7 @@ def test_a_write_holds_only_on_what_was_read() -> None:
 
 
 def test_each_write_sees_what_those_before_it_did() -> None:
-    seen = {"/a": Seen(9, 3)}
+    seen = {"/a": SeenNode(9, 3)}
     made = plan([Delete("/a", 3), Put("/a", b"x", MUST_NOT_EXIST)], seen, own_lease=1)
     assert not made.deletes
     assert made.puts == {"/a": (b"x", 0)}
@@ -66,15 +66,15 @@ def test_each_write_sees_what_those_before_it_did() -> None:
 @pytest.mark.parametrize(
     ("write", "seen", "error"),
     [
-        (Put("/a", b"", MUST_NOT_EXIST), Seen(1, 0), BadVersionError),
-        (Put("/a", b"", 1), Seen(1, 0), BadVersionError),
+        (Put("/a", b"", MUST_NOT_EXIST), SeenNode(1, 0), BadVersionError),
+        (Put("/a", b"", 1), SeenNode(1, 0), BadVersionError),
         (Put("/a", b"", 0), NOTHING, BadVersionError),
         (Delete("/a"), NOTHING, NotFoundError),
-        (Delete("/a", 1), Seen(1, 0), BadVersionError),
-        (Delete("/a"), Seen(1, 0, has_children=True), HasChildrenError),
+        (Delete("/a", 1), SeenNode(1, 0), BadVersionError),
+        (Delete("/a"), SeenNode(1, 0, has_children=True), HasChildrenError),
     ],
 )
-def test_refusals_need_no_server(write: Put | Delete, seen: Seen, error: type[Exception]) -> None:
+def test_refusals_need_no_server(write: Put | Delete, seen: SeenNode, error: type[Exception]) -> None:
     with pytest.raises(error):
         plan([write], {"/a": seen}, own_lease=1)
 

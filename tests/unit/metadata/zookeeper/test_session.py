@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.metadata.zookeeper.jute import JuteError, pack_buffer, pack_int, pack_long, pack_string
 from magnetar.metadata.zookeeper.protocol import Event, Opcode, pack_connect, pack_read
-from magnetar.metadata.zookeeper.session import Expired, Joined, Reply, Session
+from magnetar.metadata.zookeeper.session import Expired, Joined, Reply, ZooKeeperSession
 
 PASSWORD = bytes(range(16))
 
@@ -25,15 +25,15 @@ def reply(xid: int, zxid: int, record: bytes = b"", error: int = 0) -> bytes:
     return frame(pack_int(xid), pack_long(zxid), pack_int(error), record)
 
 
-def joined() -> Session:
-    session = Session(10_000)
+def joined() -> ZooKeeperSession:
+    session = ZooKeeperSession(10_000)
     session.connect()
     assert session.receive(greeting(7)) == [Joined(resumed=False)]
     return session
 
 
 def test_a_session_is_opened_resumed_and_lost() -> None:
-    session = Session(10_000)
+    session = ZooKeeperSession(10_000)
     assert session.connect() == pack_connect(0, 10_000, 0, bytes(16))
     assert session.receive(greeting(7)) == [Joined(resumed=False)]
     assert (session.session_id, session.timeout_ms) == (7, 4000)

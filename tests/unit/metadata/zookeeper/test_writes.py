@@ -19,8 +19,8 @@ from magnetar.metadata.zookeeper.protocol import (
     Create,
     CreateMode,
     NodeStat,
-    Outcome,
     Remove,
+    ReplyOutcome,
     SetData,
     pack_multi,
 )
@@ -105,13 +105,18 @@ def test_outcomes_are_known_from_the_marker() -> None:
     assert version(-1, found(b"", 8, mzxid=50)) == 8
     # Somebody wrote since: what is answered is not the newest version, so that comparing with it fails.
     assert version(-1, found(b"", 8, mzxid=51)) == 7
-    assert outcome_by_marker(Remove("/a"), marker, None) == Outcome(Code.OK)
+    assert outcome_by_marker(Remove("/a"), marker, None) == ReplyOutcome(Code.OK)
 
 
 def test_the_first_refusal_counts() -> None:
-    outcomes = [Outcome(0), Outcome(Code.ROLLED_BACK), Outcome(Code.NODE_EXISTS), Outcome(Code.ROLLED_BACK)]
+    outcomes = [
+        ReplyOutcome(0),
+        ReplyOutcome(Code.ROLLED_BACK),
+        ReplyOutcome(Code.NODE_EXISTS),
+        ReplyOutcome(Code.ROLLED_BACK),
+    ]
     assert failed_index(outcomes) == 2
-    assert failed_index([Outcome(0)]) is None
+    assert failed_index([ReplyOutcome(0)]) is None
     assert ancestors("/a/b/c") == ["/a", "/a/b"]
 
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from magnetar.base.names import TopicName
 from magnetar.spark.progress import LagListener
 from magnetar.spark.progress.lag import SeenEnds, reaches, rows_behind
-from magnetar.spark.progress.report import Report, size_text
+from magnetar.spark.progress.report import ProgressReport, size_text
 from magnetar.spark.read.offsets import Offset
 
 ORDERS = "persistent://public/default/orders"
@@ -96,7 +96,7 @@ def test_what_a_new_query_does_not_know_is_left_out() -> None:
         processedRowsPerSecond="NaN",
         batchDuration=None,
     )
-    assert Report.from_progress(bare).line() == "3c1e0a55: batch 3 · 100 rows"
+    assert ProgressReport.from_progress(bare).line() == "3c1e0a55: batch 3 · 100 rows"
 
 
 def test_totals_add_up() -> None:
@@ -177,7 +177,7 @@ def test_a_terminal_has_one_line_and_a_log_one_now_and_then() -> None:
 
 def test_a_document_of_spark_itself_is_read() -> None:
     """What matters is that fields which are not used may be anything."""
-    assert Report.from_progress(json.loads(json.dumps(progress(sink=None)))).rows == 100
+    assert ProgressReport.from_progress(json.loads(json.dumps(progress(sink=None)))).rows == 100
 
 
 def test_sizes() -> None:

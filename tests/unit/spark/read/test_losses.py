@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import beginning, loss, needs_first_index, remainder
 from magnetar.spark.read.offsets import Offset
 
@@ -81,7 +81,7 @@ class Log:
             self.offset = beginning(self.state())
             self.lost = set()
 
-    def state(self) -> LogState:
+    def state(self) -> KnownLog:
         listed: list[dict[str, Any]] = [
             {
                 "ledgerId": number,
@@ -93,7 +93,7 @@ class Log:
         ]
         last = next((each for each in reversed(listed) if each["entries"]), listed[-1])
         confirmed = f"{last['ledgerId']}:{last['entries'] - 1}"
-        return LogState.from_internal_stats({"lastConfirmedEntry": confirmed, "ledgers": listed})
+        return KnownLog.from_internal_stats({"lastConfirmedEntry": confirmed, "ledgers": listed})
 
 
 STEPS = ("write", "restart", "trim", "recreate", "read")
@@ -161,8 +161,8 @@ def test_reading_goes_on_behind_a_loss_with_all_that_is_there() -> None:
             )
 
 
-EMPTY = LogState(Position(9, 0), (), is_complete=True, empty_index=0)
-TRIMMED = LogState(Position(9, 0), (), is_complete=True, empty_index=500)
+EMPTY = KnownLog(Position(9, 0), (), is_complete=True, empty_index=0)
+TRIMMED = KnownLog(Position(9, 0), (), is_complete=True, empty_index=500)
 
 
 @pytest.mark.parametrize(
@@ -176,10 +176,10 @@ TRIMMED = LogState(Position(9, 0), (), is_complete=True, empty_index=500)
         (TRIMMED, "8:20@480", "8:20@480 to 9:0@500 was removed"),
         (EMPTY, "8:20@480", "deleted and made again"),
         (EMPTY, "12:3@7", "it ends at 9:0: what was behind is gone"),
-        (LogState(Position(0, 0)), "12:3@7", ""),
+        (KnownLog(Position(0, 0)), "12:3@7", ""),
     ],
 )
-def test_what_is_said(state: LogState, start: str, words: str) -> None:
+def test_what_is_said(state: KnownLog, start: str, words: str) -> None:
     said = loss(state, Offset.parse(start), state.first_index)
     assert (words in said) if words else not said, said
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
-from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.planning import (
     BYTES_PER_PARTITION,
     TASKS_MIN,
@@ -26,7 +26,7 @@ STATS = {
         {"ledgerId": 9, "entries": 0, "size": 0},
     ],
 }
-LOG = LogState.from_internal_stats(STATS)
+LOG = KnownLog.from_internal_stats(STATS)
 
 
 def test_reads_internal_stats() -> None:
@@ -39,14 +39,14 @@ def test_reads_internal_stats() -> None:
 
 def test_a_ledger_that_was_just_opened() -> None:
     stats = {**STATS, "lastConfirmedEntry": "5:49", "currentLedgerEntries": 0, "currentLedgerSize": 0}
-    assert LogState.from_internal_stats(stats).end == Position(5, 50)
+    assert KnownLog.from_internal_stats(stats).end == Position(5, 50)
 
 
 def test_an_empty_log() -> None:
     stats = {"lastConfirmedEntry": "4:-1", "ledgers": [{"ledgerId": 4, "entries": 0, "size": 0}]}
-    state = LogState.from_internal_stats(stats)
+    state = KnownLog.from_internal_stats(stats)
     assert state.first == state.end == Position(4, 0)
-    assert LogState.from_last(None).end == Position(0, 0)
+    assert KnownLog.from_last(None).end == Position(0, 0)
 
 
 def test_measures_across_ledgers() -> None:

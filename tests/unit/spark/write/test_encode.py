@@ -10,7 +10,7 @@ import pytest
 from magnetar.arrow.decode import Decoder
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
-from magnetar.spark.write.encode import EntryEncoder, java_string_hash
+from magnetar.spark.write.encode import RowEncoder, java_string_hash
 from magnetar.spark.write.staged import StagedEntry, decode_block
 from magnetar.wire.payload import entry_layout, parse_metadata
 
@@ -40,7 +40,7 @@ def rows_of(count: int, key_kind: Any = TEXT) -> pa.RecordBatch:
 
 def encoded(rows: pa.RecordBatch, **options: Any) -> list[StagedEntry]:
     settings: dict[str, Any] = {"batching": "partition", "rows_max": 4, "bytes_max": 10_000, "compression": 0}
-    encoder = EntryEncoder(options.pop("partitions", 0), **{**settings, **options})
+    encoder = RowEncoder(options.pop("partitions", 0), **{**settings, **options})
     return [*encoder.encode(rows), *encoder.finish()]
 
 
@@ -146,7 +146,7 @@ def test_the_digest_covers_all_that_a_row_says(column: str) -> None:
     turned = pa.concat_arrays([rows.column(at).slice(1), rows.column(at).slice(0, 1)])
     other = rows.set_column(at, column, turned)
     encoders = [
-        EntryEncoder(0, batching="partition", rows_max=4, bytes_max=10_000, compression=0) for _ in range(3)
+        RowEncoder(0, batching="partition", rows_max=4, bytes_max=10_000, compression=0) for _ in range(3)
     ]
     for encoder, batch in zip(encoders, (rows, other, rows.take(list(range(5, -1, -1)))), strict=True):
         list(encoder.encode(batch))
@@ -156,7 +156,7 @@ def test_the_digest_covers_all_that_a_row_says(column: str) -> None:
 
 def test_the_digest_of_values_alone() -> None:
     def digest(*values: bytes | None) -> int:
-        encoder = EntryEncoder(0, batching="partition", rows_max=4, bytes_max=10_000, compression=0)
+        encoder = RowEncoder(0, batching="partition", rows_max=4, bytes_max=10_000, compression=0)
         list(encoder.encode(pa.record_batch({"value": pa.array(values, pa.binary())})))
         return encoder.digest
 

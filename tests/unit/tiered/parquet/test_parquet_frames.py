@@ -17,7 +17,7 @@ from magnetar.tiered.parquet.parquet_history import (
     HistoryError,
     SegmentOrigin,
     SegmentSummary,
-    TopicSchema,
+    StoredTopicSchema,
     segment_suffix,
 )
 
@@ -56,7 +56,7 @@ def test_runs_come_over_by_memory_that_both_see() -> None:
 
 
 def test_origins_and_messages_come_over() -> None:
-    origin = SegmentOrigin("persistent://a/b/c", 5, [TopicSchema(bytes(8), 2, b"\x00{}", {"a": "b"})])
+    origin = SegmentOrigin("persistent://a/b/c", 5, [StoredTopicSchema(bytes(8), 2, b"\x00{}", {"a": "b"})])
     assert requests.load_origin(requests.load(requests.dump(requests.dump_origin(origin)))) == origin
     message = FoundMessage(
         ledger_id=5,
