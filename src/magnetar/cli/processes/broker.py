@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -40,10 +41,14 @@ def broker(config: Path | None, **overrides: object) -> int:
     # What is imported stays: collecting among it takes a tenth of the start. `Heap.settle` starts it again.
     gc.disable()
     # Imported here, so that `magnetar --help` need not wait for the server's rooms.
+    from magnetar.server.settings.config import default_data_dir
     from magnetar.server.settings.loading import load
 
     loaded = load(overrides, file=config)
     settings = loaded.config
+    if settings.data_dir == default_data_dir():
+        # That is a standalone server's; nothing that a broker of a cluster needs is in a folder.
+        settings = replace(settings, data_dir=None)
     from magnetar.observability import logs
     from magnetar.server.standalone import run
 
