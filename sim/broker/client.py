@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.ids import ConsumerId, ProducerId, RequestId
-from magnetar.broker.service import Broker
 from magnetar.broker.session.session import Session
 from magnetar.broker.session.slices import sliced
 from magnetar.wire import pulsar_pb2 as pb
@@ -24,6 +23,10 @@ from magnetar.wire.payload import build_entry
 from magnetar.wire.receipts import ReceiptRun
 from magnetar.wire.sends import encode_send
 from magnetar.wire.server import ServerParser
+from sim.cluster.loop import Process, SimLoop
+
+if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
 
 ANSWER_S: Final = 40.0
 """Longer than anything in the broker waits before it refuses."""
@@ -31,19 +34,42 @@ _FRAME_BYTES_MAX: Final = frame_bytes_max(1 << 20)
 _Type = pb.BaseCommand.Type
 
 
-class Line:
-    """One connection, both ends."""
+class Home:
+    """Where the broker is just now: a process of its own, which may vanish and come back."""
 
-    def __init__(self, broker: Broker, peer: str, hear: Callable[[object], None]) -> None:
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.process = Process("no broker yet")
+        self.broker: Broker | None = None
+        """None while it is away."""
+
+
+class Line:
+    """One connection, both ends. The broker's end runs in its process."""
+
+    session: Session
+
+    def __init__(self, home: Home, peer: str, hear: Callable[[object], None]) -> None:
+        """Raises ConnectionRefusedError while there is no broker."""
+        if home.broker is None:
+            raise ConnectionRefusedError
+        self._loop, self._process = home.loop, home.process
         self._hear = hear
         self._server, self._client = ServerParser(_FRAME_BYTES_MAX), ClientParser(_FRAME_BYTES_MAX)
         self.closed = False
-        self.session = Session(broker, self, peer=peer, local_host="127.0.0.1", port=6650)
+        self._within(self._accepted, home.broker, peer)
         self.say(
             pb.BaseCommand(
                 type=_Type.CONNECT, connect=pb.CommandConnect(client_version="s", protocol_version=19)
             )
         )
+
+    def _accepted(self, broker: Broker, peer: str) -> None:
+        self.session = Session(broker, self, peer=peer, local_host="127.0.0.1", port=6650)
+
+    def _within(self, action: Callable[..., object], *arguments: Any) -> None:
+        """As the broker's process; nothing happens when that is gone."""
+        self._loop.within(self._process, action, *arguments)
 
     # The session's transport
 
@@ -71,7 +97,7 @@ class Line:
     def close(self, reason: str) -> None:
         if not self.closed:
             self.closed = True
-            self.session.lost()
+            self._within(self.session.lost)
 
     abort = close
 
@@ -84,15 +110,16 @@ class Line:
             data = b"".join(parts)
             events, _ = self._server.parse(data, len(data))
             for turn in sliced(events):
-                self.session.handle(turn)
+                self._within(self.session.handle, turn)
 
 
 class Client:
     """A producer or a consumer that stays for the whole story."""
 
-    def __init__(self, broker: Broker, name: str, topic: str, pause: Callable[[], float]) -> None:
+    def __init__(self, home: Home, name: str, topic: str, pause: Callable[[], float]) -> None:
         """`pause`: seconds between two things that it does, by chance."""
-        self.broker, self.name, self.topic = broker, name, topic
+        self.name, self.topic = name, topic
+        self._home = home
         self.violations: list[str] = []
         self.stopped = False
         self._pause = pause
@@ -120,6 +147,12 @@ class Client:
     def heard(self, event: object) -> None:
         """More that one kind of client does."""
 
+    def cut_off(self) -> None:
+        """The broker's process has vanished, and the connection with it."""
+        if self.line is not None:
+            self.line.closed = True
+        self._wake.set()
+
     async def until(self, condition: Callable[[], bool]) -> bool:
         """Waits, ANSWER_S at most; whether it came to be."""
         try:
@@ -140,7 +173,10 @@ class Client:
         if self.line is not None:
             self.line.close("comes back")
         self.away = False
-        line = self.line = Line(self.broker, self.name, self._hear)
+        try:
+            line = self.line = Line(self._home, self.name, self._hear)
+        except ConnectionRefusedError:
+            return False
         number = self.number()
         for message in body.values():
             message.request_id = number
@@ -167,7 +203,7 @@ class Client:
 
 
 class ProducingClient(Client):
-    """Sends one message after the other; each is sent again until it has a receipt."""
+    """Sends a few messages at a time, one behind the other; each is sent again until it has a receipt."""
 
     stored: int = -1
     """The last number that has a receipt."""
@@ -180,15 +216,20 @@ class ProducingClient(Client):
                     await self.rest()
             await self.rest()
 
-    async def _send(self, number: int) -> bool:
+    async def _send(self, first: int) -> bool:
         line = self.line
         assert line is not None
         self._refused = False
-        metadata = pb.MessageMetadata(producer_name=self.name, sequence_id=number, publish_time=1)
-        line.say(encode_send(ProducerId(1), number, 1, build_entry(metadata, b"%d" % number)))
-        if not await self.until(lambda: self.stored >= number or self.away or self._refused or line.closed):
-            self.violations.append(f"{self.name}: message {number} was not answered")
-        return self.stored >= number and not line.closed
+        last = first + (2 if self._pause() < 0.05 else 0)
+        for number in range(first, last + 1):
+            if number > first:
+                # So that they are not all in one append of the log.
+                await asyncio.sleep(0.001)
+            metadata = pb.MessageMetadata(producer_name=self.name, sequence_id=number, publish_time=1)
+            line.say(encode_send(ProducerId(1), number, 1, build_entry(metadata, b"%d" % number)))
+        if not await self.until(lambda: self.stored >= last or self.away or self._refused or line.closed):
+            self.violations.append(f"{self.name}: message {last} was not answered")
+        return self.stored >= last and not line.closed
 
     _refused = False
 

@@ -1,15 +1,28 @@
-"""Rules of the broker's registry, each with a way to break it."""
+"""Rules of the broker and its registry, each with a way to break it.
+
+Rules that are not here, because another one holds without them: the lock of a log's name (the registry has
+one flight per name), and the wait for a subscription that is being deleted (cursors are opened and deleted
+one at a time). Unit tests of both say what they are for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
 
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+from magnetar.broker.registry import storage
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.topic_states import TopicState
 from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.topic import Topic
+from magnetar.broker.topic.unanswered import ReceiptLine, Unanswered
 from magnetar.managedlog.log_metadata import decode, log_path
 from magnetar.managedlog.logs import ManagedLogs
+from magnetar.runtime.flights import Flight
 from sim.breaking import Mutation
 
 _delete: Final = ManagedLogs.delete
@@ -37,6 +50,32 @@ async def _no_end(self: Subscription, *arguments: Any) -> None:
     """A read that never ends: `_reading` stays."""
 
 
+def _nothing(*_: object) -> None:
+    """Left out."""
+
+
+def _closed_without_a_word(self: Topic) -> None:
+    self.closed = True
+
+
+def _receipts_without_a_pump(self: Topic, run: EntryRun) -> None:
+    self._release(Position(run.ledger_id, run.last_entry))
+
+
+def _whatever_waits(self: ReceiptLine, durable: Position) -> Unanswered | None:
+    return self._items.popleft() if self._items else None
+
+
+async def _work_of_the_first(self: Flight[Any], seconds: float) -> Any:
+    """Who waits for it and is cancelled ends it."""
+    async with asyncio.timeout(max(0.0, seconds)):
+        return await self._task
+
+
+async def _left_open(work: Awaitable[object], what: str) -> None:
+    cast("Any", work).close()
+
+
 BROKER_MUTATIONS: Final = {
     "one-load": Mutation(
         "a name is loaded once at a time",
@@ -60,6 +99,54 @@ BROKER_MUTATIONS: Final = {
         "a log's ledgers are out of its list before they are deleted with it",
         [(ManagedLogs, "delete", _ledgers_first)],
         37,
+        "broker",
+    ),
+    "others-keep-the-flight": Mutation(
+        "who gives up waiting for a flight leaves it to others",
+        [(Flight, "landing", _work_of_the_first)],
+        0,
+        "broker",
+    ),
+    "half-loaded-is-closed": Mutation(
+        "what could not be loaded whole is closed",
+        [(storage, "guarded", _left_open)],
+        24,
+        "broker",
+    ),
+    "closed-takes-nobody": Mutation(
+        "nobody attaches to a topic that is being closed",
+        [(AnyTopic, "_check_open", _nothing)],
+        10,
+        "broker",
+    ),
+    "clients-are-sent-away": Mutation(
+        "a topic that goes sends its clients away",
+        [(Topic, "disconnect_clients", _closed_without_a_word)],
+        0,
+        "broker",
+    ),
+    "consumers-are-sent-away": Mutation(
+        "a subscription that goes sends its consumers away",
+        [(Subscription, "detach_all", _nothing)],
+        0,
+        "broker",
+    ),
+    "a-lost-log-is-told": Mutation(
+        "a topic whose log keeps nothing sends its clients away",
+        [(Topic, "failed", _nothing)],
+        11,
+        "broker",
+    ),
+    "receipts-when-durable": Mutation(
+        "a message has a receipt when it is durable",
+        [(ReceiptLine, "pop", _whatever_waits)],
+        2,
+        "broker",
+    ),
+    "durable-is-delivered": Mutation(
+        "what became durable is given to consumers that wait",
+        [(Topic, "appended", _receipts_without_a_pump)],
+        0,
         "broker",
     ),
     "reads-end": Mutation(

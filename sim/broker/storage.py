@@ -20,6 +20,7 @@ from magnetar.ledger.api import (
 )
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.store import ANY_VERSION, Delete, Notification, Put, SessionEvent, Stat, Value
+from sim.cluster.loop import PROCESS
 from sim.world import World
 
 
@@ -95,7 +96,13 @@ class SimStore:
         return await self._inner.transact(operations)
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
-        return self._inner.watch(prefix, callback)
+        process = PROCESS.get()
+
+        def told(notification: Notification) -> None:
+            if process is None or process.is_up:
+                callback(notification)
+
+        return self._inner.watch(prefix, told)
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
         return self._inner.watch_session(callback)
@@ -225,6 +232,11 @@ class SimLedgers:
         self.weather = weather
         self.ledgers: dict[LedgerId, _Ledger] = {}
         self._next_id = LedgerId(0)
+
+    def forget_writers(self) -> None:
+        """Their process has vanished: what is not durable is lost, and nobody is told."""
+        for ledger in self.ledgers.values():
+            ledger.writer = None
 
     def has_room(self) -> bool:
         return True

@@ -1,10 +1,11 @@
-"""The life of a broker: clients, loads, unloads, deletions and failing storage, all on few names."""
+"""The life of a broker: clients, loads, unloads, deletions, failing storage and crashes, all on few names."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from magnetar.base.errors import MagnetarError
@@ -14,7 +15,7 @@ from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime.tasks import TaskGroup
-from sim.broker.client import Client, ConsumingClient, ProducingClient
+from sim.broker.client import Client, ConsumingClient, Home, ProducingClient
 from sim.broker.storage import SimLedgers, SimStore, Weather
 from sim.cluster.clock import WorldClock
 from sim.cluster.loop import Process, SimLoop
@@ -43,6 +44,11 @@ class BrokerStory:
         self._skipped = skipped
         self._loop = SimLoop(self.world)
         self._weather = Weather(self.world)
+        self._home = Home(self._loop)
+        self._lives = 0
+        """Processes of the broker so far."""
+        self._metadata = MemoryMetadataStore(WorldClock(self.world))
+        self._ledgers = SimLedgers(self._weather)
         self._violations: list[Violation] = []
         self._clients: list[Client] = []
         self._background: list[asyncio.Task[Any]] = []
@@ -56,7 +62,7 @@ class BrokerStory:
         quiet.propagate = False
         quiet.setLevel(logging.ERROR)
         try:
-            story = self._loop.start(Process("broker"), self._live())
+            story = self._loop.start(Process("story"), self._live())
             self._loop.run_until(int((_BUSY_S + _HEALED_S + 60) * _US), story.done)
             if not story.done():
                 self._wrong("ends", "the story did not come to its end")
@@ -64,9 +70,11 @@ class BrokerStory:
                 self._wrong("holds", repr(story.exception()))
         finally:
             quiet.removeHandler(watch)
+            # What the dead do in the end is nobody's business.
+            quiet.setLevel(logging.CRITICAL)
+            self._loop.tidy_up()
             quiet.propagate = before
             quiet.setLevel(level)
-            self._loop.tidy_up()
         for error in self._loop.errors:
             self._wrong("expected", error)
         return self._violations
@@ -76,20 +84,8 @@ class BrokerStory:
         self._violations.append(Violation(rule, detail))
 
     async def _live(self) -> None:
-        clock = WorldClock(self.world)
-        store = SimStore(MemoryMetadataStore(clock), self._weather)
-        tasks = TaskGroup("logs")
-        self._ledgers = SimLedgers(self._weather)
-        logs = ManagedLogs(
-            store=store,
-            ledgers=self._ledgers,
-            clock=clock,
-            config=ManagedLogConfig(rollover_ms_min=0, entries_max_per_ledger=20),
-            spawn=tasks.spawn,
-        )
-        self._broker = broker = Broker(config=BrokerConfig(), store=store, logs=logs, clock=clock)
-        await broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
-        await broker.partitioned.create(NAMES[2].base, 2)
+        await self._begin_broker()
+        await self._in_broker(lambda broker: broker.partitioned.create(NAMES[2].base, 2))
         self._begin_clients()
         # What is skipped leaves the others as they are: chance is drawn for all of them.
         plan = [self._draw() for _ in range(EVENTS)]
@@ -104,6 +100,59 @@ class BrokerStory:
         self.world.note("storage is well from here on")
         await self._healed()
 
+    # -- the broker's process ----------------------------------------------------------------------
+
+    async def _begin_broker(self) -> None:
+        """A broker on what the one before left, as soon as storage lets it start."""
+        home = self._home
+        while home.broker is None:
+            self._lives += 1
+            home.process = Process(f"broker {self._lives}")
+            try:
+                home.broker = await self._loop.start(home.process, self._started())
+            except MagnetarError as error:
+                self.world.note("no start", type(error).__name__)
+                self._loop.kill(home.process)
+                await asyncio.sleep(0.1)
+
+    async def _started(self) -> Broker:
+        clock = WorldClock(self.world)
+        store = SimStore(self._metadata, self._weather)
+        tasks = TaskGroup("logs")
+        logs = ManagedLogs(
+            store=store,
+            ledgers=self._ledgers,
+            clock=clock,
+            config=ManagedLogConfig(rollover_ms_min=0, entries_max_per_ledger=20),
+            spawn=tasks.spawn,
+        )
+        broker = Broker(config=BrokerConfig(), store=store, logs=logs, clock=clock)
+        await broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
+        return broker
+
+    async def _crash(self) -> None:
+        """The process vanishes between two steps, and another one comes."""
+        home = self._home
+        if home.broker is None:
+            return
+        home.broker = None
+        self._loop.kill(home.process)
+        self._ledgers.forget_writers()
+        for client in self._clients:
+            client.cut_off()
+        await self._begin_broker()
+
+    async def _in_broker(self, act: Callable[[Broker], Awaitable[object]]) -> None:
+        """Does something as the broker's process, if there is one; it ends nowhere when that vanishes."""
+        broker = self._home.broker
+
+        async def done() -> None:
+            assert broker is not None
+            await act(broker)
+
+        if broker is not None:
+            await self._loop.start(self._home.process, done())
+
     def _begin_clients(self) -> None:
         random = self.world.random
 
@@ -111,9 +160,9 @@ class BrokerStory:
             return random.choice((0.001, 0.01, 0.05, 0.2, 0.5))
 
         for name in NAMES:
-            producing = ProducingClient(self._broker, f"producer of {name}", str(name), pause)
+            producing = ProducingClient(self._home, f"producer of {name}", str(name), pause)
             consuming = ConsumingClient(
-                self._broker, f"consumer of {name}", str(name), pause, unsubscribes=name != KEPT
+                self._home, f"consumer of {name}", str(name), pause, unsubscribes=name != KEPT
             )
             self._clients += [producing, consuming]
         loop = asyncio.get_running_loop()
@@ -122,16 +171,16 @@ class BrokerStory:
     # -- what happens ------------------------------------------------------------------------------
 
     def _draw(self) -> tuple[float, str, Callable[[], Awaitable[object]]]:
-        random, broker = self.world.random, self._broker
+        random = self.world.random
         name = random.choice(NAMES)
         span_s = random.choice((0.0, 0.01, 0.5, 3.0))
 
-        async def polled() -> None:
+        async def polled(broker: Broker) -> None:
             for _ in range(5):
                 await broker.topic(name, create=False)
                 await asyncio.sleep(0.002)
 
-        async def cancelled() -> None:
+        async def cancelled(broker: Broker) -> None:
             task = asyncio.get_running_loop().create_task(broker.topic(name))
             await asyncio.sleep(0.001)
             task.cancel()
@@ -147,32 +196,36 @@ class BrokerStory:
             await asyncio.sleep(span_s * 10)
             self._weather.calm.set()
 
-        async def deleted() -> None:
+        async def deleted(broker: Broker) -> None:
             if name != KEPT:
                 await broker.delete_topic(name, force=True)
 
-        async def ended() -> None:
+        async def ended(broker: Broker) -> None:
             await broker.partitioned.delete(NAMES[2].base, force=True)
             await broker.partitioned.create(NAMES[2].base, 2)
 
-        async def unload_all() -> None:
+        async def unload_all(broker: Broker) -> None:
             for each in await broker.topics_of(NAMESPACE):
                 await broker.unload(each)
 
-        acts: list[tuple[str, Callable[[], Awaitable[object]]]] = [
-            ("unload", lambda: broker.unload(name)),
-            ("unload", lambda: broker.unload(name)),
+        within: list[tuple[str, Callable[[Broker], Awaitable[object]]]] = [
+            ("unload", lambda broker: broker.unload(name)),
+            ("unload", lambda broker: broker.unload(name)),
             ("polled", polled),
             ("polled", polled),
             ("cancelled load", cancelled),
-            ("storage fails", failing),
-            ("storage stalls", stalled),
             ("force deletion", deleted),
             ("force deletion", deleted),
             ("deletion of the partitioned topic", ended),
             ("unload of the namespace", unload_all),
-            ("maintenance", lambda: broker.maintain()),
-            ("creation", lambda: broker.create_topic(NAMES[1])),
+            ("maintenance", lambda broker: broker.maintain()),
+            ("creation", lambda broker: broker.create_topic(NAMES[1])),
+        ]
+        acts: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+            *((words, partial(self._in_broker, act)) for words, act in within),
+            ("storage fails", failing),
+            ("storage stalls", stalled),
+            ("crash", self._crash),
         ]
         words, act = random.choice(acts)
         pause_s = random.choice((0.0, 0.0, 0.001, 0.01, 0.1, 2 * _BUSY_S / EVENTS))
@@ -188,7 +241,9 @@ class BrokerStory:
 
     def _check(self) -> None:
         """At any time: one object per name, and everybody is attached to what is there."""
-        broker = self._broker
+        broker = self._home.broker
+        if broker is None:
+            return
         broker.registry.check()
         for session in broker.sessions:
             for topic, producer in session.producers.values():
@@ -228,7 +283,9 @@ class BrokerStory:
                 self._wrong("answers", violation)
         await asyncio.sleep(2)
         for task in self._background:
-            if task.done() and (error := task.exception()) is not None:
+            if task.cancelled():
+                self._wrong("expected", "one who gave up took the work of others with him")
+            elif task.done() and (error := task.exception()) is not None:
                 self._wrong("expected", repr(error))
         missing = set(range(producers[0].stored + 1)) - consumers[0].received
         if missing:
