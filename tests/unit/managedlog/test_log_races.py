@@ -110,7 +110,7 @@ def test_a_change_of_state_that_cannot_be_tells_how_it_came_to_that() -> None:
         log, _ = await process.open()
         await log.close()
         with pytest.raises(
-            InvalidTransitionError, match=r"OPEN \(begins\), CLOSING \(somebody closes it\), CLOSED"
+            InvalidTransitionError, match=r"OPEN \(begins\), CLOSING \(another caller closes it\), CLOSED"
         ):
             log._life._machine.go(LogState.OPEN, "somebody wants it back")
         with pytest.raises(LogError):
