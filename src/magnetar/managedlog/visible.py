@@ -82,9 +82,9 @@ class Visible:
                 found += _without(run, entries)
         return found
 
-    def ends_before(self, run: EntryRun) -> bool:
-        """Whether neither the run nor any entry after it is visible yet."""
-        return self.end is not None and (run.ledger_id, run.first_entry) >= self.end
+    def ends_within(self, runs: Sequence[EntryRun]) -> bool:
+        """Whether nobody gets what follows these runs yet, nor perhaps the last of them."""
+        return self.end is not None and (runs[-1].ledger_id, runs[-1].last_entry) >= self.end
 
     def holds(self, ledger_id: LedgerId) -> bool:
         """Whether the ledger may have entries that are hidden, or not visible yet."""

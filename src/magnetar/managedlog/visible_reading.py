@@ -39,7 +39,7 @@ def read_now(
         runs = reading.read_now(position, bytes_max, entries_max)
         if not runs:
             return runs
-        if (found := visible.shown(runs)) or visible.ends_before(runs[0]):
+        if (found := visible.shown(runs)) or visible.ends_within(runs):
             return found
         position = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
 
@@ -54,7 +54,8 @@ async def read(reading: LogReading, position: Position, bytes_max: int, entries_
         visible = reading.visible
         if visible is None or not runs:
             return runs
-        if (found := visible.shown(runs)) or visible.ends_before(runs[0]):
+        # Never on behind the end: it may have moved when that is read, and what lay between were left out.
+        if (found := visible.shown(runs)) or visible.ends_within(runs):
             return found
         position = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from magnetar.base.entries import EntryRun
@@ -10,7 +11,7 @@ from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log_reading import LogReading
 from magnetar.managedlog.tail_cache import CacheBudget, TailCache
 from magnetar.managedlog.visible import Visible
-from magnetar.managedlog.visible_reading import kept_from, last_visible, last_visible_entry
+from magnetar.managedlog.visible_reading import kept_from, last_visible, last_visible_entry, read
 
 
 class FakeLog:
@@ -75,10 +76,32 @@ def test_a_run_is_cut_where_readers_get_nothing() -> None:
         (4, 7, 104),
     ]
     assert visible.behind(Position(0, 2)) == Position(0, 4)
-    assert visible.ends_before(run.slice(8, 10))
+    assert visible.ends_within([run])
+    assert not visible.ends_within([run.slice(0, 8)])
     assert visible.holds(0)
     assert visible.holds(1)
     visible.end = None
     assert not visible.holds(1)
     assert visible.forget_before(1) == [0]
     assert not visible.hidden
+
+
+def test_a_read_never_goes_on_behind_the_end() -> None:
+    # It did where all before the end was hidden; the end moved meanwhile, and what lay between never came.
+    visible = Visible()
+    visible.hide(0, 0, 2)
+    visible.end = Position(0, 3)
+
+    class Reading:
+        def __init__(self) -> None:
+            self.visible = visible
+
+        async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
+            if position > Position(0, 4):
+                visible.end = None
+                return [EntryRun(1, 0, [b"behind"], None, 5, 5)]
+            return [EntryRun(0, 0, [b"%d" % number for number in range(5)], None, 0, 5)]
+
+    reading: Any = Reading()
+    # From an earlier ledger: nobody knows yet that the first entries of this one are hidden.
+    assert asyncio.run(read(reading, Position(-1, 8), 1 << 20, 10)) == []

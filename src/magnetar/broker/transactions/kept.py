@@ -66,9 +66,14 @@ class KeptTransactions:
         version = MUST_NOT_EXIST if txn.version is None else txn.version
         return await self._store.put(_header(txn.id), header, expected_version=version)
 
-    async def end(self, coordinator: Coordinator, txns: Iterable[Transaction], pages: Iterable[int]) -> None:
-        """Replaces headers by outcomes, atomically."""
+    async def end(
+        self, coordinator: Coordinator, txns: Iterable[Transaction], pages: Iterable[int], *, again: bool
+    ) -> None:
+        """Replaces headers by outcomes, atomically. `again`: an earlier attempt failed, and may have taken
+        effect all the same."""
         path = keys.transaction_outcomes(coordinator.number)
+        if again:
+            txns = [txn for txn in txns if await self.header(txn.id) is not None]
         operations: list[Put | Delete] = [
             Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in sorted(pages)
         ]

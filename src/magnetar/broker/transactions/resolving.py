@@ -46,7 +46,7 @@ class Resolving:
         self._abort_of = abort_of
         self._running: SingleFlight[None] = SingleFlight()
         self._resolved: dict[int, list[Transaction]] = {}
-        self._sweeping = False
+        self._sweeping = self._swept_in_vain = False
 
     def loaded(self, name: str) -> Topic | None:
         """The topic, if it is loaded."""
@@ -74,7 +74,7 @@ class Resolving:
         if not txn.unresolved:
             self._resolve(txn, "")
             return
-        for name in list(txn.unresolved):
+        for name in sorted(txn.unresolved):
             topic = self.loaded(name)
             if topic is None:
                 aborted = txn.state is TxnState.ABORTED
@@ -145,13 +145,16 @@ class Resolving:
             for number, resolved in list(self._resolved.items()):
                 coordinator = self.coordinators[number]
                 while part := resolved[:TOGETHER]:
-                    await self._kept.end(coordinator, part, coordinator.ended(part))
+                    pages, again = coordinator.ended(part), self._swept_in_vain
+                    await self._kept.end(coordinator, part, pages, again=again)
                     del resolved[: len(part)]
                     coordinator.forget(part)
                 for page in coordinator.outcomes.surplus():
                     await self._kept.forget_outcomes(number, page)
                     coordinator.outcomes.forget(page)
+            self._swept_in_vain = False
         except MetadataError as error:
+            self._swept_in_vain = True
             _log.warning("headers of transactions that are over stay for now: %s", error)
             self._broker.alarms.after("transactions", AGAIN_MS, self._sweep_soon)
         finally:

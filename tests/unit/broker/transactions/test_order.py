@@ -185,6 +185,31 @@ def test_an_end_that_failed_is_tried_until_it_is_done() -> None:
     in_world(story, ON)
 
 
+def test_headers_that_are_gone_already_do_not_stay_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The write that made them outcomes took effect, and an error was its answer: it was repeated in vain.
+    async def story(world: World) -> None:
+        client, transact = await opened(world), world.store.transact
+
+        async def answered_by_an_error(operations: Any) -> Any:
+            await transact(operations)
+            monkeypatch.setattr(world.store, "transact", transact)
+            raise OutcomeUnknownError("the connection was lost")
+
+        monkeypatch.setattr(world.store, "transact", answered_by_an_error)
+        for _ in range(2):
+            txn = await client.begin()
+            await client.commit(txn)
+        for _ in range(3):
+            world.clock.advance(2_000)
+            world.broker.alarms.ring()
+            await world.settle()
+        assert world.store.transact == transact
+        assert not world.broker.transactions.coordinators[0].transactions
+        assert not (await client.end(txn, commit=True)).HasField("error")
+
+    in_world(story, ON)
+
+
 def test_somebody_elses_transaction_is_not_known() -> None:
     async def story(world: World) -> None:
         transactions = world.broker.transactions
