@@ -1,10 +1,10 @@
-"""`./dev mutate`: breaks each rule of order and of security in turn; the tests must notice.
+"""`./dev mutate`: breaks each rule of order, of security and of transactions in turn; the tests must notice.
 
-    ./dev mutate                     every rule of ordering_rules.py and security_rules.py; half an hour
-    ./dev mutate security            those of one list: security, ordering
+    ./dev mutate                     every rule of the lists below; an hour
+    ./dev mutate security            those of one list: security, ordering, transaction
     ./dev mutate "list before"       rules whose names contain the text
     ./dev mutate --list              names
-    ./dev mutate --write             renews the tables in docs/internals/ordering-rules.md, security-rules.md
+    ./dev mutate --write             renews the tables in docs/internals/*-rules.md
 
 Each rule has a copy of the sources of its own in a temporary folder. A mutant that no test notices is a rule
 that nothing holds: the exit code is 1.
@@ -26,10 +26,11 @@ from typing import Final
 from mutant_rule import Rule
 from ordering_rules import RULES
 from security_rules import SECURITY_RULES
+from transaction_rules import TRANSACTION_RULES
 
 ROOT: Final = Path(__file__).parents[1]
-LISTS: Final = {"ordering": RULES, "security": SECURITY_RULES}
-ALL: Final = (*RULES, *SECURITY_RULES)
+LISTS: Final = {"ordering": RULES, "security": SECURITY_RULES, "transaction": TRANSACTION_RULES}
+ALL: Final = (*RULES, *SECURITY_RULES, *TRANSACTION_RULES)
 BEGIN: Final = "<!-- rules: begin -->"
 END: Final = "<!-- rules: end -->"
 TEST_S_MAX: Final = 300

@@ -34,9 +34,6 @@ REGISTRY: Final = "unit/metadata/bookkeeper/test_registry.py"
 CLAIM: Final = "unit/server/bookies/test_broker_claim.py"
 POOL: Final = "unit/ledger/client/test_pool.py"
 COMPACTION: Final = "unit/broker/compaction/test_topic_compaction.py"
-TXN_ORDER: Final = "unit/broker/transactions/test_order.py"
-TXN_REPAIRED: Final = "unit/broker/transactions/test_repaired.py"
-TXN_COMBINED: Final = "unit/broker/transactions/test_combinations.py"
 
 RULES: Final = (
     # -- the segment store
@@ -729,82 +726,5 @@ RULES: Final = (
         "        while before != lost:\n",
         "        while before == -1:\n",
         (REGISTRY, CLAIM),
-    ),
-    # -- transactions
-    Rule(
-        "a topic stands in the durable header before it takes messages",
-        "after a crash its messages are of no known transaction, and are read though it was aborted",
-        "broker/transactions/transactions.py",
-        "        if name not in txn.registered:\n",
-        "        if name not in txn.partitions:\n",
-        (TXN_ORDER,),
-    ),
-    Rule(
-        "an acknowledgement is in the durable header before it is answered",
-        "a commit after a crash leaves out what was acknowledged",
-        "broker/transactions/transactions.py",
-        (
-            "            await self._save(txn)\n"
-            "        except MagnetarError as error:\n"
-            "            answer(error)\n"
-        ),
-        "            pass\n        except MagnetarError as error:\n            answer(error)\n",
-        (TXN_ORDER,),
-    ),
-    Rule(
-        "messages of a transaction are durable before it is decided",
-        "a committed transaction lacks messages after a crash",
-        "broker/transactions/transactions.py",
-        "        if txn.ending is TxnState.COMMITTED and not await self._settled(txn):\n",
-        "        if False:\n",
-        (TXN_ORDER,),
-    ),
-    Rule(
-        "nothing is added while a transaction ends",
-        "a late message is in a transaction that is decided without it, and holds readers back",
-        "broker/transactions/coordinator.py",
-        "        if txn is None or txn.state is not TxnState.OPEN or txn.ending is not None:\n",
-        "        if txn is None or txn.state is not TxnState.OPEN:\n",
-        (TXN_ORDER,),
-    ),
-    Rule(
-        "a write whose outcome is not known is looked up",
-        "a decided transaction can never be ended, and its topics wait",
-        "broker/transactions/transactions.py",
-        "            txn.doubtful = True\n",
-        "            txn.doubtful = False\n",
-        (TXN_ORDER,),
-    ),
-    Rule(
-        "hidden entries are durable before the header goes",
-        "aborted messages are read after a restart",
-        "broker/transactions/topic_transactions.py",
-        "            await self._keep_hidden(ledgers)\n",
-        "",
-        (TXN_REPAIRED,),
-    ),
-    Rule(
-        "what is not visible is not trimmed",
-        "messages are deleted before their transaction commits",
-        "managedlog/visible_reading.py",
-        "    return places if end is None else [*places, ledgers.previous_position(end)]\n",
-        "    return places\n",
-        ("unit/managedlog/test_visible.py",),
-    ),
-    Rule(
-        "what is not visible is not skipped",
-        "messages expire before their transaction commits",
-        "broker/subscription/subscription.py",
-        "        self.acks.ack_cumulative(min(position, last_visible(self._log)))\n",
-        "        self.acks.ack_cumulative(position)\n",
-        (TXN_COMBINED,),
-    ),
-    Rule(
-        "a seek has the last word",
-        "a commit acknowledges what the seek brought back",
-        "broker/subscription/subscription.py",
-        '            await self.transactions.end("its subscription was moved")\n',
-        "            pass\n",
-        ("unit/broker/transactions/test_sessions.py",),
     ),
 )

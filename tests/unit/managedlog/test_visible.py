@@ -100,7 +100,7 @@ def test_a_read_never_goes_on_behind_the_end() -> None:
             if position > Position(0, 4):
                 visible.end = None
                 return [EntryRun(1, 0, [b"behind"], None, 5, 5)]
-            return [EntryRun(0, 0, [b"%d" % number for number in range(5)], None, 0, 5)]
+            return [EntryRun(0, number, [b"%d" % number], None, number, 5) for number in range(5)]
 
     reading: Any = Reading()
     # From an earlier ledger: nobody knows yet that the first entries of this one are hidden.

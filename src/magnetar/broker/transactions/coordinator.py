@@ -171,20 +171,21 @@ class Coordinator:
     # -- ending ------------------------------------------------------------------------------------
 
     def begin_end(self, txn_id: TxnId, wanted: TxnState, who: Who, *, reason: str = "") -> Transaction | None:
-        """The transaction becomes closed to changes, and is to end this way; None: it has ended so.
+        """The transaction becomes closed to changes, and is to end this way; None: it has ended so. One that
+        is ending already continues as it began: its end is known once it is durable, and not before.
 
         Raises TransactionNotFoundError, and TransactionStateError when it ended the other way.
         """
         txn = self.find(txn_id, who)
-        known = self.outcomes.of(txn_id.sequence) if txn is None else txn.ending or txn.state
+        known = self.outcomes.of(txn_id.sequence) if txn is None else txn.state
         if known is not None and known is not TxnState.OPEN:
             if known is not wanted:
                 why = f" ({txn.reason})" if txn is not None and txn.reason else ""
                 raise TransactionStateError(f"transaction {txn_id} is {known.value} already{why}")
-            return txn if txn is not None and txn.state is TxnState.OPEN else None
+            return None
         assert txn is not None
-        txn.ending = wanted
-        txn.reason = reason
+        if txn.ending is None:
+            txn.ending, txn.reason = wanted, reason
         return txn
 
     @staticmethod

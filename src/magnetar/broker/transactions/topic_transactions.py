@@ -171,15 +171,10 @@ class TopicTransactions:
             await self._writes.run(0, self._write_hidden)
 
     async def _write_hidden(self) -> None:
-        ledgers, self._to_keep = self._to_keep, set()
+        # Where it fails, everybody who waits for it hears so, and tries again.
+        ledgers, self._to_keep = sorted(self._to_keep), set()
         hidden = self.spans.visible.hidden
-        try:
-            await self._kept.hide(
-                self._log.name, {each: hidden[each] for each in sorted(ledgers) if each in hidden}
-            )
-        except BaseException:
-            self._to_keep |= ledgers
-            raise
+        await self._kept.hide(self._log.name, {each: hidden[each] for each in ledgers if each in hidden})
 
     async def trim(self) -> None:
         """Forgets hidden entries of deleted ledgers. Raises MetadataError."""

@@ -265,7 +265,8 @@ class Transactions:
     # -- ending ------------------------------------------------------------------------------------
 
     async def end(self, id_: TxnId, wanted: TxnState, who: Who, *, reason: str = "") -> None:
-        """Ends a transaction, durably on return; a repetition gives the same result.
+        """Ends a transaction, durably on return; a repetition gives the same result. Where it is ending the
+        other way, waits for that: an answer must not change with a crash.
 
         Raises TransactionNotFoundError, TransactionStateError, CoordinatorNotFoundError, MetadataError.
         """

@@ -1,0 +1,369 @@
+"""What is kept of transactions: a process that was killed left enough for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fakes.ledgers import write_error
+from magnetar.base.errors import MetadataError
+from magnetar.base.ids import Position
+from magnetar.broker.config import BrokerConfig
+from magnetar.broker.errors import TransactionStateError
+from magnetar.broker.service import Broker
+from magnetar.broker.transactions.ids import TxnState
+from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.transactions import ANYBODY
+from magnetar.managedlog.config import ManagedLogConfig, Retention
+from magnetar.managedlog.cursors.cursor import Cursor
+from magnetar.managedlog.logs import ManagedLogs
+from magnetar.metadata.keys import transaction_headers
+from magnetar.metadata.store import BadVersionError
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.wire import pulsar_pb2 as pb
+from support.seen import Type
+from support.sessions import Peer, World, in_world, send
+from support.transactions import TxnPeer
+
+ON = BrokerConfig(transactions=True)
+
+
+def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
+    messages = [each for each in peer.messages if each.consumer_id == consumer_id]
+    return [each.entry[each.payload_at :] for each in messages]
+
+
+async def opened(world: World, *, kind: str = "Exclusive") -> TxnPeer:
+    peer = world.peer()
+    await peer.producer()
+    await peer.consumer(permits=100, kind=kind)
+    return TxnPeer(peer)
+
+
+async def ring(world: World, ms: int = 2_000) -> None:
+    await world.settle()
+    world.clock.advance(ms)
+    world.broker.alarms.ring()
+    await world.settle()
+
+
+async def killed(world: World) -> None:
+    """The process is gone, with what its alarms would have done; another one starts on what it left."""
+    await world.settle()
+    world.broker.alarms.close()
+    await world.broker.tasks.close()
+    await world.tasks.close()
+    world.ledgers, world.tasks = world.ledgers.crash(), TaskGroup("logs")
+    world.logs = ManagedLogs(
+        store=world.store,
+        ledgers=world.ledgers,
+        clock=world.clock,
+        config=ManagedLogConfig(rollover_ms_min=0, cursor_flush_ms=0),
+        spawn=world.tasks.spawn,
+    )
+    world.broker = Broker(config=ON, store=world.store, logs=world.logs, clock=world.clock)
+    await world.start()
+
+
+async def headers(world: World) -> list[str]:
+    return await world.store.children(transaction_headers(0))
+
+
+def test_numbers_are_given_out_once() -> None:
+    async def story(world: World) -> None:
+        seen = set()
+        for _ in range(3):
+            client = await opened(world)
+            seen.add(await client.begin())
+            over = await client.begin()
+            seen.add(over)
+            await client.abort(over)
+            await ring(world)
+            for txn in list(world.broker.transactions.coordinators[0].open_ones()):
+                await client.abort(txn.id)
+            await ring(world)
+            assert await headers(world) == []
+            await killed(world)
+        assert len(seen) == 6
+
+    in_world(story, ON)
+
+
+def test_who_was_replaced_decides_nothing() -> None:
+    # A coordinator that was stopped, replaced, and goes on.
+    async def story(world: World) -> None:
+        old = world.broker.transactions
+        txn = await old.begin(0, "", 60_000)
+        second = Broker(config=ON, store=world.store, logs=world.logs, clock=world.clock)
+        await second.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
+        await second.transactions.end(txn, TxnState.COMMITTED, ANYBODY)
+        with pytest.raises(BadVersionError):
+            await old.end(txn, TxnState.ABORTED, ANYBODY)
+        # By now it has asked.
+        with pytest.raises(TransactionStateError):
+            await old.end(txn, TxnState.ABORTED, ANYBODY)
+        await old.end(txn, TxnState.COMMITTED, ANYBODY)
+        await second.transactions.end(txn, TxnState.COMMITTED, ANYBODY)
+        await second.close()
+
+    in_world(story, ON)
+
+
+def test_a_commit_fails_where_a_message_never_became_durable() -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"durable")
+        world.ledgers.auto_sync = False
+        client.send(txn, 1, b"lost")
+        ending = asyncio.ensure_future(client.end(txn, commit=True))
+        await world.settle()
+        topic = await world.topic()
+        world.ledgers.writer(topic.log.last_position.ledger_id).fail(write_error())
+        assert (await ending).error == pb.InvalidTxnStatus
+        world.ledgers.auto_sync = True
+        await killed(world)
+        again = await opened(world)
+        again.peer.send(send(1, 2, b"plain"))
+        await world.until(lambda: bodies(again.peer) == [b"plain"], "the plain message alone")
+
+    in_world(story, ON)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_end_is_known_after_a_kill(commit: bool) -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        client.peer.send(send(1, 0, b"first"))
+        await world.until(lambda: client.peer.messages, "a message")
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.add_subscription(txn)
+        await client.publish(txn, 1, b"in it")
+        await client.ack(txn, client.peer.messages[0].position)
+        await client.end(txn, commit=commit)
+        await ring(world)
+        assert await headers(world) == []
+        await killed(world)
+        again = await opened(world)
+        await world.settle()
+        assert bodies(again.peer) == ([b"in it"] if commit else [b"first"])
+        assert not (await again.end(txn, commit=commit)).HasField("error")
+        assert (await again.end(txn, commit=not commit)).error == pb.InvalidTxnStatus
+
+    in_world(story, ON)
+
+
+def test_what_was_decided_before_a_kill_is_followed_after_it() -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        client.peer.send(send(1, 5, b"first"))
+        lost, kept = await client.begin(), await client.begin()
+        for number, txn in enumerate((lost, kept)):
+            await client.add_partitions(txn)
+            await client.publish(txn, number, b"%d" % number)
+        await client.abort(lost)
+        await client.commit(kept)
+        assert len(await headers(world)) == 2
+        await killed(world)
+        await ring(world)
+        assert await headers(world) == []
+        again = await opened(world)
+        await world.until(lambda: bodies(again.peer) == [b"first", b"1"], "what is committed")
+        assert not world.broker.transactions.coordinators[0].transactions
+
+    in_world(story, ON)
+
+
+def test_an_open_one_ends_by_its_time_after_a_kill() -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        txn = await client.begin(ttl_ms=5_000)
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"in it")
+        await killed(world)
+        again = await opened(world)
+        again.peer.send(send(1, 1, b"plain"))
+        await ring(world, 6_000)
+        await world.until(lambda: bodies(again.peer) == [b"plain"], "the plain message")
+        assert (await again.end(txn, commit=True)).error == pb.InvalidTxnStatus
+
+    in_world(story, ON)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_header_goes_once_the_topic_has_made_all_durable(
+    commit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        client.peer.send(send(1, 0, b"first"))
+        await world.until(lambda: client.peer.messages, "a message")
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.add_subscription(txn)
+        await client.publish(txn, 1, b"in it")
+        await client.ack(txn, client.peer.messages[0].position)
+        gate = asyncio.Event()
+        flush, hide = Cursor.flush, KeptTransactions.hide
+
+        async def flush_later(cursor: Cursor) -> None:
+            await gate.wait()
+            await flush(cursor)
+
+        async def hide_later(kept: KeptTransactions, *arguments: Any) -> None:
+            await gate.wait()
+            await hide(kept, *arguments)
+
+        monkeypatch.setattr(Cursor, "flush", flush_later)
+        monkeypatch.setattr(KeptTransactions, "hide", hide_later)
+        await client.end(txn, commit=commit)
+        await ring(world)
+        assert await headers(world) == [str(txn.sequence)]
+        gate.set()
+        await ring(world)
+        await ring(world)
+        assert await headers(world) == []
+
+    in_world(story, ON)
+
+
+def test_hidden_entries_that_could_not_be_stored_are_stored_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"aborted")
+        hide = KeptTransactions.hide
+
+        async def fails(kept: KeptTransactions, *arguments: Any) -> None:
+            monkeypatch.setattr(KeptTransactions, "hide", hide)
+            raise MetadataError("not now")
+
+        monkeypatch.setattr(KeptTransactions, "hide", fails)
+        await client.abort(txn)
+        for _ in range(3):
+            await ring(world)
+        assert await headers(world) == []
+        await killed(world)
+        again = await opened(world)
+        again.peer.send(send(1, 1, b"plain"))
+        await world.until(lambda: bodies(again.peer) == [b"plain"], "the plain message alone")
+
+    in_world(story, ON)
+
+
+async def aborted_tail(world: World) -> tuple[TxnPeer, Position]:
+    """A topic with a plain message, and aborted ones behind it; where the last of those lies."""
+    client = await opened(world)
+    client.peer.send(send(1, 9, b"plain"))
+    txn = await client.begin()
+    await client.add_partitions(txn)
+    for number in range(3):
+        last = await client.publish(txn, number, b"aborted")
+    await client.abort(txn)
+    await world.until(lambda: client.peer.messages, "the plain message")
+    return client, last
+
+
+def test_a_new_subscription_passes_over_hidden_entries() -> None:
+    async def story(world: World) -> None:
+        await aborted_tail(world)
+        peer = world.peer()
+        await peer.consumer(5, request_id=50, subscription="new", permits=10)
+        await world.until(lambda: peer.messages, "the plain message")
+        peer.ack(5, peer.messages[0].position)
+        subscription = (await world.topic()).subscriptions["new"]
+        await world.until(lambda: subscription.backlog_entries == 0, "no backlog")
+
+    in_world(story, ON)
+
+
+def test_a_seek_passes_over_hidden_entries() -> None:
+    async def story(world: World) -> None:
+        client, _ = await aborted_tail(world)
+        at = client.peer.messages[0].position
+        await client.peer.ask(Type.SEEK, consumer_id=1, request_id=31, message_publish_time=1)
+        subscription = (await world.topic()).subscriptions["s"]
+        await client.peer.consumer(request_id=32, permits=10)
+        await world.until(lambda: len(client.peer.messages) == 2, "the message again")
+        client.peer.ack(1, at)
+        await world.until(lambda: subscription.backlog_entries == 0, "no backlog")
+
+    in_world(story, ON)
+
+
+def test_a_recovered_subscription_passes_over_hidden_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        client.peer.send(send(1, 9, b"plain"))
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"aborted")
+        await world.settle()
+        # Another process hid it: this cursor's state does not know.
+        topic = await world.topic()
+        ledger = topic.log.last_position.ledger_id
+        await world.broker.unload(topic.name)
+        await client.abort(txn)
+        await ring(world)
+        del ledger
+        await killed(world)
+        peer = world.peer()
+        await peer.consumer(5, request_id=50, permits=10)
+        await world.until(lambda: peer.messages, "the plain message")
+        peer.ack(5, peer.messages[0].position)
+        subscription = (await world.topic()).subscriptions["s"]
+        await world.until(lambda: subscription.backlog_entries == 0, "no backlog")
+
+    in_world(story, ON)
+
+
+def test_hidden_entries_go_with_their_ledger() -> None:
+    async def story(world: World) -> None:
+        client, last = await aborted_tail(world)
+        await world.settle()
+        topic = await world.topic()
+        kept = world.broker.transactions._kept
+        assert list(await kept.hidden(topic.log.name)) == [last.ledger_id]
+        client.peer.ack(1, client.peer.messages[0].position)
+        await world.settle()
+        await world.broker.unload(topic.name)
+        topic = await world.topic()
+        topic.log.retention = Retention(0, 0)
+        await world.broker.maintain()
+        assert topic.log.first_position.ledger_id > last.ledger_id
+        assert not await kept.hidden(topic.log.name)
+
+    in_world(story, ON)
+
+
+def test_a_seek_waits_for_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        client.peer.send(send(1, 0, b"first"))
+        await world.until(lambda: client.peer.messages, "a message")
+        txn = await client.begin()
+        await client.add_subscription(txn)
+        await client.ack(txn, client.peer.messages[0].position)
+        gate, flush = asyncio.Event(), Cursor.flush
+
+        async def flush_later(cursor: Cursor) -> None:
+            await gate.wait()
+            await flush(cursor)
+
+        monkeypatch.setattr(Cursor, "flush", flush_later)
+        await client.commit(txn)
+        seeking = asyncio.ensure_future(
+            client.peer.ask(Type.SEEK, consumer_id=1, request_id=31, message_publish_time=1)
+        )
+        await world.settle()
+        # Else a crash now would bring the commit back after the seek.
+        assert not seeking.done()
+        gate.set()
+        assert not isinstance(await seeking, pb.CommandError)
+
+    in_world(story, ON)

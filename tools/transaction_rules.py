@@ -1,0 +1,546 @@
+"""The rules of transactions, each with a mutant that breaks it: see mutate.py."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutant_rule import Rule
+
+ORDER: Final = "unit/broker/transactions/test_order.py"
+SESSIONS: Final = "unit/broker/transactions/test_sessions.py"
+REPAIRED: Final = "unit/broker/transactions/test_repaired.py"
+COMBINED: Final = "unit/broker/transactions/test_combinations.py"
+KEPT: Final = "unit/broker/transactions/test_kept.py"
+BOUNDS: Final = "unit/broker/transactions/test_bounds.py"
+VISIBLE: Final = "unit/managedlog/test_visible.py"
+
+_TXNS: Final = "broker/transactions/transactions.py"
+_COORDINATOR: Final = "broker/transactions/coordinator.py"
+_RESOLVING: Final = "broker/transactions/resolving.py"
+_TOPIC: Final = "broker/transactions/topic_transactions.py"
+_ACKS: Final = "broker/transactions/subscription_acks.py"
+_PENDING: Final = "broker/transactions/pending.py"
+_KEPT: Final = "broker/transactions/kept.py"
+_RECOVERY: Final = "broker/transactions/recovery.py"
+
+TRANSACTION_RULES: Final = (
+    # -- the order of writes
+    Rule(
+        "a topic stands in the durable header before it takes messages",
+        "after a crash its messages are of no known transaction, and are read though it was aborted",
+        "broker/transactions/transactions.py",
+        "        if name not in txn.registered:\n",
+        "        if name not in txn.partitions:\n",
+        (ORDER,),
+    ),
+    Rule(
+        "an acknowledgement is in the durable header before it is answered",
+        "a commit after a crash leaves out what was acknowledged",
+        "broker/transactions/transactions.py",
+        (
+            "            await self._save(txn)\n"
+            "        except MagnetarError as error:\n"
+            "            answer(error)\n"
+        ),
+        "            pass\n        except MagnetarError as error:\n            answer(error)\n",
+        (ORDER,),
+    ),
+    Rule(
+        "messages of a transaction are durable before it is decided",
+        "a committed transaction lacks messages after a crash",
+        "broker/transactions/transactions.py",
+        "        if txn.ending is TxnState.COMMITTED and not await self._settled(txn):\n",
+        "        if False:\n",
+        (ORDER,),
+    ),
+    Rule(
+        "nothing is added while a transaction ends",
+        "a late message is in a transaction that is decided without it, and holds readers back",
+        "broker/transactions/coordinator.py",
+        "        if txn is None or txn.state is not TxnState.OPEN or txn.ending is not None:\n",
+        "        if txn is None or txn.state is not TxnState.OPEN:\n",
+        (ORDER,),
+    ),
+    Rule(
+        "a write whose outcome is not known is looked up",
+        "a decided transaction can never be ended, and its topics wait",
+        "broker/transactions/transactions.py",
+        "            txn.doubtful = True\n",
+        "            txn.doubtful = False\n",
+        (ORDER,),
+    ),
+    Rule(
+        "hidden entries are durable before the header goes",
+        "aborted messages are read after a restart",
+        "broker/transactions/topic_transactions.py",
+        "            await self._keep_hidden(ledgers)\n",
+        "",
+        (REPAIRED,),
+    ),
+    Rule(
+        "what is not visible is not trimmed",
+        "messages are deleted before their transaction commits",
+        "managedlog/visible_reading.py",
+        "    return places if end is None else [*places, ledgers.previous_position(end)]\n",
+        "    return places\n",
+        (VISIBLE,),
+    ),
+    Rule(
+        "what is not visible is not skipped",
+        "messages expire before their transaction commits",
+        "broker/subscription/subscription.py",
+        "        self.acks.ack_cumulative(min(position, last_visible(self._log)))\n",
+        "        self.acks.ack_cumulative(position)\n",
+        (COMBINED,),
+    ),
+    Rule(
+        "a seek has the last word",
+        "a commit acknowledges what the seek brought back",
+        "broker/subscription/subscription.py",
+        '            await self.transactions.end("its subscription was moved")\n',
+        "            pass\n",
+        (SESSIONS,),
+    ),
+    # -- numbers
+    Rule(
+        "numbers are set aside durably before one is given out",
+        "two transactions get the same id after a restart",
+        _TXNS,
+        "        await self._kept.reserve(number, start + RESERVED, version)\n",
+        "",
+        (KEPT,),
+    ),
+    Rule(
+        "numbers go on behind those that an earlier process set aside",
+        "two transactions get the same id after a restart",
+        _RECOVERY,
+        "    coordinator.next_sequence = coordinator.reserved\n",
+        "",
+        (KEPT,),
+    ),
+    # -- headers
+    Rule(
+        "a topic is answered for once it is durable",
+        "its client sends messages that no header names",
+        _TXNS,
+        (
+            "        self._resolving.concerns(txn, [str(name) for _, name in names])\n"
+            "        await self._save(txn)\n"
+        ),
+        "        self._resolving.concerns(txn, [str(name) for _, name in names])\n",
+        (ORDER,),
+    ),
+    Rule(
+        "a header is written where it is as it was read",
+        "a coordinator that was replaced takes back what was decided",
+        _KEPT,
+        "return await self._store.put(_header(txn.id), header, expected_version=version)",
+        "return await self._store.put(_header(txn.id), header)",
+        (KEPT,),
+    ),
+    Rule(
+        "an acknowledgement that could not be stored ends its transaction",
+        "a commit counts what the client was told is not acknowledged",
+        _TXNS,
+        '            await self._abort(txn, f"an acknowledgement could not be stored: {error}")\n',
+        "            pass\n",
+        (ORDER,),
+    ),
+    Rule(
+        "a commit fails where a message of it never became durable",
+        "a committed transaction lacks messages",
+        _TOPIC,
+        (
+            "            if log.error is not None or log.state is LogState.CLOSED:\n"
+            "                return False\n"
+        ),
+        (
+            "            if log.error is not None or log.state is LogState.CLOSED:\n"
+            "                return True\n"
+        ),
+        (KEPT,),
+    ),
+    Rule(
+        "a decision is durable before it is followed",
+        "messages are read, and gone after a crash",
+        _TXNS,
+        ("        try:\n            stat = await self._kept.write(txn, header)\n"),
+        (
+            "        try:\n"
+            "            for name in txn.partitions if verdict is TxnState.COMMITTED else ():\n"
+            "                topic = self.topics[name]\n"
+            "                assert topic.transactions is not None\n"
+            "                topic.transactions.spans.committed(txn.id)\n"
+            "                [each.pump() for each in topic.subscriptions.values()]\n"
+            "            stat = await self._kept.write(txn, header)\n"
+        ),
+        (ORDER,),
+    ),
+    Rule(
+        "an end is answered once it is durable",
+        "a client hears of a commit that is none after a crash",
+        _TXNS,
+        "            coordinator.decide(txn)\n            await self._save(txn)\n",
+        "            coordinator.decide(txn)\n            self._broker.tasks.spawn(self._save(txn))\n",
+        (ORDER,),
+    ),
+    Rule(
+        "an end that failed is tried until it is done",
+        "a transaction whose client is gone is never ended, and holds readers back",
+        _TXNS,
+        "            self._end_again(coordinator, txn)\n            raise\n",
+        "            raise\n",
+        (ORDER,),
+    ),
+    Rule(
+        "the other end is refused",
+        "a transaction that was committed is told to be aborted",
+        _COORDINATOR,
+        "            if known is not wanted:\n",
+        "            if False:\n",
+        (SESSIONS,),
+    ),
+    # -- after the decision
+    Rule(
+        "cursors are durable before the header goes",
+        "acknowledged messages come again after a crash",
+        _TOPIC,
+        "            await gathered(each.cursor.flush() for each in subscriptions if each is not None)\n",
+        "            del subscriptions\n",
+        (KEPT,),
+    ),
+    Rule(
+        "an outcome is durable before its header goes",
+        "a client that asks again hears that its transaction is not known",
+        _KEPT,
+        'Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in sorted(pages)',
+        'Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in ()',
+        (KEPT,),
+    ),
+    Rule(
+        "a topic is through with a decision when that is durable there",
+        "the header goes first, and aborted messages are read after a crash",
+        _RESOLVING,
+        "            await part.keep(txn)\n",
+        "            self._resolve(txn, name)\n            await part.keep(txn)\n",
+        (KEPT,),
+    ),
+    Rule(
+        "headers that are gone are left out of the next try",
+        "no header goes any more once an answer was lost",
+        _RESOLVING,
+        "            self._swept_in_vain = True\n",
+        "            pass\n",
+        (ORDER,),
+    ),
+    Rule(
+        "hidden entries go with their topic",
+        "a topic that is made anew hides messages, where its ledgers get the same numbers",
+        _TXNS,
+        "            await self._kept.forget_topic(log_name)\n",
+        "            pass\n",
+        (KEPT,),
+    ),
+    Rule(
+        "hidden entries go with their ledger",
+        "the store grows with every abort for ever",
+        _TOPIC,
+        "        await self._kept.forget_hidden(self._log.name, gone)\n",
+        "        del gone\n",
+        (KEPT,),
+    ),
+    # -- acknowledgements
+    Rule(
+        "a transaction acknowledges so much at most",
+        "its header grows until it can be written no more",
+        _ACKS,
+        "        if named + len(event.positions) + len(event.batch_acks or ()) > ACKS_MAX:\n",
+        "        if False:\n",
+        (BOUNDS,),
+    ),
+    Rule(
+        "an entry that is acknowledged is in no transaction",
+        "a message counts twice",
+        _PENDING,
+        (
+            "        if cursor.is_acked(position):\n"
+            '            raise TransactionConflictError(f"{position} is acknowledged already")\n'
+            "\n"
+            "    def _admit_part"
+        ),
+        "\n    def _admit_part",
+        (SESSIONS,),
+    ),
+    Rule(
+        "an entry is in one transaction at most",
+        "a message counts in two transactions",
+        _PENDING,
+        "        if holder is not None or others or self._is_before_upto(position, txn_id):\n",
+        "        if others or self._is_before_upto(position, txn_id):\n",
+        (SESSIONS,),
+    ),
+    Rule(
+        "an entry of which another transaction has messages is not acknowledged as a whole",
+        "a message counts in two transactions",
+        _PENDING,
+        "        if holder is not None or others or self._is_before_upto(position, txn_id):\n",
+        "        if holder is not None or self._is_before_upto(position, txn_id):\n",
+        (BOUNDS,),
+    ),
+    Rule(
+        "an entry before what another transaction acknowledges is in that one",
+        "a message counts in two transactions",
+        _PENDING,
+        "        return upto is not None and self._upto != txn_id and position <= upto\n",
+        "        return False\n",
+        (SESSIONS,),
+    ),
+    Rule(
+        "messages of a batch are in one transaction at most",
+        "a message counts in two transactions",
+        _PENDING,
+        "            if other != txn_id and taken & bits:\n",
+        "            if False:\n",
+        (COMBINED,),
+    ),
+    Rule(
+        "messages of a batch that are acknowledged are in no transaction",
+        "a message counts twice",
+        _PENDING,
+        "        if cursor.is_acked(position) or (left is not None and bits & ~bits_of_words(left)):\n",
+        "        if cursor.is_acked(position):\n",
+        (BOUNDS,),
+    ),
+    Rule(
+        "one transaction acknowledges all up to a message",
+        "two commits take the same messages",
+        _PENDING,
+        "        if self._upto is not None and self._upto != txn_id:\n",
+        "        if False:\n",
+        (SESSIONS,),
+    ),
+    Rule(
+        "what is acknowledged is not acknowledged up to again",
+        "a message counts twice",
+        _PENDING,
+        "        if position <= cursor.mark_delete:\n",
+        "        if False:\n",
+        (SESSIONS,),
+    ),
+    Rule(
+        "all up to a message is in one transaction",
+        "a message counts in two transactions",
+        _PENDING,
+        "            if other != txn_id and any(at <= position for at in (*held.whole, *held.parts)):\n",
+        "            if False:\n",
+        (REPAIRED,),
+    ),
+    Rule(
+        "a cumulative acknowledgement of a transaction does not go back",
+        "a commit leaves out what was acknowledged",
+        _PENDING,
+        "        if acks.upto is not None and position < acks.upto:\n",
+        "        if False:\n",
+        (BOUNDS,),
+    ),
+    Rule(
+        "nothing is acknowledged cumulatively where consumers share",
+        "a commit takes messages that another consumer has",
+        _ACKS,
+        "        if event.cumulative and shared:\n",
+        "        if False:\n",
+        (BOUNDS,),
+    ),
+    Rule(
+        "a transaction acknowledges on durable subscriptions only",
+        "what it acknowledged is gone with its reader",
+        _TXNS,
+        "        if not isinstance(subscription, Subscription) or not subscription.durable:\n",
+        "        if not isinstance(subscription, Subscription):\n",
+        (COMBINED,),
+    ),
+    Rule(
+        "a subscription is added before it acknowledges in a transaction",
+        "a role without the permission acknowledges all the same",
+        _TXNS,
+        "        if subscription.name not in txn.acks.get(str(subscription.topic), ()):\n",
+        "        if False:\n",
+        (COMBINED,),
+    ),
+    Rule(
+        "an aborted acknowledgement comes again",
+        "a message is lost",
+        _ACKS,
+        "            self._give_again(acks)\n",
+        "            pass\n",
+        (SESSIONS,),
+    ),
+    Rule(
+        "what comes again counts as redelivered",
+        "a message that is aborted again and again never becomes a dead letter",
+        _ACKS,
+        "            subscription.cursor.redelivered(again)\n",
+        "            pass\n",
+        (SESSIONS,),
+    ),
+    # -- cursors
+    Rule(
+        "a new subscription passes over hidden entries",
+        "its backlog never ends",
+        _TOPIC,
+        '        """A subscription begins."""\n        pass_all_hidden(cursor, self.spans.visible)\n',
+        '        """A subscription begins."""\n',
+        (KEPT,),
+    ),
+    Rule(
+        "a subscription that is recovered passes over hidden entries",
+        "its backlog never ends",
+        _TOPIC,
+        "        for subscription in self._subscriptions.values():\n            pass_all_hidden(",
+        "        for subscription in ():\n            pass_all_hidden(",
+        (KEPT,),
+    ),
+    Rule(
+        "a seek passes over hidden entries",
+        "the backlog never ends",
+        "broker/subscription/subscription.py",
+        "        pass_all_hidden(self.cursor, self._log.reading.visible)\n",
+        "",
+        (KEPT,),
+    ),
+    Rule(
+        "the deletion of a subscription ends its transactions",
+        "a commit acknowledges in a subscription of the same name that was made later",
+        "broker/topic/topic.py",
+        '            await subscription.transactions.end("its subscription was deleted")\n',
+        "            pass\n",
+        (ORDER,),
+    ),
+    Rule(
+        "a seek waits until what was decided is durable",
+        "after a crash a commit acknowledges what the seek brought back",
+        _TXNS,
+        "            await self._resolving.settled(topic, found)\n",
+        "            pass\n",
+        (KEPT,),
+    ),
+    Rule(
+        "a read never goes on behind the first open transaction",
+        "committed messages are left out",
+        "managedlog/visible_reading.py",
+        (
+            "        # Never on behind the end: it may have moved when that is read,"
+            " and what lay between were left out.\n"
+            "        if (found := visible.shown(runs)) or visible.ends_within(runs):\n"
+        ),
+        "        if (found := visible.shown(runs)) or visible.ends_within(runs[:1]):\n",
+        (VISIBLE,),
+    ),
+    # -- bounds and time
+    Rule(
+        "a coordinator has so many open transactions at most",
+        "one client takes all memory",
+        _COORDINATOR,
+        "        if self.open_count >= self.open_max:\n",
+        "        if False:\n",
+        (SESSIONS,),
+    ),
+    Rule(
+        "a transaction lives so long at most",
+        "a client holds readers back for ever",
+        _COORDINATOR,
+        "        if ttl_ms > TTL_MS_MAX:\n",
+        "        if False:\n",
+        (BOUNDS,),
+    ),
+    Rule(
+        "a header has so many bytes at most",
+        "a transaction can neither commit nor abort",
+        "broker/transactions/transaction.py",
+        "        if self.size_bytes + size_bytes > HEADER_BYTES_MAX:\n",
+        "        if False:\n",
+        (REPAIRED,),
+    ),
+    Rule(
+        "time goes on over a restart",
+        "a transaction lives longer with every restart",
+        _COORDINATOR,
+        "        left_ms = min(max(txn.started_ms + txn.ttl_ms - wall_ms, 0), txn.ttl_ms)\n",
+        "        left_ms = txn.ttl_ms\n",
+        (ORDER,),
+    ),
+    Rule(
+        "a clock that was set back lengthens no transaction's life",
+        "a transaction holds readers back for years",
+        _COORDINATOR,
+        "        left_ms = min(max(txn.started_ms + txn.ttl_ms - wall_ms, 0), txn.ttl_ms)\n",
+        "        left_ms = max(txn.started_ms + txn.ttl_ms - wall_ms, 0)\n",
+        (ORDER,),
+    ),
+    Rule(
+        "a transaction that was open at a restart ends by its time",
+        "a transaction whose client is gone holds readers back for ever",
+        _TXNS,
+        "                    self._resolving.follow(txn)\n        self._deadlines.set()\n",
+        "                    self._resolving.follow(txn)\n",
+        (KEPT,),
+    ),
+    Rule(
+        "what was decided before a restart is followed after it",
+        "headers stay for ever",
+        _TXNS,
+        "                    self._resolving.follow(txn)\n        self._deadlines.set()\n",
+        "                    pass\n        self._deadlines.set()\n",
+        (KEPT,),
+    ),
+    # -- recovery of topics
+    Rule(
+        "acknowledgements of open transactions are known after a restart",
+        "a message is delivered, and then acknowledged by a commit",
+        _RESOLVING,
+        "        part.recover_acks(concerned)\n",
+        "",
+        (SESSIONS, REPAIRED),
+    ),
+    Rule(
+        "a topic that is loaded does what was decided",
+        "committed messages wait, aborted acknowledgements never come again",
+        _RESOLVING,
+        "            if txn.state is not TxnState.OPEN:\n                self._tell(txn, name, part)",
+        "            if False:\n                self._tell(txn, name, part)",
+        (REPAIRED,),
+    ),
+    Rule(
+        "an entry names its transaction",
+        "after a restart a message that is not committed is read",
+        _TOPIC,
+        "self._log.append([stamped(entry, id_) for entry in entries], counts)",
+        "self._log.append(entries, counts)",
+        (SESSIONS,),
+    ),
+    # -- who may
+    Rule(
+        "a transaction is its owner's",
+        "any client ends or fills any transaction",
+        _COORDINATOR,
+        "        return self.superuser or self.role == txn.owner\n",
+        "        return True\n",
+        (ORDER,),
+    ),
+    Rule(
+        "adding a topic takes the permission to publish",
+        "a role that may not publish holds the topic's readers back",
+        "broker/transactions/commands.py",
+        "            await permission.allow(session, Action.PRODUCE, topic)\n",
+        "            pass\n",
+        (BOUNDS,),
+    ),
+    Rule(
+        "adding a subscription takes the permission to consume",
+        "a role that may not consume acknowledges messages",
+        "broker/transactions/commands.py",
+        "            await permission.allow(session, Action.CONSUME, topic, subscription)\n",
+        "            pass\n",
+        (BOUNDS,),
+    ),
+)
