@@ -165,3 +165,33 @@ def test_the_log_names_events_that_are_listed(world: World) -> None:
 def test_promtool_finds_nothing(world: World) -> None:
     assert f"{len(ALERTS)} rules found" in prometheus.promtool("check", "rules", RULES / "rules.yml")
     assert "SUCCESS" in prometheus.promtool("test", "rules", RULES / "rules_test.yml")
+
+
+def test_a_transaction_that_is_open_for_long_is_told_of(tmp_path: Path) -> None:
+    """After ten minutes: five that are usual, and five more for the alert."""
+    alert = next(each for each in ALERTS if each.name == "MagnetarTransactionStuck")
+    labels = {"instance": "broker", "cluster": "standalone"}
+    series = 'magnetar_transaction_oldest_seconds{instance="broker", cluster="standalone"}'
+    fires = {
+        "exp_labels": {**labels, "severity": "warning"},
+        "exp_annotations": {"summary": "a transaction is open for 12m 0s", "remedy": alert.remedy},
+    }
+    asked = [(9, []), (12, [fires]), (22, [])]
+    rules = {
+        "rule_files": [str(RULES / "rules.yml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                # It ends after twenty minutes.
+                "input_series": [{"series": series, "values": "0+60x20 0x10"}],
+                "alert_rule_test": [
+                    {"eval_time": f"{minute}m", "alertname": alert.name, "exp_alerts": expected_alerts}
+                    for minute, expected_alerts in asked
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "stuck.yml"
+    file.write_text(json.dumps(rules))
+    assert "SUCCESS" in prometheus.promtool("test", "rules", file)
