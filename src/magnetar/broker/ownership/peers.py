@@ -17,6 +17,7 @@ from magnetar.broker.ownership.records import DRAINS, BrokerReport, BrokerUrls
 from magnetar.metadata import keys
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError
 from magnetar.runtime.tasks import Rounds, SingleFlight, pause
+from magnetar.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -61,6 +62,9 @@ class Peers:
         self._answers: dict[str, tuple[float, bool]] = {}
         self._version: int | None = None
         """Version of this broker's record; None: it may not exist."""
+        self._ended = 0
+        """How many sessions have ended."""
+        self._turns = Turns()
         self._watches = (
             store.watch(keys.BROKERS, lambda _: self._rounds.ask()),
             store.watch(DRAINS, lambda _: self._rounds.ask()),
@@ -89,19 +93,25 @@ class Peers:
     def session_lost(self) -> None:
         """The record of this broker has gone with the session."""
         self._version = None
+        self._ended += 1
 
     async def show(self, report: BrokerReport) -> None:
         """Writes this broker's record. Raises MetadataError."""
-        path, data = keys.broker(self._own_id), report.encode()
-        if self._version is not None:
+        async with self._turns.hold((self._own_id,)):
+            ended = self._ended
+            version = await self._write(keys.broker(self._own_id), report.encode(), self._version)
+            if ended == self._ended:
+                # Otherwise the record has gone with the session that made it.
+                self._version = version
+
+    async def _write(self, path: str, data: bytes, version: int | None) -> int:
+        """The version that the record has now. `version`: of the one that is there; None: none is known."""
+        if version is not None:
             with contextlib.suppress(BadVersionError):  # another process removed it: it is created again
-                stat = await self._store.put(path, data, expected_version=self._version, ephemeral=True)
-                self._version = stat.version
-                return
+                stat = await self._store.put(path, data, expected_version=version, ephemeral=True)
+                return stat.version
         await self._take_place(path)
-        self._version = (
-            await self._store.put(path, data, expected_version=MUST_NOT_EXIST, ephemeral=True)
-        ).version
+        return (await self._store.put(path, data, expected_version=MUST_NOT_EXIST, ephemeral=True)).version
 
     async def _take_place(self, path: str) -> None:
         """Removes the record of an earlier process. It is gone: this one listens on its port."""
