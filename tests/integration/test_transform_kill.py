@@ -29,12 +29,12 @@ TTL_S = 3.0
 PROGRAM = f"""
 import sys
 from magnetar.client.client import Client
-from magnetar.client.transforming import Limits, transform
+from magnetar.client.transforming import TransformLimits, transform
 
 with Client(sys.argv[1]) as client:
     transform(
         client, {IN!r}, "doubling", {OUTS[0]!r}, lambda message: [b"%d" % (2 * int(message.value))],
-        limits=Limits(entries=5, ttl_s={TTL_S}), idle_s={3 * TTL_S},
+        limits=TransformLimits(entries=5, ttl_s={TTL_S}), idle_s={3 * TTL_S},
     )
 """
 

@@ -203,7 +203,9 @@ def test_vague_file_names_stand_for_one_concept() -> None:
 
 BOTH_ENDS = {
     "Connection": "of the broker to a client, of a client to a broker",
+    "Coordinator": "of transactions at the broker, as a client reaches it",
     "Delete": "an operation of metadata, an instruction of the ownership of bundles",
+    "Message": "a command on the wire, what an application transforms",
     "Producer": "as the broker sees it, as an application has it",
     "RefusedError": "what the broker refuses, what a client was refused",
     "TooMuchUsedError": "a quota over HTTP, a quota over WebSocket",

@@ -59,7 +59,7 @@ Work = Callable[[Message], Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class TransformLimits:
     """Limits of one transaction."""
 
     entries: int = 100
@@ -68,7 +68,7 @@ class Limits:
     """It lives so long: a round must not take longer."""
 
 
-_DEFAULT: Final = Limits()
+_DEFAULT: Final = TransformLimits()
 
 
 def transform(
@@ -78,7 +78,7 @@ def transform(
     target: str,
     work: Work,
     *,
-    limits: Limits = _DEFAULT,
+    limits: TransformLimits = _DEFAULT,
     idle_s: float | None = None,
 ) -> int:
     """Gives each message of `source` to `work`, and publishes to `target` what it returns. Returns the number
@@ -120,7 +120,7 @@ class _Rounds(Closing):
         names: tuple[TopicName, TopicName],
         subscription: str,
         work: Work,
-        limits: Limits,
+        limits: TransformLimits,
     ) -> None:
         self.done = 0
         """Messages whose transactions are committed."""
