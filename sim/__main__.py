@@ -14,9 +14,16 @@ from sim.mutations import LEDGER_MUTATIONS
 from sim.owners.mutations import OWNER_MUTATIONS
 from sim.run import SCENARIOS, Outcome, first_to_fail, run_seed, story_of
 from sim.shrink import shrink
+from sim.transactions.mutations import TRANSACTION_MUTATIONS
 
 SEEDS_OF_A_MUTATION = 1000
-MUTATIONS = {**LEDGER_MUTATIONS, **CLUSTER_MUTATIONS, **BROKER_MUTATIONS, **OWNER_MUTATIONS}
+MUTATIONS = {
+    **LEDGER_MUTATIONS,
+    **CLUSTER_MUTATIONS,
+    **BROKER_MUTATIONS,
+    **OWNER_MUTATIONS,
+    **TRANSACTION_MUTATIONS,
+}
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -33,13 +40,14 @@ def arguments() -> argparse.ArgumentParser:
         choices=(*SCENARIOS, "all"),
         default="all",
         help="ledgers: cores alone, a thousandth of a second each; cluster: everything;"
-        " broker: topics and clients; owners: brokers that share a namespace (%(default)s)",
+        " broker: topics and clients; owners: brokers that share a namespace;"
+        " transactions: those of clients, and kills (%(default)s)",
     )
     add(
         "--story",
         metavar="NAME",
         help="tell one story: 7.2 is the third ledger of seed 7 (of four), c7 its cluster, b7 its"
-        " broker, o7 its owners",
+        " broker, o7 its owners, t7 its transactions",
     )
     add(
         "--break",

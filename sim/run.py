@@ -1,4 +1,4 @@
-"""A seed: the lives of some ledgers, one after the other, the life of a cluster, or that of a broker."""
+"""A seed: the lives of some ledgers, or the life of a cluster, of a broker, or of transactions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from sim.broker.story import BrokerStory
 from sim.cluster.story import ClusterStory
 from sim.owners.story import OwnersStory
 from sim.story import LedgerStory, Violation
+from sim.transactions.story import TransactionStory
 from sim.world import World
 
-SCENARIOS: Final = ("ledgers", "cluster", "broker", "owners")
+SCENARIOS: Final = ("ledgers", "cluster", "broker", "owners", "transactions")
 LEDGERS: Final = 4
 """Stories of a seed of ledgers."""
 _CLUSTER: Final = "c"
@@ -24,8 +25,15 @@ _BROKER: Final = "b"
 """The same of its broker's."""
 _OWNERS: Final = "o"
 """The same of its brokers' that share a cluster."""
+_TRANSACTIONS: Final = "t"
+"""The same of its transactions'."""
 
-_LETTERS: Final = {"cluster": _CLUSTER, "broker": _BROKER, "owners": _OWNERS}
+_LETTERS: Final = {
+    "cluster": _CLUSTER,
+    "broker": _BROKER,
+    "owners": _OWNERS,
+    "transactions": _TRANSACTIONS,
+}
 
 
 class Story(Protocol):
@@ -53,10 +61,11 @@ class Outcome:
 
 def story_of(name: str, *, keep_log: bool = False, skipped: frozenset[int] = frozenset()) -> Story:
     """The story of that name, not begun. `skipped`: numbers of planned events that do not happen."""
-    kinds: dict[str, type[ClusterStory | BrokerStory | OwnersStory]] = {
+    kinds: dict[str, type[ClusterStory | BrokerStory | OwnersStory | TransactionStory]] = {
         _CLUSTER: ClusterStory,
         _BROKER: BrokerStory,
         _OWNERS: OwnersStory,
+        _TRANSACTIONS: TransactionStory,
     }
     kind = kinds.get(name[0], LedgerStory)
     return kind(name, keep_log=keep_log, skipped=skipped)

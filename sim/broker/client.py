@@ -168,13 +168,17 @@ class Client:
         self._requests += 1
         return RequestId(self._requests)
 
+    def connected(self) -> Line:
+        """A new connection."""
+        return Line(self._home, self.name, self._hear)
+
     async def opened(self, kind: pb.BaseCommand.Type, **body: Any) -> bool:
         """Opens on a new connection; whether the broker let it."""
         if self.line is not None:
             self.line.close("comes back")
         self.away = False
         try:
-            line = self.line = Line(self._home, self.name, self._hear)
+            line = self.line = self.connected()
         except ConnectionRefusedError:
             return False
         number = self.number()

@@ -55,7 +55,7 @@ class BrokerStory:
 
     def run(self) -> list[Violation]:
         """Lives it through; what did not hold."""
-        watch = _Unexpected(self._violations)
+        watch = Unexpected(self._violations)
         quiet = logging.getLogger("magnetar")
         before, level = quiet.propagate, quiet.level
         quiet.addHandler(watch)
@@ -292,7 +292,7 @@ class BrokerStory:
             self._wrong("keeps", f"{len(missing)} messages of {KEPT} have receipts and were not received")
 
 
-class _Unexpected(logging.Handler):
+class Unexpected(logging.Handler):
     """A record with a traceback is a bug that the product survived."""
 
     def __init__(self, violations: list[Violation]) -> None:

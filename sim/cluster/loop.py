@@ -185,6 +185,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ready.extendleft(reversed(self._left_undone))
         asyncio._set_running_loop(self)
         try:
+            # Who never began does so now: cancelled before, it would leave what it was given to await.
+            for _ in range(len(self._ready)):
+                self._step(self._ready.popleft())
             for _ in range(_TIDY_ROUNDS_MAX):
                 left = [task for task in self._tasks if not task.done()]
                 if not left:

@@ -4,8 +4,8 @@ Every round starts the broker on the same data, lets a worker take inputs, write
 transactions, of which a fifth is aborted, and kills the broker at a random moment. What was ending then is
 ended again: the answer must be what readers see.
 
-MAGNETAR_TXN_ROUNDS, MAGNETAR_TXN_INPUTS and MAGNETAR_TXN_AT_ONCE make it larger; MAGNETAR_KILL_SEED replays
-its random choices.
+MAGNETAR_TXN_ROUNDS, MAGNETAR_TXN_INPUTS and MAGNETAR_TXN_AT_ONCE make it larger, MAGNETAR_TXN_BOOKIES keeps
+messages on so many bookies beside the broker; MAGNETAR_KILL_SEED replays its random choices.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ROUNDS = int(os.environ.get("MAGNETAR_TXN_ROUNDS", "4"))
 ON = {"MAGNETAR_TRANSACTIONS": "true"}
 AT_ONCE = int(os.environ.get("MAGNETAR_TXN_AT_ONCE", "50"))
 INPUTS = int(os.environ.get("MAGNETAR_TXN_INPUTS", "1500"))
+BOOKIES = os.environ.get("MAGNETAR_TXN_BOOKIES", "0")
 
 
 def work_until_killed(process: StandaloneProcess, history: History, chance: random.Random) -> None:
@@ -60,7 +61,8 @@ def test_each_input_has_its_output_once(tmp_path: Path) -> None:
     print(f"MAGNETAR_KILL_SEED={seed}")
     chance = random.Random(seed)
     history = History()
-    with StandaloneProcess(tmp_path, ephemeral=False, environment=ON) as process:
+    options = ("--bookies", BOOKIES)
+    with StandaloneProcess(tmp_path, ephemeral=False, environment=ON, options=options) as process:
         fill(process.broker_url, INPUTS)
         for _ in range(ROUNDS):
             work_until_killed(process, history, chance)

@@ -38,7 +38,6 @@ class CursorState:
         "_partial",
         "_properties_changed",
         "_replaced",
-        "_settled",
         "mark_delete",
         "properties",
         "redeliveries",
@@ -50,7 +49,7 @@ class CursorState:
     properties: Mapping[str, int]
     """Numbers stored with the position; not to be changed in place."""
     version: int
-    """Incremented at each change."""
+    """Incremented at each change; -1 between `apply` and `settle`, where not all parts agree yet."""
     redeliveries: Redeliveries
     """Changed by `redelivered` and by acknowledgements."""
 
@@ -68,10 +67,7 @@ class CursorState:
         self._partial: dict[Position, int] = {}
         # The delta under construction.
         self._fresh = FreshAcks()
-        self._replaced = False
-        self._properties_changed = False
-        self._settled = True
-        """Not while deltas are applied: parts of the state agree only when `settle` has ended."""
+        self._replaced = self._properties_changed = False
 
     # Queries
 
@@ -110,8 +106,7 @@ class CursorState:
         return entries is not None and position.entry_id in entries
 
     def ack_set(self, position: Position) -> tuple[int, ...] | None:
-        """The unacknowledged messages of a half-acknowledged batch, as words; None when the entry is not
-        one."""
+        """The unacknowledged messages of a half-acknowledged batch, as words; None when it is not one."""
         bits = self._partial.get(position)
         return None if bits is None else words_of_bits(bits)
 
@@ -215,8 +210,7 @@ class CursorState:
         return False
 
     def ack_between(self, after: Position, before: Position) -> bool:
-        """Acknowledges every existing entry after `after` and before `before`; returns whether anything
-        changed."""
+        """Acknowledges every existing entry after `after` and before `before`; whether anything changed."""
         if after <= self.mark_delete:
             return self.ack_cumulative(self._ledgers.previous_position(before))
         count = self._acked_count
@@ -224,9 +218,8 @@ class CursorState:
         while ledger is not None and ledger.ledger_id <= before.ledger_id:
             ledger_id = ledger.ledger_id
             first = after.entry_id + 1 if ledger_id == after.ledger_id else 0
-            last = (
-                min(ledger.entries, before.entry_id if ledger_id == before.ledger_id else ledger.entries) - 1
-            )
+            stop = before.entry_id if ledger_id == before.ledger_id else ledger.entries
+            last = min(ledger.entries, stop) - 1
             if first <= last:
                 entries = self._acked.setdefault(ledger_id, EntrySet())
                 self._acked_count -= entries.count
@@ -354,7 +347,7 @@ class CursorState:
 
     def apply(self, delta: CursorDelta) -> None:
         """Applies a delta or snapshot from before a restart. `settle` must follow the last one."""
-        self._settled = False
+        self.version = -1
         if delta.replaces:
             self._drop_all()
         for ledger_id, chunks in delta.acked.items():
@@ -388,11 +381,11 @@ class CursorState:
         self._advance()
         self._drop_covered_partial()
         self.redeliveries.keep(lambda held: not self.is_acked(held))
-        self._settled = True
+        self.version = 0
 
     def check(self) -> None:
         """Asserts the invariants."""
-        if not self._settled:
+        if self.version < 0:
             return
         for ledger_id, entries in self._acked.items():
             entries.check()

@@ -1,0 +1,1 @@
+"""Transactions under kills, unloads, failing storage and bad manners of clients, in virtual time."""
