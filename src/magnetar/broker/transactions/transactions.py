@@ -265,8 +265,7 @@ class Transactions:
     # -- ending ------------------------------------------------------------------------------------
 
     async def end(self, id_: TxnId, wanted: TxnState, who: Who, *, reason: str = "") -> None:
-        """Ends a transaction, durably on return; a repetition gives the same result. Where it is ending the
-        other way, waits for that: an answer must not change with a crash.
+        """Ends a transaction, durably on return, as a repetition does; where it ends the other way, waits.
 
         Raises TransactionNotFoundError, TransactionStateError, CoordinatorNotFoundError, MetadataError.
         """

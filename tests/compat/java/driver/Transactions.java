@@ -8,6 +8,7 @@ import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.ProducerAccessMode;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.Reader;
@@ -29,6 +30,7 @@ final class Transactions {
         scenarios.put("messages of a batch are acknowledged in transactions", Transactions::parts);
         scenarios.put("cumulative acknowledgements in transactions", Transactions::cumulative);
         scenarios.put("a transaction ends when its time is over", Transactions::times);
+        scenarios.put("a client that was away is fenced", Transactions::returns);
         scenarios.put("a transaction survives an unload", Transactions::unloads);
         scenarios.put("chunked messages in transactions", Transactions::chunks);
         scenarios.put("readers and table views see what is committed", Transactions::readers);
@@ -226,6 +228,48 @@ final class Transactions {
             } catch (ExecutionException error) {
                 World.nothingMore(consumer);
             }
+        }
+    }
+
+    private static void returns(World world) throws Exception {
+        String topic = world.topic();
+        try (PulsarClient client = client(world);
+                PulsarClient other = client(world);
+                Consumer<String> consumer = consumer(client, topic, SubscriptionType.Exclusive)) {
+            Producer<String> old = fencing(client, topic);
+            Transaction stale = begin(client, 1);
+            send(old, stale, 0, 2);
+            try (Producer<String> fresh = fencing(other, topic)) {
+                send(fresh, null, 2, 3);
+                // It comes when the time of the other transaction is over.
+                World.same(World.numbered(2, 3), World.take(consumer, 1));
+                Transaction txn = begin(other, 60);
+                send(fresh, txn, 3, 5);
+                World.check(fails(() -> send(old, stale, 5, 6)), "a late message is refused");
+                World.check(fails(() -> stale.commit().get(World.DEADLINE_S, TimeUnit.SECONDS)), "a late commit is");
+                txn.commit().get(World.DEADLINE_S, TimeUnit.SECONDS);
+                World.same(World.numbered(3, 5), World.take(consumer, 2));
+                World.nothingMore(consumer);
+            }
+        }
+    }
+
+    private static Producer<String> fencing(PulsarClient client, String topic) throws Exception {
+        return client.newProducer(Schema.STRING).topic(topic).sendTimeout(0, TimeUnit.SECONDS)
+                .accessMode(ProducerAccessMode.ExclusiveWithFencing).create();
+    }
+
+    /** What may fail. */
+    private interface Act {
+        void run() throws Exception;
+    }
+
+    private static boolean fails(Act act) {
+        try {
+            act.run();
+            return false;
+        } catch (Exception error) {
+            return true;
         }
     }
 
