@@ -83,7 +83,7 @@ class Visible:
         return found
 
     def ends_within(self, runs: Sequence[EntryRun]) -> bool:
-        """Whether nobody gets what follows these runs yet, nor perhaps the last of them."""
+        """Whether what follows these runs, and perhaps the last of them, is not visible yet."""
         return self.end is not None and (runs[-1].ledger_id, runs[-1].last_entry) >= self.end
 
     def holds(self, ledger_id: LedgerId) -> bool:

@@ -171,7 +171,7 @@ class TopicTransactions:
             await self._writes.run(0, self._write_hidden)
 
     async def _write_hidden(self) -> None:
-        # Where it fails, everybody who waits for it hears so, and tries again.
+        # Where it fails, all that wait for it fail too, and are tried again.
         ledgers, self._to_keep = sorted(self._to_keep), set()
         hidden = self.spans.visible.hidden
         await self._kept.hide(self._log.name, {each: hidden[each] for each in ledgers if each in hidden})

@@ -384,8 +384,8 @@ class CursorStore:
         self.state.check()
         writing = self._writes.now
         assert writing is not Writing.DELTA or self._ledger is not None, "a delta has no ledger"
-        # While it switches, the stored value names the new ledger a turn before deltas go there.
-        if self._ledger is not None and writing is not Writing.SWITCH:
+        # Where the value is written, it names the next place a turn before deltas go there.
+        if self._ledger is not None and writing not in (Writing.SWITCH, Writing.FOLD):
             assert self._ledger_id == self._ledger.writer.ledger_id, "recovery reads another ledger"
             assert self._delta_entry >= 0, "the ledger begins with a snapshot"
         assert self._ledger_id not in self._deleted, "what the value names is deleted"
