@@ -239,7 +239,7 @@ TRANSACTION_RULES: Final = (
         _TXNS,
         "            await self._kept.forget_topic(log_name)\n",
         "            pass\n",
-        (KEPT,),
+        (ORDER,),
     ),
     Rule(
         "hidden entries go with their ledger",
