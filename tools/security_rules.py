@@ -578,6 +578,22 @@ SECURITY_RULES: Final = (
         ("unit/broker/transactions/test_shares.py",),
     ),
     Rule(
+        "stored roles are a list",
+        "a damaged tenant makes every role that is part of a text its administrator",
+        "broker/policies/policies.py",
+        "        return [key for key in _ROLES if not _is_names(document.get(key))]\n",
+        "        return []\n",
+        ("unit/metadata/test_damaged_documents.py",),
+    ),
+    Rule(
+        "damaged metadata has a declared error",
+        "one damaged value keeps the broker from starting, or hides its path",
+        "metadata/documents.py",
+        "    except (ValueError, RecursionError) as error:\n",
+        "    except ZeroDivisionError as error:\n",
+        ("unit/metadata/test_damaged_documents.py",),
+    ),
+    Rule(
         "a text of a WebSocket has few parts",
         "one text has the loop for most of a second",
         "websocket/documents.py",

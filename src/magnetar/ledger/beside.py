@@ -40,6 +40,7 @@ from magnetar.ledger.membership import (
     rule,
 )
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.metadata.documents import number_of
 from magnetar.metadata.keys import BOOKIES_BESIDE, GENERATION
 from magnetar.metadata.store import ANY_VERSION, MetadataStore, NotFoundError, Put
 from magnetar.metadata.trust import MetadataTrust
@@ -117,8 +118,9 @@ class BesideGuard:
         raise StartupError(". ".join(ruling.refusal for ruling in refused) + remedy)
 
     async def _known(self, instance: str, bookie: str) -> InMetadata | None:
-        value = await self._metadata.get(f"{BOOKIES_BESIDE}/{bookie}")
-        return None if value is None else InMetadata(instance, int(value.data))
+        path = f"{BOOKIES_BESIDE}/{bookie}"
+        value = await self._metadata.get(path)
+        return None if value is None else InMetadata(instance, number_of(path, value.data))
 
     async def _accept(self, doubt: str, missing: Sequence[str]) -> None:
         for bookie in missing:
@@ -174,7 +176,7 @@ class BesideGuard:
             try:
                 await self._write(begun=generation)
                 before = await self._metadata.get(GENERATION)
-                raised = 1 + (0 if before is None else int(before.data))
+                raised = 1 + (0 if before is None else number_of(GENERATION, before.data))
                 await self._metadata.transact(
                     [
                         Put(GENERATION, str(raised).encode(), ANY_VERSION),

@@ -330,7 +330,7 @@ class EmbeddedLedgers:
             value = await self._metadata.get(ledger_path(ledger_id))
             if value is None:
                 raise NoSuchLedgerError(ledger_id)
-            metadata = decode_ledger_metadata(value.data)
+            metadata = decode_ledger_metadata(value.data, ledger_path(ledger_id))
             if metadata.end is not None:
                 return metadata.end, metadata.custom.get(LOSS_KEY, b"").decode()
             if (writer := self._writers.get(ledger_id)) is not None:

@@ -40,6 +40,7 @@ from magnetar.bookie.quarantine import Round, look
 from magnetar.bookie.segment_store import SegmentStore
 from magnetar.ledger.listing import existing_ledgers
 from magnetar.ledger.paths import DELETIONS, INSTANCE_ID, deletion_path, ledger_path
+from magnetar.metadata.documents import number_of, text_of
 from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.store import ANY_VERSION, MetadataStore, NotFoundError, Put
 from magnetar.metadata.trust import MetadataTrust
@@ -146,7 +147,7 @@ class LedgerGuard:
         generation = await self._metadata.get(GENERATION)
         if instance is None or generation is None:
             return None
-        return InMetadata(instance.data.decode(), int(generation.data))
+        return InMetadata(text_of(INSTANCE_ID, instance.data), number_of(GENERATION, generation.data))
 
     async def _found(self, *, needs_all: bool) -> FoundPair:
         has_ledgers = any(ledger_id >= 0 for ledger_id in self._store.ledger_ids())

@@ -107,11 +107,11 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     return b"".join((head, _varint(len(body)), body))
 
 
-def decode_ledger_metadata(value: bytes) -> LedgerMetadata:
-    """The ledger from its node's value. Raises LedgerMetadataError."""
+def decode_ledger_metadata(value: bytes, path: str = "the value") -> LedgerMetadata:
+    """The ledger from its node's value; `path` names the node in errors. Raises LedgerMetadataError."""
     header, separator, rest = value.partition(b"\n")
     if not separator or not header.startswith(_HEADER):
-        raise LedgerMetadataError("the value does not begin like ledger metadata")
+        raise LedgerMetadataError(f"{path} does not begin like ledger metadata")
     version = header[len(_HEADER) :]
     try:
         if version == b"1":
@@ -123,8 +123,10 @@ def decode_ledger_metadata(value: bytes) -> LedgerMetadata:
         if version == b"3":
             return _from_message(LedgerMetadataFormat.FromString(_delimited(rest)), NEWEST_FORMAT)
     except (DecodeError, text_format.ParseError, ValueError) as error:
-        raise LedgerMetadataError(f"the ledger metadata is damaged: {error}") from error
-    raise LedgerMetadataError(f"ledger metadata of version {version!r} is not understood")
+        raise LedgerMetadataError(f"{path} is damaged ledger metadata: {error}") from error
+    raise LedgerMetadataError(
+        f"{path} is ledger metadata of version {version[:20]!r}, which is not understood"
+    )
 
 
 def _message_of(metadata: LedgerMetadata) -> LedgerMetadataFormat:

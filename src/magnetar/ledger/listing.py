@@ -28,4 +28,4 @@ async def existing_ledgers(store: MetadataStore) -> AsyncIterator[tuple[LedgerId
                 if path != ID_GENERATOR:
                     folders.append(path)
             elif (value := await store.get(path)) is not None:
-                yield ledger_id, decode_ledger_metadata(value.data)
+                yield ledger_id, decode_ledger_metadata(value.data, path)

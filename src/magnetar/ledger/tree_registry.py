@@ -88,7 +88,9 @@ class TreeLedgerRegistry:
         value = await self._store.get(self._tree.ledger(ledger_id))
         if value is None:
             raise NoSuchLedgerError(ledger_id)
-        return StoredLedger(ledger_id, decode_ledger_metadata(value.data), value.stat.version)
+        return StoredLedger(
+            ledger_id, decode_ledger_metadata(value.data, self._tree.ledger(ledger_id)), value.stat.version
+        )
 
     async def write(
         self, ledger_id: LedgerId, metadata: LedgerMetadata, expected_version: int

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from magnetar.managedlog.log_metadata import decode
 from magnetar.managedlog.orphans import log_paths
+from magnetar.metadata.documents import DamagedDocumentError
 from magnetar.metadata.keys import OFFLOAD_PLACES
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime.tasks import yield_loop
@@ -53,7 +54,15 @@ async def former_places(store: MetadataStore, here: Path, moved: Callable[[], No
 async def known_places(store: MetadataStore) -> frozenset[str]:
     """Every recorded URL of the data folder's store. Raises MetadataError."""
     value = await store.get(OFFLOAD_PLACES)
-    return frozenset() if value is None else frozenset(json.loads(value.data))
+    if value is None:
+        return frozenset()
+    try:
+        places = json.loads(value.data)
+    except (ValueError, RecursionError) as error:
+        raise DamagedDocumentError(OFFLOAD_PLACES, "it is no JSON") from error
+    if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
+        raise DamagedDocumentError(OFFLOAD_PLACES, "it is no list of URLs")
+    return frozenset(places)
 
 
 async def _places(store: MetadataStore, name: str) -> dict[str, list[str]]:

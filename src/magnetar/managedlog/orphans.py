@@ -23,6 +23,7 @@ from magnetar.ledger.api import Ledgers, NoSuchLedgerError
 from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursors.cursor_store import APPLICATION, COMPONENT, SIDE_COMPONENT
 from magnetar.managedlog.log_metadata import ROOT, decode
+from magnetar.metadata.documents import DamagedDocumentError, object_of
 from magnetar.metadata.keys import UNNAMED_LEDGERS
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.trust import MetadataTrust
@@ -151,8 +152,11 @@ class OrphanSearch:
         if value is None:
             return {}
         try:
-            return {LedgerId(int(ledger)): int(seen_s) for ledger, seen_s in json.loads(value.data).items()}
-        except (ValueError, AttributeError) as error:
+            return {
+                LedgerId(int(ledger)): int(seen_s)
+                for ledger, seen_s in object_of(UNNAMED_LEDGERS, value.data).items()
+            }
+        except (DamagedDocumentError, TypeError, ValueError) as error:
             _log.error(
                 "%s is unreadable, the grace period of its ledgers begins again: %s", UNNAMED_LEDGERS, error
             )

@@ -19,9 +19,12 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
+from google.protobuf.message import DecodeError
+
 from magnetar.base.names import TopicName
 from magnetar.base.recent import Recent
 from magnetar.metadata import keys
+from magnetar.metadata.documents import DamagedDocumentError
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.schemas.compatibility import Strategy, check, identity
 from magnetar.schemas.errors import IncompatibleSchemaError
@@ -79,6 +82,17 @@ class _History:
         return stored
 
 
+def _decoded(path: str, data: bytes) -> pb.Schema:
+    """A stored version. Raises DamagedDocumentError."""
+    try:
+        schema = pb.Schema.FromString(data)
+    except DecodeError as error:
+        raise DamagedDocumentError(path, "it is no schema") from error
+    if not schema.IsInitialized():
+        raise DamagedDocumentError(path, "it is a schema without required fields")
+    return schema
+
+
 class SchemaRegistry:
     """All schemas, loaded per topic on first use."""
 
@@ -101,7 +115,7 @@ class SchemaRegistry:
         for child in sorted(await self._store.children(base)):
             value = await self._store.get(f"{base}/{child}")
             if value is not None:
-                schema = pb.Schema.FromString(value.data) if value.data else None
+                schema = _decoded(f"{base}/{child}", value.data) if value.data else None
                 history.append(int(child), schema, value.stat.created_ms)
         # Another caller may have been faster, and added to what it found.
         faster = self._loaded.get(name)

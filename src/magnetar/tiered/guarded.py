@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from magnetar.base.errors import MagnetarError
+from magnetar.metadata.documents import text_of
 from magnetar.metadata.keys import OFFLOAD_OWNER, OFFLOAD_STORES
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
 from magnetar.observability.metrics import Exposition
@@ -30,7 +31,7 @@ async def installation_id(metadata: MetadataStore, new_id: Callable[[], UUID]) -
     while (value := await metadata.get(OFFLOAD_OWNER)) is None:
         with contextlib.suppress(BadVersionError):  # another process created it: read again
             await metadata.put(OFFLOAD_OWNER, str(new_id()).encode(), expected_version=MUST_NOT_EXIST)
-    return value.data.decode()
+    return text_of(OFFLOAD_OWNER, value.data)
 
 
 class GuardedStore:

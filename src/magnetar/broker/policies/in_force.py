@@ -6,6 +6,7 @@ operator who lowers a TTL sees the effect at once, not at the next round.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -23,11 +24,14 @@ from magnetar.broker.policies.topic_settings import TopicSettings, copies_in_for
 from magnetar.broker.rounds import guarded
 from magnetar.broker.topic.topic import DEDUP_CURSOR, Topic
 from magnetar.ledger.api import Copies
+from magnetar.metadata.documents import DamagedDocumentError
 from magnetar.runtime.tasks import Rounds, yield_loop
 from magnetar.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from magnetar.broker.ports import BrokerPort
+
+_log = logging.getLogger("magnetar.broker")
 
 _TOPICS_PER_TURN: Final = 50
 """Topics that are given their policies before the event loop serves others: about a millisecond."""
@@ -51,10 +55,18 @@ class PoliciesInForce:
 
     async def configure(self) -> None:
         """Applies the settings that can change while brokers run."""
-        config: BrokerConfig = overridden(self._told, await self._broker.policies.configuration())
+        config: BrokerConfig = overridden(self._told, await self._changed_settings())
         self._broker.config = config
         self._broker.logs.holes.skip_all = config.skip_lost
         self._limits = LimitsInForce(config.limits, config.cluster)
+
+    async def _changed_settings(self) -> Policies:
+        try:
+            return await self._broker.policies.configuration()
+        except DamagedDocumentError as error:
+            # Those of the file are in force: the broker is needed to set the others again.
+            _log.error("settings that were changed while brokers ran are not in force: %s", error)
+            return {}
 
     def changed(self, path: str) -> None:
         """A document changed: the topics that it concerns are given their policies, soon."""

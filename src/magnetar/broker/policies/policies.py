@@ -6,7 +6,8 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from math import isfinite
+from typing import Any, Final, cast
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
@@ -15,6 +16,7 @@ from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicN
 from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, equal_parts
 from magnetar.broker.policies.policy_shapes import passed_over
 from magnetar.metadata import keys
+from magnetar.metadata.documents import DamagedDocumentError, object_of
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
@@ -30,6 +32,9 @@ _log = logging.getLogger("magnetar.broker")
 _DOCUMENTS_KEPT: Final = 100_000
 """Documents in the cache. Missing documents are cached too, for every name that clients ask for: they must
 not fill the memory."""
+
+_PARTITIONS_MAX: Final = (1 << 31) - 1
+"""What the protocol's numbers can hold."""
 
 Policies = dict[str, Any]
 """A policies document as Pulsar's admin API shows it."""
@@ -83,8 +88,8 @@ class PolicyStore:
             self._cache = Recent(_DOCUMENTS_KEPT)
 
     async def _read(self, path: str, *, of: str = "") -> Policies | None:
-        """`of`: whether it is the policies of a "namespace" or "topic", which then hold nothing that cannot
-        be used."""
+        """`of`: the document is that of a "namespace", "topic", "tenant" or "group", and holds nothing that
+        cannot be used. Raises DamagedDocumentError."""
         if path in self._cache:
             return self._cache[path]
         before = self._changes
@@ -93,9 +98,9 @@ class PolicyStore:
             # The server that was asked may not have heard of it yet.
             await self._store.sync()
             value = await self._store.get(path)
-        document: Policies | None = None if value is None else json.loads(value.data)
+        document: Policies | None = None if value is None else object_of(path, value.data)
         if document is not None and of:
-            document = _usable(path, document, of_topic=of == "topic")
+            document = _usable(path, document, of)
         if self._changes == before and not (document is None and self.shared):
             # Otherwise it may have been read before the change, which would not be reported again.
             self._cache.put(path, document)
@@ -112,18 +117,19 @@ class PolicyStore:
         document = _encode({"serviceUrl": http_url, "brokerServiceUrl": broker_url})
         if not self.shared:
             await self._store.put(keys.cluster(self.cluster), document)
-        elif await self.cluster_document(self.cluster) is None:
+        elif not await self._store.exists(keys.cluster(self.cluster)):
             # Another broker may be faster; so below.
             with contextlib.suppress(BadVersionError):
                 await self._store.put(keys.cluster(self.cluster), document, expected_version=MUST_NOT_EXIST)
         for tenant, namespaces in (("public", ("default", "functions")), ("pulsar", ("system",))):
-            if await self.tenant(tenant) is None:
+            # Whether they are there: a damaged one must not keep the broker from starting.
+            if not await self._store.exists(keys.tenant(tenant)):
                 with contextlib.suppress(ConflictError):  # as above
                     await self.create_tenant(tenant, {"adminRoles": [], "allowedClusters": [self.cluster]})
             for namespace in namespaces:
                 name = NamespaceName(tenant, namespace)
-                if await self._read(keys.namespace_policies(name), of="namespace") is None:
-                    with contextlib.suppress(ConflictError):  # as above
+                if not await self._store.exists(keys.namespace_policies(name)):
+                    with contextlib.suppress(ConflictError, DamagedDocumentError):  # as above
                         await self.create_namespace(name, {})
 
     # -- settings ----------------------------------------------------------------------------------
@@ -140,7 +146,7 @@ class PolicyStore:
 
     async def resource_group(self, name: str) -> Policies | None:
         """Rates that namespaces share."""
-        return await self._read(keys.resource_group(name))
+        return await self._read(keys.resource_group(name), of="group")
 
     async def document(self, path: str) -> Policies | None:
         """A document below `/admin` by its key; None when there is none."""
@@ -149,7 +155,7 @@ class PolicyStore:
     async def fresh_document(self, path: str) -> Policies | None:
         """A document read from the store: changes outside of `/admin` are not reported to the cache."""
         value = await self._store.get(path)
-        return None if value is None else json.loads(value.data)
+        return None if value is None else object_of(path, value.data)
 
     async def update_document(self, path: str, change: Callable[[Policies], None]) -> None:
         """Changes a document in one step; it is {} before the first time."""
@@ -167,7 +173,7 @@ class PolicyStore:
         return await self._store.children(keys.POLICIES)
 
     async def tenant(self, name: str) -> Policies | None:
-        return await self._read(keys.tenant(name))
+        return await self._read(keys.tenant(name), of="tenant")
 
     async def create_tenant(self, name: str, document: Policies) -> None:
         """Raises ConflictError when it exists."""
@@ -237,7 +243,7 @@ class PolicyStore:
             value = await self._store.get(path)
             if value is None:
                 raise missing
-            document = json.loads(value.data)
+            document = object_of(path, value.data)
             change(document)
             try:
                 await self._store.put(path, _encode(document), expected_version=value.stat.version)
@@ -280,7 +286,7 @@ class PolicyStore:
     async def _create_or_update(self, path: str, change: Callable[[Policies], None]) -> None:
         while True:
             value = await self._store.get(path)
-            document: Policies = {} if value is None else json.loads(value.data)
+            document: Policies = {} if value is None else object_of(path, value.data)
             change(document)
             expected = MUST_NOT_EXIST if value is None else value.stat.version
             try:
@@ -294,12 +300,15 @@ class PolicyStore:
     async def partitions(self, topic: TopicName) -> int:
         """Number of partitions; 0 when the topic is not a partitioned one."""
         document = await self._read(keys.partitioned_topic(topic.base))
-        return 0 if document is None else int(document["partitions"])
+        if document is None:
+            return 0
+        return _partitions_of(keys.partitioned_topic(topic.base), document)
 
     async def partitioned_properties(self, topic: TopicName) -> dict[str, str]:
         """Properties of a partitioned topic; kept beside the number of its partitions, as in Pulsar."""
         document = await self._read(keys.partitioned_topic(topic.base))
-        return {} if document is None else dict(document.get("properties") or {})
+        properties = None if document is None else document.get("properties")
+        return dict(properties) if isinstance(properties, dict) else {}
 
     async def create_partitioned(
         self, topic: TopicName, partitions: int, properties: Mapping[str, str] | None = None
@@ -314,7 +323,7 @@ class PolicyStore:
         """Raises TopicNotFoundError, or ConflictError when it would shrink."""
 
         def grow(document: Policies) -> None:
-            current = int(document["partitions"])
+            current = _partitions_of(keys.partitioned_topic(topic), document)
             if partitions < current:
                 raise ConflictError(f"{topic} has {current} partitions; partitions cannot be taken away")
             document["partitions"] = partitions
@@ -340,12 +349,38 @@ class PolicyStore:
         ]
 
 
-def _usable(path: str, document: Any, *, of_topic: bool) -> Policies:
+def _partitions_of(path: str, document: Policies) -> int:
+    partitions = document.get("partitions")
+    if type(partitions) is not int or not 0 <= partitions <= _PARTITIONS_MAX:
+        raise DamagedDocumentError(path, "it has no number of partitions")
+    return partitions
+
+
+_ROLES: Final = ("adminRoles", "allowedClusters")
+_RATE_ENDS: Final = ("InMsgs", "InBytes")
+
+
+def _is_names(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+
+
+def _is_rate(value: object) -> bool:
+    return value is None or (type(value) in (int, float) and isfinite(cast(float, value)))
+
+
+def _wrong(document: Policies, of: str) -> list[str]:
+    """Parts of a document that would break its readers, or give rights without a grant: a text in place of a
+    list of roles contains every part of it."""
+    if of == "tenant":
+        return [key for key in _ROLES if not _is_names(document.get(key))]
+    if of == "group":
+        return [key for key in document if key.endswith(_RATE_ENDS) and not _is_rate(document[key])]
+    return passed_over(document, of_topic=of == "topic")
+
+
+def _usable(path: str, document: Policies, of: str) -> Policies:
     """The document without parts that would break its readers."""
-    if not isinstance(document, dict):
-        _log.warning("%s is ignored, because it is no document of policies", path)
-        return {}
-    if wrong := passed_over(document, of_topic=of_topic):
+    if wrong := _wrong(document, of):
         _log.warning("%s is ignored, because it cannot be used: %s", path, ", ".join(wrong))
     return {key: value for key, value in document.items() if key not in wrong} if wrong else document
 

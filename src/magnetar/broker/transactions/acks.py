@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from magnetar.base.ids import Position
 from magnetar.managedlog.cursors.ack_words import WORD_BITS, bits_of_words, words_of_bits
 
 Part = tuple[int, int]
 """Messages of a batch that are acknowledged, one bit each, and how many messages the batch has."""
+
+
+_RUN_MAX: Final = 1 << 20
+"""Entries of a stored run: more than a transaction takes, so that a damaged header takes no memory."""
 
 
 class TxnAcks:
@@ -63,6 +67,8 @@ class TxnAcks:
         """Raises KeyError, TypeError, ValueError for an invalid document."""
         acks = cls()
         for ledger_id, first, last in document.get("w", ()):
+            if last - first > _RUN_MAX:
+                raise ValueError(f"a run of {last - first} entries")
             acks.whole.update(Position(ledger_id, entry) for entry in range(first, last + 1))
         for ledger_id, entry, size, *words in document.get("b", ()):
             acks.parts[Position(ledger_id, entry)] = bits_of_words(words), size

@@ -12,8 +12,9 @@ from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.outcomes import PAGE_BYTES
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.cursors.entry_set import EntrySet
-from magnetar.managedlog.cursors.entry_set_codec import decode, encode
+from magnetar.managedlog.cursors.entry_set_codec import MalformedAckedError, decode, encode
 from magnetar.metadata import keys
+from magnetar.metadata.documents import DamagedDocumentError, number_of
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, MetadataStore, NotFoundError, Put, Stat
 from magnetar.runtime.tasks import gathered
 
@@ -35,8 +36,9 @@ class KeptTransactions:
 
     async def reserved(self, number: int) -> tuple[int, int]:
         """Bound below which transaction numbers are assigned, and the value's version."""
-        value = await self._store.get(keys.transaction_coordinator(number))
-        return (0, MUST_NOT_EXIST) if value is None else (int(value.data), value.stat.version)
+        path = keys.transaction_coordinator(number)
+        value = await self._store.get(path)
+        return (0, MUST_NOT_EXIST) if value is None else (number_of(path, value.data), value.stat.version)
 
     async def reserve(self, number: int, upto: int, version: int) -> int:
         """Reserves numbers below `upto`, durably; returns the value's version. Raises BadVersionError when
@@ -106,7 +108,10 @@ class KeptTransactions:
         for name in await self._store.children(path):
             value = await self._store.get(f"{path}/{name}")
             if value is not None:
-                found.update(decode(value.data))
+                try:
+                    found.update(decode(value.data))
+                except MalformedAckedError as error:
+                    raise DamagedDocumentError(f"{path}/{name}", str(error)) from error
         return found
 
     async def hide(self, log_name: str, hidden: Mapping[LedgerId, EntrySet]) -> None:

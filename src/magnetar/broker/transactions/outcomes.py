@@ -52,7 +52,9 @@ class Outcomes:
         return self._pages[number].to_bytes(PAGE_BYTES, "little")
 
     def read(self, number: int, page: bytes) -> None:
-        """Adds a stored page."""
+        """Adds a stored page. Raises ValueError for one of another size."""
+        if len(page) != PAGE_BYTES:
+            raise ValueError(f"a page of {len(page)} bytes, not {PAGE_BYTES}")
         self._pages[number] = int.from_bytes(page, "little")
 
     def surplus(self) -> list[int]:

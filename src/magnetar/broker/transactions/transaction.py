@@ -188,7 +188,9 @@ class Transaction:
                 topic: {name: TxnAcks.of_stored(acks) for name, acks in subscriptions.items()}
                 for topic, subscriptions in document.get("a", {}).items()
             }
-        except (KeyError, TypeError, ValueError) as error:
+            if not (type(self.started_ms) is type(self.ttl_ms) is int and isinstance(self.owner, str)):
+                raise ValueError("times are numbers, the owner is a text")
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise InvalidHeaderError(f"header of transaction {self.id}: {error!r}") from error
         self.ending = self.verdict = None
         self.registered = frozenset(self.partitions)

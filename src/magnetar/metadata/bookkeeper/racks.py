@@ -30,7 +30,7 @@ def decode_racks(value: bytes) -> dict[str, str]:
             for bookie, place in bookies.items()
             if place.get("rack")
         }
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         raise RacksError(f"the racks of bookies are damaged: {error}") from error
 
 

@@ -1,0 +1,52 @@
+"""Values of the metadata store as what they must be: JSON objects, numbers, texts (pure).
+
+Another program, an older version or a damaged disk may have left anything. What cannot be used is refused by
+its path; nothing is changed or deleted, and only what the value describes fails.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from magnetar.base.errors import MetadataError
+
+_DIGITS_MAX: Final = 19
+"""The largest number of digits: 63 bits."""
+
+
+class DamagedDocumentError(MetadataError):
+    """A stored value is not what its path must hold."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path} in the metadata cannot be used: {reason}. It was not changed; "
+            "restore it from a backup (docs/backup.md), or set what it describes again"
+        )
+        self.path = path
+
+
+def object_of(path: str, data: bytes) -> dict[str, Any]:
+    """A JSON object. Raises DamagedDocumentError."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DamagedDocumentError(path, f"it is no JSON ({type(error).__name__})") from error
+    if not isinstance(document, dict):
+        raise DamagedDocumentError(path, f"it is no JSON object but {type(document).__name__}")
+    return document
+
+
+def number_of(path: str, data: bytes) -> int:
+    """A decimal number from 0 on, of 63 bits at most. Raises DamagedDocumentError."""
+    if not data.isdigit() or len(data) > _DIGITS_MAX:
+        raise DamagedDocumentError(path, "it is no decimal number")
+    return int(data)
+
+
+def text_of(path: str, data: bytes) -> str:
+    """A text. Raises DamagedDocumentError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise DamagedDocumentError(path, "it is no text") from error
