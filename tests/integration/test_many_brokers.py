@@ -118,6 +118,12 @@ def test_bundles_are_shared_and_look_ups_lead_to_their_owners(cluster: BrokerClu
     assert sorted(map(len, owned)) == [2, 2]
 
 
+def test_every_broker_is_healthy(cluster: BrokerCluster) -> None:
+    for broker in cluster.brokers[-2:]:
+        with build_opener().open(f"{broker.http_url}/admin/v2/brokers/health") as answer:
+            assert answer.read() == b"ok"
+
+
 def test_calls_about_topics_of_others_are_redirected(cluster: BrokerCluster) -> None:
     class Stay(HTTPRedirectHandler):
         def redirect_request(self, *_: Any) -> None:

@@ -1,7 +1,7 @@
 """Does this broker work? Publishes a message, durably, and reads it back.
 
 The message takes the way of every other: a producer of the topic `pulsar/system/healthcheck`, the log,
-the group commit, the read path.
+the group commit, the read path. Of several brokers each one has a topic of its own, `healthcheck-HOST:PORT`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def check_health(broker: Broker) -> None:
     """Raises MagnetarError with what does not work."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            topic = await broker.topic(TOPIC)
+            topic = await broker.topic(TOPIC if broker.owners is None else broker.owners.health_topic)
             entry = _entry(broker)
             position = await _publish(topic, broker, entry)
             runs = await topic.log.read(position, 1, 1)

@@ -11,6 +11,7 @@ from magnetar.base.errors import MetadataError
 from magnetar.broker.listeners import NOWHERE
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.closing import BundleTopics
+from magnetar.broker.ownership.health_topics import health_topic
 from magnetar.broker.ownership.ownership import Claim, Close, Delete, Effect, Ownership
 from magnetar.broker.ownership.peers import Peers
 from magnetar.broker.ownership.records import (
@@ -53,7 +54,7 @@ class Claims:
         self._urls = urls
         self._peers = peers
         self._spawn = spawn
-        self._topics = BundleTopics(broker)
+        self._topics = BundleTopics(broker, health_topic(urls.broker_id))
         self._flights: SingleFlight[None] = SingleFlight()
 
     def carry_out(self, effects: Iterable[Effect]) -> None:

@@ -25,14 +25,16 @@ _AGAIN_S: Final = 0.1
 class BundleTopics:
     """The closing topics of one broker's bundles."""
 
-    def __init__(self, broker: BrokerPort) -> None:
+    def __init__(self, broker: BrokerPort, kept: TopicName) -> None:
+        """`kept`: is this broker's whatever bundles it has."""
         self._broker = broker
+        self._kept = kept
 
     def mark(self, bundle: Bundle, *, lost: bool, to: Addresses) -> None:
         """What must be so before this turn of the loop ends: clients are told where to go, and those of a
         `lost` bundle are sent away."""
         for topic in list(self._broker.topics.values()):
-            if bundle.has(topic.name):
+            if self._leaves(topic.name, bundle):
                 topic.assigned = to
                 if lost and not topic.closed:
                     topic.disconnect_clients()
@@ -46,11 +48,14 @@ class BundleTopics:
         registry = self._broker.registry
         while True:
             names = {*registry.topics, *(name for name, _, _ in registry.under_way())}
-            here = [name for text in names if bundle.has(name := TopicName.parse(text))]
+            here = [name for text in names if self._leaves(name := TopicName.parse(text), bundle)]
             if not here:
                 return
             for start in range(0, len(here), _CLOSED_TOGETHER):
                 await gathered(self._close_one(name) for name in here[start : start + _CLOSED_TOGETHER])
+
+    def _leaves(self, name: TopicName, bundle: Bundle) -> bool:
+        return name != self._kept and bundle.has(name)
 
     async def _close_one(self, name: TopicName) -> None:
         try:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import InvalidNameError, TopicName
-from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.errors import ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
+from magnetar.broker.ownership.health_topics import checked_broker, health_topic
 from magnetar.broker.ownership.moves import Moves
 from magnetar.broker.ownership.peers import Peers, Probe
 from magnetar.broker.ownership.place import HERE, TopicPlace
@@ -83,6 +84,11 @@ class Owners:
         return self.urls.broker_id
 
     @property
+    def health_topic(self) -> TopicName:
+        """Where this broker checks itself: always its own, whatever bundles it has."""
+        return health_topic(self.broker_id)
+
+    @property
     def draining(self) -> bool:
         """Whether this broker takes no bundles."""
         return self._leaving or self.broker_id in self.peers.drained
@@ -119,6 +125,8 @@ class Owners:
             if self.ownership.session:
                 await self._show()
             await self._moves.give_all_away(self._chosen)
+            with contextlib.suppress(TopicNotFoundError):  # its health was never checked
+                await self._broker.delete_topic(self.health_topic, force=True)
             await self.peers.leave()
         except MagnetarError as error:
             # What could not be deleted goes with the session, and the session with the process.
@@ -204,6 +212,11 @@ class Owners:
 
         Waits while this broker is getting the bundle. Raises ServiceNotReadyError when another broker has it.
         """
+        keeper = self._keeper(name)
+        if keeper == self.broker_id:
+            return
+        if keeper:
+            raise ServiceNotReadyError(f"{name} is served by broker {keeper} only; look it up again")
         until_ms = self._moves.deadline_ms()
         while True:
             bundle = await self.bundle_of(name)
@@ -221,6 +234,8 @@ class Owners:
 
     def check_owned(self, name: TopicName) -> None:
         """Raises ServiceNotReadyError unless the topic's bundle is owned now."""
+        if self._keeper(name) == self.broker_id:
+            return
         if not any(bundle.has(name) for bundle in self.ownership.having(BundleState.OWNED)):
             raise ServiceNotReadyError(f"{name} is not served by this broker any more; look it up again")
 
@@ -230,6 +245,9 @@ class Owners:
         `authoritative`: another broker has chosen this one. Raises ServiceNotReadyError when no broker could
         get it in time, NamespaceNotFoundError, MetadataError.
         """
+        if keeper := self._keeper(name):
+            urls = self._urls_of_peer(keeper)
+            return HERE if urls is None else TopicPlace(urls)
         until_ms = self._moves.deadline_ms()
         while True:
             bundle = await self.bundle_of(name)
@@ -240,6 +258,11 @@ class Owners:
                 return place
             self._moves.check_time(bundle, until_ms)
             await pause(LOOK_S)
+
+    def _keeper(self, name: TopicName) -> str:
+        """The broker that checks itself on the topic, if it is there; "": the topic's bundle decides."""
+        checked = checked_broker(name)
+        return checked if checked == self.broker_id or checked in self.peers.reports else ""
 
     async def _look_for(self, bundle: Bundle, *, authoritative: bool) -> TopicPlace | None:
         """None: it is to be looked for again."""
