@@ -207,6 +207,7 @@ class Broker:
     async def close(self) -> None:
         """Ends background work and drops every connection."""
         self.policies.close()
+        self.schemas.close()
         self.alarms.close()
         if self.owners is not None:
             await self.owners.close()

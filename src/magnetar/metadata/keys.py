@@ -55,6 +55,9 @@ POLICIES: Final = "/admin/policies"
 
 MANAGED_LEDGERS: Final = "/managed-ledgers"
 
+SCHEMAS: Final = "/schemas"
+"""Below: the schemas of topics, by version."""
+
 PRODUCER_NAME_COUNTER: Final = "/counters/producer-name"
 
 OFFLOAD_OWNER: Final = "/magnetar/offload-owner"
@@ -196,7 +199,7 @@ def decode_child(name: str) -> str:
 
 def schema(topic: TopicName) -> str:
     """Where the schemas of a topic lie; the partitions of a topic share one."""
-    return f"/schemas/{topic.namespace_name}/{topic.base.encoded_local}"
+    return f"{SCHEMAS}/{topic.namespace_name}/{topic.base.encoded_local}"
 
 
 def bundle(lower: int, upper: int) -> str:
