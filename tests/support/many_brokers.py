@@ -17,7 +17,9 @@ OTHER = "b:8080"
 
 
 def urls_of(broker_id: str) -> BrokerUrls:
-    return BrokerUrls(Addresses(plain=f"pulsar://{broker_id}0", http=f"http://{broker_id}"))
+    return BrokerUrls(
+        Addresses(plain=f"pulsar://{broker_id.partition(':')[0]}:6650", http=f"http://{broker_id}")
+    )
 
 
 class OneOfSeveral(AdminApi):

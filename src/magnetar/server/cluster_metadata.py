@@ -71,10 +71,14 @@ class ClusterMetadata:
         names = await self._store.children(keys.BROKERS)
         for name in names:
             value = await self._store.get(keys.broker(name))
-            if value is not None:
-                with contextlib.suppress(ValueError):  # no record of a broker
-                    report = BrokerReport.decode(value.data)
-                    rows.append(_row(name, report, counts[name], drained=name in drained))
+            if value is None:
+                continue
+            try:
+                report = BrokerReport.decode(value.data)
+            except ValueError:
+                rows.append({"broker": name, "state": "not understood", "bundles": counts[name]})
+            else:
+                rows.append(_row(name, report, counts[name], drained=name in drained))
         for name in {*drained, *counts}.difference(names):
             state = "gone, drained" if name in drained else "gone"
             rows.append({"broker": name, "state": state, "bundles": counts[name]})

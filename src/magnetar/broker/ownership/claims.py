@@ -215,6 +215,6 @@ def urls_of(value: Value) -> BrokerUrls | None:
     """The owner that a record names; None for a record that is not understood."""
     try:
         return BrokerUrls.decode(value.data)
-    except (ValueError, TypeError):
+    except ValueError:
         # No client can be sent to its owner; it goes with the session that made it.
         return None

@@ -137,8 +137,11 @@ class Peers:
             if value is None:
                 continue
             try:
-                reports[name] = BrokerReport.decode(value.data)
-            except (ValueError, TypeError) as error:
+                report = BrokerReport.decode(value.data)
+                if report.broker_id != name:
+                    raise ValueError(f"it is about {report.broker_id}")
+                reports[name] = report
+            except ValueError as error:
                 # It gets no bundles; those that it has are where their records say.
                 _log.warning("the record of broker %s is not understood: %s", name, error)
         self.reports = reports

@@ -25,6 +25,10 @@ NAMESPACES: Final = "/namespace"
 MOVES: Final = "/magnetar/moves"
 DRAINS: Final = "/magnetar/drains"
 
+_OF_LISTENER: Final = ("brokerServiceUrl", "brokerServiceUrlTls", "brokerHttpUrl", "brokerHttpsUrl")
+_BEYOND: Final = 1e18
+"""Nothing that a report counts is so large."""
+
 LOAD_MANAGER: Final = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
 """Pulsar sends every look-up to brokers whose class of load manager is that of the newest broker."""
 
@@ -95,18 +99,17 @@ class BrokerUrls:
 
     @classmethod
     def _of(cls, document: Mapping[str, Any], plain: str, http: str) -> BrokerUrls:
-        listeners = {
-            str(name): Addresses(
-                each.get("brokerServiceUrl") or "",
-                each.get("brokerServiceUrlTls") or "",
-                each.get("brokerHttpUrl") or "",
-                each.get("brokerHttpsUrl") or "",
-            )
-            for name, each in (document.get("advertisedListeners") or {}).items()
-            if isinstance(each, dict)
-        }
-        urls = (document.get(name) or "" for name in (plain, f"{plain}Tls", http, f"{http}Tls"))
-        return cls(Addresses(*urls), listeners)
+        told = document.get("advertisedListeners") or {}
+        if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
+            raise ValueError("advertisedListeners is an object of objects")
+        own = (plain, f"{plain}Tls", http, f"{http}Tls")
+        found = cls(
+            Addresses(*(_url(document, name) for name in own)),
+            {name: Addresses(*(_url(each, field) for field in _OF_LISTENER)) for name, each in told.items()},
+        )
+        if not found.broker_id:
+            raise ValueError(f"without {http} and {http}Tls the record names no broker")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,21 +180,24 @@ class BrokerReport:
         """Raises ValueError."""
         document = _document(data)
         cpu = document.get("cpu")
+        urls = BrokerUrls._of(document, "pulsarServiceUrl", "webServiceUrl")
+        if not (urls.addresses.plain or urls.addresses.tls):
+            raise ValueError("without pulsarServiceUrl and pulsarServiceUrlTls no client reaches it")
         return cls(
-            BrokerUrls._of(document, "pulsarServiceUrl", "webServiceUrl"),
+            urls,
             Load(
-                bundles=int(document.get("numBundles") or 0),
-                topics=int(document.get("numTopics") or 0),
-                producers=int(document.get("numProducers") or 0),
-                consumers=int(document.get("numConsumers") or 0),
-                rate_in=float(document.get("msgRateIn") or 0),
-                rate_out=float(document.get("msgRateOut") or 0),
-                bytes_in=float(document.get("msgThroughputIn") or 0),
-                bytes_out=float(document.get("msgThroughputOut") or 0),
-                cpu_percent=float(cpu.get("usage") or 0) if isinstance(cpu, dict) else 0.0,
+                bundles=int(_number(document, "numBundles")),
+                topics=int(_number(document, "numTopics")),
+                producers=int(_number(document, "numProducers")),
+                consumers=int(_number(document, "numConsumers")),
+                rate_in=_number(document, "msgRateIn"),
+                rate_out=_number(document, "msgRateOut"),
+                bytes_in=_number(document, "msgThroughputIn"),
+                bytes_out=_number(document, "msgThroughputOut"),
+                cpu_percent=_number(cpu, "usage") if isinstance(cpu, dict) else 0.0,
             ),
             draining=document.get("draining") is True,
-            started_ms=int(document.get("startTimestamp") or 0),
+            started_ms=int(_number(document, "startTimestamp")),
             version=str(document.get("brokerVersionString") or ""),
         )
 
@@ -207,10 +213,32 @@ def decode_move(data: bytes) -> str:
 
 
 def _document(data: bytes) -> dict[str, Any]:
-    document = json.loads(data)
+    try:
+        document = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("a record is not nested so deeply") from error
     if not isinstance(document, dict):
         raise ValueError("a record is a JSON object")
     return document
+
+
+def _url(document: Mapping[str, Any], name: str) -> str:
+    """ "": there is none. Raises ValueError, also for an address that nothing can connect to."""
+    url = document.get(name)
+    if url is None:
+        return ""
+    if not isinstance(url, str):
+        raise ValueError(f"{name} is a text")
+    _ = urlsplit(url).port  # reads host and port
+    return url
+
+
+def _number(document: Mapping[str, Any], name: str) -> float:
+    """0 where there is none; finite, as 1e999 in JSON is not. Raises ValueError."""
+    number = document.get(name) or 0
+    if not isinstance(number, int | float) or not abs(number) < _BEYOND:
+        raise ValueError(f"{name} is a number below {_BEYOND:g}")
+    return float(number)
 
 
 def _encode(document: Mapping[str, Any]) -> bytes:

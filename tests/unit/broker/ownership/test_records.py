@@ -74,6 +74,45 @@ def test_damaged_records(data: bytes) -> None:
             decode(data)
 
 
+DAMAGED = {
+    "listeners in a list": {"advertisedListeners": [1]},
+    "a listener that is a text": {"advertisedListeners": {"outside": "pulsar://x:1"}},
+    "a number as an address": {"httpUrl": 7, "webServiceUrl": 7},
+    "an address of a listener in a list": {"advertisedListeners": {"outside": {"brokerHttpUrl": []}}},
+    "an open bracket": {"httpUrl": "http://[a", "webServiceUrl": "http://[a"},
+    "a port that is none": {"httpUrl": "http://a:99999", "webServiceUrl": "http://a:99999"},
+    "no admin address": {"httpUrl": None, "webServiceUrl": ""},
+}
+
+
+@pytest.mark.parametrize("change", DAMAGED.values(), ids=DAMAGED)
+def test_records_with_one_damaged_field(change: dict[str, object]) -> None:
+    report = BrokerReport(URLS)
+    for record, decode in ((URLS, BrokerUrls.decode), (report, BrokerReport.decode)):
+        with pytest.raises(ValueError, match=r"."):
+            decode(json.dumps({**json.loads(record.encode()), **change}).encode())
+
+
+@pytest.mark.parametrize("value", ["1e999", "1" + 400 * "0", '"7"', "[1]", "NaN"])
+@pytest.mark.parametrize("name", ["numBundles", "msgRateIn", "startTimestamp"])
+def test_figures_that_are_none(name: str, value: str) -> None:
+    text = BrokerReport(URLS).encode().decode()
+    with pytest.raises(ValueError, match=name):
+        BrokerReport.decode(f'{text[:-1]},"{name}":{value}}}'.encode())
+
+
+def test_a_report_without_an_address_for_clients() -> None:
+    report = BrokerReport(BrokerUrls(Addresses(http="http://a:8080")))
+    with pytest.raises(ValueError, match="no client reaches it"):
+        BrokerReport.decode(report.encode())
+
+
+def test_a_record_that_is_nested_deeply() -> None:
+    for decode in (BrokerUrls.decode, BrokerReport.decode, decode_move):
+        with pytest.raises(ValueError, match="deeply"):
+            decode(b"[" * 100_000)
+
+
 def test_moves() -> None:
     assert decode_move(encode_move("b:8080")) == "b:8080"
 
