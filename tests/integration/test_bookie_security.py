@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import shutil
 import ssl
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from magnetar.base.errors import LedgerError, StartupError
+from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.server import ServerOptions
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
@@ -257,3 +259,82 @@ def test_one_connection_too_many_and_who_shows_nothing_are_dropped(tmp_path: Pat
 
     options = replace(files.security(users=True), connections_max=1, outside_s=1.0)
     run(tmp_path, options, story)
+
+
+async def outsider(
+    nodes: BookieNodes, said: bytes = b""
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", nodes.nodes["a"].port)
+    writer.write(said)
+    return reader, writer
+
+
+async def until_closed(reader: asyncio.StreamReader) -> bytes:
+    got = bytearray()
+    with contextlib.suppress(ConnectionResetError):
+        while more := await asyncio.wait_for(reader.read(1 << 16), 30):
+            got += more
+    return bytes(got)
+
+
+def test_before_authentication_no_large_packet_is_kept(tmp_path: Path, files: Files) -> None:
+    """Two hundred such packets were a gigabyte of the bookie's memory."""
+
+    async def story(nodes: BookieNodes) -> None:
+        reader, writer = await outsider(nodes, (5_000_000).to_bytes(4, "big") + bytes(1_000))
+        assert await until_closed(reader) == b""
+        writer.close()
+        await write_and_read(nodes, options_of(use_v2=True, tls=files.trust(), user="secret"))
+
+    run(tmp_path, replace(files.security(users=True), outside_s=600.0), story)
+
+
+def test_who_goes_on_asking_without_authentication_is_closed(tmp_path: Path, files: Files) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        requests = [b"".join(encode_request(Read(7, number), is_v2=True)) for number in range(1_000)]
+        reader, writer = await outsider(nodes, b"".join(requests))
+        got = await until_closed(reader)
+        answers, _ = BookieClientParser(is_v2=True).parse(got, len(got))
+        assert 0 < len(answers) <= 64
+        assert {each.status for each in answers if isinstance(each, ReadDone)} == {Status.UNAUTHORIZED}
+        writer.close()
+
+    run(tmp_path, replace(files.security(users=True), outside_s=600.0), story)
+
+
+def test_the_oldest_who_has_not_authenticated_gives_way(
+    tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magnetar.bookie.network.server.OUTSIDERS_MAX", 2)
+
+    async def story(nodes: BookieNodes) -> None:
+        waiting = [await outsider(nodes) for _ in range(3)]
+        assert await until_closed(waiting[0][0]) == b""
+        assert nodes.nodes["a"].server.connections == 2
+        for _, writer in waiting:
+            writer.close()
+
+    run(tmp_path, replace(files.security(users=True), outside_s=600.0), story)
+
+
+def test_who_authenticates_finds_a_place_among_those_who_do_not(tmp_path: Path, files: Files) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        waiting = [await outsider(nodes) for _ in range(4)]
+        await write_and_read(nodes, options_of(use_v2=True, tls=files.trust(), user="secret"))
+        for _, writer in waiting:
+            writer.close()
+
+    run(tmp_path, replace(files.security(users=True), outside_s=600.0, connections_max=4), story)
+
+
+def test_a_closed_connection_leaves_no_memory(tmp_path: Path, files: Files) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        for _ in range(20):
+            reader, writer = await outsider(nodes, (5_000_000).to_bytes(4, "big"))
+            assert await until_closed(reader) == b""
+            writer.close()
+        assert nodes.nodes["a"].server.connections == 0
+        gc.collect()
+        assert not [each for each in gc.get_objects() if type(each) is BookieConnection]
+
+    run(tmp_path, replace(files.security(users=True), outside_s=600.0), story)

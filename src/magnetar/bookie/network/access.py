@@ -2,7 +2,8 @@
 
 A bookie can demand three things: TLS; a client certificate with an allowed role; a user's password, proven by
 the handshake of SASL. Until a client meets the demands, its adds and reads are answered with UNAUTHORIZED. A
-request that has no such answer, and a certificate without an allowed role, end the connection.
+request that has no such answer, a certificate without an allowed role, and the 64th refusal end the
+connection.
 
 A certificate's role is the first of its organizational unit `0:ROLE,ROLE;1:CLUSTER`, as Apache's bookies read
 it, or its common name where the unit names none.
@@ -50,6 +51,8 @@ NO_AUTHENTICATION: Final = "AuthDisabledPlugin"
 SASL: Final = "sasl"
 """The handshake by user and password."""
 _ROLES: Final = "0"
+_REFUSALS_MAX: Final = 64
+"""Refused requests of one client. A client that goes on without authenticating costs the bookie work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,7 @@ class Door:
         self._tls_done = not (access.tls_required or access.roles)
         self._user_done = not access.users
         self._digest: DigestServer | None = None
+        self._refusals = 0
         self.is_shut = False
         """Whether the client has failed: the connection ends with the last answer."""
 
@@ -115,6 +119,8 @@ class Door:
         """The answer to a client that has not met the demands; None ends the connection."""
         if isinstance(request, Auth):
             return self._step(request)
+        self._refusals += 1
+        self.is_shut = self.is_shut or self._refusals >= _REFUSALS_MAX
         return _refusal(request)
 
     def _step(self, request: Auth) -> Response | None:

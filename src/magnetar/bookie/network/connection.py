@@ -19,6 +19,9 @@ _log = logging.getLogger("magnetar.bookie.network")
 _BUFFER_BYTES: Final = 256 << 10
 _FIRST_BYTES: Final = 4 << 10
 """Bytes of the first buffer, for a client that has sent no request yet."""
+OUTSIDE_BYTES_MAX: Final = 64 << 10
+"""The largest request of a client that has not authenticated; a whole one is kept until it is complete. The
+requests of a handshake are much smaller."""
 _HANDSHAKE_S: Final = 10.0
 _JOIN_BELOW_BYTES: Final = 4_096
 """Pieces below this mean size are joined before writing; larger ones are written as a vector."""
@@ -82,6 +85,15 @@ class BookieConnection(asyncio.BufferedProtocol):
             _log.warning("%s: connection closed: illegal packet: %s", self.peer, error)
             self._flush()
             self._transport.close()
+            return
+        if self.door is not None and self._parser.needed > OUTSIDE_BYTES_MAX:
+            _log.warning(
+                "%s: connection closed: packet of %d bytes, %d are allowed before authentication",
+                self.peer,
+                self._parser.needed,
+                OUTSIDE_BYTES_MAX,
+            )
+            self._transport.abort()
             return
         rest = self._filled - consumed
         if rest and consumed:

@@ -46,6 +46,8 @@ from magnetar.wire.bookkeeper.status import Status
 
 _log = logging.getLogger("magnetar.bookie.network")
 
+OUTSIDERS_MAX: Final = 1_024
+"""Clients that have not authenticated; a further one ends the oldest."""
 _OF_A_LEDGER: Final = (AddRun, Read, BatchRead, WriteLac, ReadLac, ForceLedger, ListEntries)
 
 
@@ -81,6 +83,8 @@ class BookieServer:
         self._tasks = TaskGroup("bookie")
         self._server: asyncio.Server | None = None
         self._connections: set[BookieConnection] = set()
+        self._outsiders: dict[BookieConnection, asyncio.TimerHandle] = {}
+        """Clients that have not authenticated, the oldest first, and when each is disconnected for it."""
         self._all_held = False
         self._queues: dict[int, list[tuple[BookieConnection, Request]]] = {}
         """Requests for ledgers whose index is being loaded."""
@@ -131,7 +135,7 @@ class BookieServer:
         """See `Serving`."""
         options, there = self._options, len(self._connections)
         self._connections.add(connection)
-        if 0 < options.connections_max <= there:
+        if 0 < options.connections_max <= there and not self._drop_oldest_outsider():
             _log.warning(
                 "%s: connection refused: the limit of %d connections is reached", connection.peer, there
             )
@@ -139,23 +143,59 @@ class BookieServer:
             return
         if not options.access.is_open:
             connection.door = Door(options.access, secrets.token_urlsafe)
-            call_later(options.outside_s, _drop_outsider, connection)
+            self._outsiders[connection] = call_later(options.outside_s, connection.close)
+            if len(self._outsiders) > OUTSIDERS_MAX:
+                self._drop_oldest_outsider()
         if self._all_held:
             connection.hold()
 
     def closed(self, connection: BookieConnection) -> None:
         """See `Serving`."""
         self._connections.discard(connection)
+        self._no_outsider(connection)
+
+    def _let_in(self, connection: BookieConnection) -> None:
+        connection.door = None
+        self._no_outsider(connection)
+
+    def _no_outsider(self, connection: BookieConnection) -> None:
+        # Its timer would keep the buffers of a closed connection in memory until it rings.
+        timer = self._outsiders.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _drop_oldest_outsider(self) -> bool:
+        """Frees the place of the client that has failed to authenticate for longest; False: there is none."""
+        oldest = next(iter(self._outsiders), None)
+        if oldest is None:
+            return False
+        self._no_outsider(oldest)
+        _log.warning("%s: connection closed: not authenticated, and others wait for its place", oldest.peer)
+        oldest.close()
+        return True
 
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """See `Serving`."""
         for request in requests:
             if connection.door is None or isinstance(request, StartTls):
                 self._handle(connection, request)
-            elif not _admit(connection, connection.door, request):
+            elif not self._admit(connection, connection.door, request):
                 return
         if not self._all_held and self.entries.pending_bytes > self._options.pending_bytes_max:
             self._hold_all()
+
+    def _admit(self, connection: BookieConnection, door: Door, request: Request) -> bool:
+        """Answers a client that has not authenticated; returns whether the connection stays open."""
+        answer = door.answer(request)
+        if answer is not None:
+            connection.answer(answer)
+        if door.is_open:
+            self._let_in(connection)
+        if answer is None or door.is_shut:
+            _log.warning("%s: connection closed: not authenticated", connection.peer)
+            connection.end()
+            return False
+        return True
 
     def _hold_all(self) -> None:
         self._all_held = True
@@ -264,7 +304,20 @@ class BookieServer:
             return
         connection.answer(TlsStarts(Status.OK, request.txn_id))
         connection.begin_tls()
-        self._tasks.spawn(_secure(connection, context))
+        self._tasks.spawn(self._secure(connection, context))
+
+    async def _secure(self, connection: BookieConnection, context: ssl.SSLContext) -> None:
+        if not await connection.secure(context):
+            return
+        door = connection.door
+        if door is not None:
+            if (reason := door.secured(connection.certificate)) is not None:
+                # The next request is answered with the refusal, then the connection ends: a client that is
+                # cut off without an answer counts the bookie as failed.
+                _log.warning("%s: authentication failed: %s", connection.peer, reason)
+            elif door.is_open:
+                self._let_in(connection)
+        connection.tls_done()
 
     # -- what the rules ask for -----------------------------------------------------------------
 
@@ -314,36 +367,3 @@ class BookieServer:
     def known_ledgers(self) -> set[LedgerId]:
         """All ledgers with entries or a state on this bookie."""
         return self.entries.held_ledgers() | set(self.ledgers.known())
-
-
-def _drop_outsider(connection: BookieConnection) -> None:
-    if connection.door is not None:
-        connection.close()
-
-
-def _admit(connection: BookieConnection, door: Door, request: Request) -> bool:
-    """Answers a client that has not authenticated; returns whether the connection stays open."""
-    answer = door.answer(request)
-    if answer is not None:
-        connection.answer(answer)
-    if door.is_open:
-        connection.door = None
-    if answer is None or door.is_shut:
-        _log.warning("%s: connection closed: not authenticated", connection.peer)
-        connection.end()
-        return False
-    return True
-
-
-async def _secure(connection: BookieConnection, context: ssl.SSLContext) -> None:
-    if not await connection.secure(context):
-        return
-    door = connection.door
-    if door is not None:
-        if (reason := door.secured(connection.certificate)) is not None:
-            # The next request is answered with the refusal, then the connection ends: a client that is cut
-            # off without an answer counts the bookie as failed.
-            _log.warning("%s: authentication failed: %s", connection.peer, reason)
-        elif door.is_open:
-            connection.door = None
-    connection.tls_done()

@@ -106,6 +106,7 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
             store=StoreOptions(segment_bytes=bookie.segment_bytes),
             server=ServerOptions(
                 access=Access(users={USER: password} if password else {}),
+                connections_max=open_files.affordable_sockets().clients,
                 packet_bytes_max=bookie.packet_bytes_max,
             ),
         ),
