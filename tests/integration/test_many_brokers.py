@@ -245,6 +245,38 @@ def test_a_split_bundle_has_owners_for_its_parts(cluster: BrokerCluster) -> None
     client.close()
 
 
+def test_deletions_reach_what_another_broker_serves(cluster: BrokerCluster) -> None:
+    """No broker goes on with a topic that was deleted under it: what it acknowledged would be nowhere."""
+    first, second = cluster.brokers[-2:]
+    client = client_of(cluster)
+    first.admin("PUT", "namespaces/public/gone")
+    first.admin("PUT", "persistent/public/default/kept/partitions", 8)
+    parts = [f"kept-partition-{number}" for number in range(8)]
+    assert {cluster.owner_of(part) for part in parts} == {first, second}
+    producers = [
+        client.create_producer(f"persistent://public/gone/{topic}", send_timeout_millis=2000)
+        for topic in TOPICS
+    ]
+    kept = client.create_producer(
+        f"{TOPIC}kept", message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution
+    )
+    for number in range(8):
+        kept.send(b"%d" % number)
+        producers[number].send(b"before")
+    for broker in (first, second):
+        with pytest.raises(HTTPError) as refused:
+            broker.admin("DELETE", "persistent/public/default/kept/partitions?force=true")
+        assert refused.value.code == 503
+        refused.value.close()
+    consumer = client.subscribe(f"{TOPIC}kept", "all", initial_position=pulsar.InitialPosition.Earliest)
+    assert sorted(receive_all(consumer, 8)) == [b"%d" % number for number in range(8)]
+    second.admin("DELETE", "namespaces/public/gone?force=true")
+    for producer in producers:
+        with pytest.raises(pulsar.exceptions.PulsarException):
+            producer.send(b"after")
+    client.close()
+
+
 def test_one_broker_alone_and_several_exclude_each_other(cluster: BrokerCluster, tmp_path: Path) -> None:
     alone = StandaloneProcess(tmp_path, options=("--metadata", cluster.metadata))
     with pytest.raises(AssertionError, match="is served by several brokers"):

@@ -189,12 +189,14 @@ def with_api(
     *,
     config: BrokerConfig | None = None,
     loopback_only: bool = True,
+    before: Callable[[AdminApi], None] = lambda _: None,
     **guard: Any,
 ) -> None:
-    """Runs a story on a started broker and closes everything."""
+    """Runs a story on a started broker and closes everything. `before` is called before the start."""
 
     async def run() -> None:
         api = AdminApi(config=config, loopback_only=loopback_only, **guard)
+        before(api)
         await api.start()
         try:
             await story(api)

@@ -7,7 +7,7 @@ these protocols. Nothing here has a body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.base.ids import ConsumerId, ProducerId
@@ -133,7 +133,11 @@ class OwnersPort(Protocol):
 
     async def admit(self, name: TopicName) -> None: ...
 
+    def has(self, name: TopicName) -> bool: ...
+
     def check_owned(self, name: TopicName) -> None: ...
+
+    async def require(self, names: Iterable[TopicName]) -> None: ...
 
     async def locate(self, name: TopicName, *, authoritative: bool) -> TopicPlace: ...
 

@@ -53,14 +53,19 @@ async def delete_namespace(call: Call) -> object:
 
 
 async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> None:
-    """Deletes a namespace; its topics too with `force`, else raises ConflictError while there are any."""
-    await broker.policies.namespace(name)
+    """Deletes a namespace; its topics too with `force`, else raises ConflictError while there are any.
+
+    Of several brokers, this one gets all bundles first: only the owner of a topic can end it.
+    """
+    document = await broker.policies.namespace(name)
     async with broker.names.ending(str(name)):
-        topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
-        if not force and not all(is_system(topic) for topic in topics):
-            raise ConflictError(
-                "Cannot delete non empty namespace", remedy="delete its topics, or add ?force=true"
-            )
+        topics = await _to_delete(broker, name, force=force)
+        bundles = [Bundle(name, *bounds) for bounds in ranges(document)]
+        if broker.owners is not None:
+            await broker.owners.gather(bundles)
+            # Their former owners may have made others meanwhile.
+            topics = await _to_delete(broker, name, force=force)
+            await broker.owners.require(topics)
         for topic in topics:
             try:
                 await broker.delete_topic(topic, force=True)
@@ -74,6 +79,18 @@ async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> N
                 await broker.schemas.delete(topic)
                 await forget_policies(broker, topic)
         await broker.policies.delete_namespace(name)
+        if broker.owners is not None:
+            broker.owners.let_go(bundles)
+
+
+async def _to_delete(broker: Broker, name: NamespaceName, *, force: bool) -> list[TopicName]:
+    """All topics of the namespace. Raises ConflictError, unless `force`, for one that is a user's."""
+    topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
+    if not force and not all(is_system(topic) for topic in topics):
+        raise ConflictError(
+            "Cannot delete non empty namespace", remedy="delete its topics, or add ?force=true"
+        )
+    return topics
 
 
 _DOMAINS: Final = {

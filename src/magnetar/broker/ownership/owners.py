@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +33,7 @@ from magnetar.broker.ownership.records import (
 from magnetar.broker.ownership.states import BundleState
 from magnetar.broker.policies.bundles import range_of
 from magnetar.metadata.store import Notification, SessionEvent
-from magnetar.runtime.tasks import SingleFlight, TaskGroup, pause
+from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, pause
 
 if TYPE_CHECKING:
     from magnetar.broker.ports import BrokerPort
@@ -202,6 +202,45 @@ class Owners:
         """See `Moves.move`."""
         await self._moves.move(bundle, to)
 
+    async def gather(self, bundles: Iterable[Bundle]) -> None:
+        """Has bundles move to this broker, which serves all of them on return.
+
+        Raises ServiceNotReadyError when one is not here in time, or this broker is leaving; MetadataError.
+        """
+        if self.draining:
+            raise ServiceNotReadyError("this broker is giving its bundles away; ask another one")
+        await gathered(self._gather_one(bundle) for bundle in bundles)
+
+    async def _gather_one(self, bundle: Bundle) -> None:
+        until_ms = self._moves.deadline_ms()
+        await self._moves.move(bundle, self.broker_id)
+        await self._moves.take_over(bundle, until_ms)
+        if not self.ownership.serves(bundle):
+            raise ServiceNotReadyError(f"{bundle} did not move here; try again")
+
+    def let_go(self, bundles: Iterable[Bundle]) -> None:
+        """Gives up the bundles that this broker has, to no other one. Goes on in the background."""
+        for bundle in bundles:
+            self._claims.carry_out(self.ownership.release(bundle))
+
+    async def require(self, names: Iterable[TopicName]) -> None:
+        """Returns when this broker serves all these topics. Bundles without an owner come here, no others.
+
+        To be asked before the first change of a call about several topics. Raises ServiceNotReadyError when
+        another broker has one of them, NamespaceNotFoundError, MetadataError.
+        """
+        asked = list(names)
+        for name in asked:
+            place = await self.locate(name, authoritative=True)
+            if place.urls is not None:
+                raise ServiceNotReadyError(
+                    f"{name} is served by broker {place.urls.broker_id}:"
+                    " this call needs all its topics at one broker"
+                )
+        for name in asked:
+            # One that was asked first may have left meanwhile.
+            self.check_owned(name)
+
     async def bundle_of(self, name: TopicName) -> Bundle:
         """The bundle that the topic falls into. Raises NamespaceNotFoundError."""
         document = await self._broker.policies.namespace(name.namespace_name)
@@ -232,11 +271,15 @@ class Owners:
                 raise ServiceNotReadyError(f"{name} is not served by this broker; look it up again")
             self._moves.check_time(bundle, until_ms)
 
+    def has(self, name: TopicName) -> bool:
+        """Whether the topic may be served here now."""
+        if self._keeper(name) == self.broker_id:
+            return True
+        return any(bundle.has(name) for bundle in self.ownership.having(BundleState.OWNED))
+
     def check_owned(self, name: TopicName) -> None:
         """Raises ServiceNotReadyError unless the topic's bundle is owned now."""
-        if self._keeper(name) == self.broker_id:
-            return
-        if not any(bundle.has(name) for bundle in self.ownership.having(BundleState.OWNED)):
+        if not self.has(name):
             raise ServiceNotReadyError(f"{name} is not served by this broker any more; look it up again")
 
     async def locate(self, name: TopicName, *, authoritative: bool) -> TopicPlace:

@@ -48,8 +48,9 @@ class PartitionedTopics:
     async def delete(self, name: TopicName, *, force: bool) -> None:
         """Deletes all partitions with their data, then the topic.
 
-        Raises TopicNotFoundError, and PreconditionFailedError while it is in use, unless `force`. Concurrent
-        calls share one deletion and its result.
+        Raises TopicNotFoundError, and PreconditionFailedError while it is in use, unless `force`;
+        ServiceNotReadyError, before anything is deleted, when another broker serves one of its partitions.
+        Concurrent calls share one deletion and its result.
         """
         # A cancelled caller leaves the deletion running.
         await self._deletions.run((str(name), force), lambda: self._delete(name, force=force))
@@ -60,12 +61,18 @@ class PartitionedTopics:
             count = await broker.policies.partitions(name)
             if not count:
                 raise TopicNotFoundError(f"{name} is not a partitioned topic")
-            parts = [part for part in map(name.with_partition, range(count)) if await self._is_there(part)]
+            every = [name.with_partition(number) for number in range(count)]
+            if broker.owners is not None:
+                # Unused ones too: another broker could be making their logs.
+                await broker.owners.require(every)
+            parts = [part for part in every if await self._is_there(part)]
             if not force:
                 for part in parts:
                     (await broker.any_topic(part, create=False)).check_deletable()
             for part in parts:
                 await broker.delete_topic(part, force=force)
+            if broker.owners is not None:
+                await broker.owners.require(every)
             await self._forget(name)
 
     async def end_unused(self, name: TopicName) -> None:
@@ -74,7 +81,7 @@ class PartitionedTopics:
         async with broker.names.ending(topic_path(name)):
             count = await broker.policies.partitions(name)
             for part in map(name.with_partition, range(count)):
-                if await self._is_there(part):
+                if await self._may_be_elsewhere(part) or await self._is_there(part):
                     return
             if count:
                 await self._forget(name)
@@ -84,6 +91,13 @@ class PartitionedTopics:
         await broker.policies.delete_partitioned(name)
         await broker.schemas.delete(name)
         await broker.policies.forget_topic(name)
+
+    async def _may_be_elsewhere(self, part: TopicName) -> bool:
+        """Whether another broker may serve the partition without a trace in the metadata store."""
+        owners = self._broker.owners
+        if part.persistent or owners is None:
+            return False
+        return (await owners.locate(part, authoritative=True)).urls is not None
 
     async def _is_there(self, part: TopicName) -> bool:
         """Whether the partition was ever used."""

@@ -99,6 +99,9 @@ class StoredTopics:
         if topic is not None:
             # An error does not keep the data: the log is closed all the same.
             await guarded(topic.log.close(), f"{name}: closing before its deletion")
+        if broker.owners is not None:
+            # Only the owner ends a log: another broker would go on acknowledging, into ledgers of no list.
+            await broker.owners.admit(name)
         try:
             await broker.logs.delete(name.log_name)
         except LogNotFoundError as error:

@@ -1,0 +1,147 @@
+"""Deletions on a cluster of several brokers: data goes only where its owner deletes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.ownership.records import owner_path
+from support.admin_api import AdminApi, T
+from support.shared_cluster import OtherBroker, bundles_of, on_a_shared_cluster, owners_of, settled
+
+NAME = TopicName.parse("persistent://public/default/t")
+N = "/admin/v2/namespaces"
+
+
+async def served_elsewhere(api: AdminApi, other: OtherBroker, name: TopicName) -> None:
+    """A topic with a message, whose bundle another broker has."""
+    await owners_of(api).require([name])
+    await api.publish(str(name), b"message")
+    await owners_of(api).move(await owners_of(api).bundle_of(name))
+    other.moved.clear()
+    await other.own_bundle_of(name)
+
+
+def test_a_topic_of_another_broker_keeps_its_data() -> None:
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        await served_elsewhere(api, other, NAME)
+        with pytest.raises(ServiceNotReadyError, match="not served by this broker"):
+            await api.broker.delete_topic(NAME, force=True)
+        assert await api.broker.exists(NAME)
+
+    on_a_shared_cluster(story)
+
+
+def test_a_topic_whose_bundle_leaves_during_its_deletion_keeps_its_data() -> None:
+    async def story(api: AdminApi, _: OtherBroker) -> None:
+        await owners_of(api).require([NAME])
+        await api.publish(str(NAME), b"message")
+        bundle = await owners_of(api).bundle_of(NAME)
+        topic = api.broker.topics[str(NAME)]
+        closing = topic.log.close
+
+        async def close() -> None:
+            await closing()
+            owners_of(api).let_go([bundle])
+
+        topic.log.close = close  # type: ignore[method-assign]  # the bundle leaves in the middle
+        with pytest.raises(ServiceNotReadyError, match="not served by this broker"):
+            await api.broker.delete_topic(NAME, force=True)
+        assert await api.broker.exists(NAME)
+
+    on_a_shared_cluster(story)
+
+
+@pytest.mark.parametrize("force", ["true", "false"])
+def test_a_partitioned_topic_is_kept_whole_when_another_broker_has_a_part(force: str) -> None:
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        await api.done("PUT", f"{T}/p/partitions", 8)
+        parts = [TopicName.parse(f"persistent://public/default/p-partition-{i}") for i in range(8)]
+        await owners_of(api).require(parts)
+        for part in parts:
+            await api.publish(str(part), b"message")
+        bundle = await owners_of(api).bundle_of(parts[-1])
+        assert not bundle.has(parts[0])
+        await owners_of(api).move(bundle)
+        await other.own(bundle)
+        status, reason = await api.refused("DELETE", f"{T}/p/partitions?force={force}")
+        assert status == 503
+        assert "is served by broker other:8080" in reason
+        assert [await api.logs.exists(part.log_name) for part in parts] == [True] * 8
+        assert (await api.get(f"{T}/p/partitions"))["partitions"] == 8
+
+    on_a_shared_cluster(story)
+
+
+def test_a_partitioned_topic_without_owners_is_deleted_here() -> None:
+    async def story(api: AdminApi, _: OtherBroker) -> None:
+        await api.done("PUT", f"{T}/p/partitions", 8)
+        await api.done("DELETE", f"{T}/p/partitions")
+        assert await api.get(f"{T}/partitioned") == []
+
+    on_a_shared_cluster(story)
+
+
+def test_an_unused_partition_does_not_end_a_topic_that_another_broker_serves() -> None:
+    """Non-persistent topics leave no trace in the metadata store."""
+
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        at = T.replace("persistent", "non-persistent")
+        await api.done("PUT", f"{at}/p/partitions", 8)
+        name = TopicName.parse("non-persistent://public/default/p")
+        await other.own_bundle_of(name.with_partition(7))
+        await api.broker.partitioned.end_unused(name)
+        assert await api.broker.policies.partitions(name) == 8
+        await api.store.delete(owner_path(await owners_of(api).bundle_of(name.with_partition(7))))
+        await api.broker.partitioned.end_unused(name)
+        assert await api.broker.policies.partitions(name) == 0
+
+    on_a_shared_cluster(story)
+
+
+def test_the_bundles_of_a_namespace_move_here_before_it_is_deleted() -> None:
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        await api.done("PUT", f"{N}/public/n")
+        names = [TopicName.parse(f"persistent://public/n/t-{number}") for number in range(8)]
+        await owners_of(api).require(names)
+        for name in names:
+            await api.publish(str(name), b"message")
+        first, *_ = bundles = bundles_of("public/n")
+        await owners_of(api).move(first)
+        other.moved.clear()
+        await other.own(first)
+        existed: list[bool] = []
+        delete = api.logs.delete
+
+        async def deleted(log: str) -> None:
+            existed.append(owners_of(api).ownership.serves(first))
+            await delete(log)
+
+        api.logs.delete = deleted  # type: ignore[method-assign]  # looks at what is so at each deletion
+        await api.done("DELETE", f"{N}/public/n?force=true")
+        assert existed == [True] * 8
+        assert other.moved == [first]
+        await settled()
+        assert await api.store.children("/namespace/public/n") == []
+        assert not any(owners_of(api).ownership.serves(bundle) for bundle in bundles)
+        await api.done("PUT", f"{N}/public/n")
+        await owners_of(api).require(names)
+        assert await api.get(f"{N}/public/n/topics") == []
+
+    on_a_shared_cluster(story)
+
+
+def test_a_namespace_is_kept_whole_when_a_bundle_does_not_come() -> None:
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        await api.done("PUT", f"{N}/public/n")
+        name = TopicName.parse("persistent://public/n/t")
+        await served_elsewhere(api, other, name)
+        await api.store.put("/magnetar/drains/127.0.0.1:8080", b"")
+        await settled()
+        assert owners_of(api).draining
+        assert (await api.refused("DELETE", f"{N}/public/n?force=true"))[0] == 503
+        assert (await api.refused("DELETE", "/admin/v2/tenants/public?force=true"))[0] == 503
+        assert await api.broker.exists(name)
+
+    on_a_shared_cluster(story)
