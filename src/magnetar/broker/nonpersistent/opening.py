@@ -44,6 +44,8 @@ async def _held(broker: BrokerPort, name: TopicName, create: bool) -> NonPersist
         if not await broker.exists(name) and not (create and await broker.may_create(name)):
             raise TopicNotFoundError(f"Topic {name} not found")
         topic = await broker.nonpersistent.open(name)
-        if broker.owners is not None:
+        if broker.owners is not None and not broker.owners.has(name):
+            # In the turn in which it was made: no client has found it yet.
+            broker.nonpersistent.remove(topic)
             broker.owners.check_owned(name)
         return topic
