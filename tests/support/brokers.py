@@ -13,8 +13,8 @@ from magnetar.broker.service import Broker, BrokerConfig
 from magnetar.broker.topic.topic import Topic
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
-from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime.tasks import TaskGroup
+from support.ending_sessions import EndingSessions
 
 
 class BrokerOnFakes:
@@ -32,7 +32,7 @@ class BrokerOnFakes:
         tiered storage, None for a broker without; `guard`: the broker's `authentication` and
         `superuser_roles`."""
         self.clock = ManualClock()
-        self.store = MemoryMetadataStore(self.clock)
+        self.store = EndingSessions(self.clock)
         self.ledgers = FakeLedgers()
         self.tasks = TaskGroup("logs")
         self.tiering = None if work_dir is None else FakeTiering(work_dir, self.clock, self.tasks.spawn)

@@ -1,4 +1,5 @@
-"""A metadata store whose sessions end when the test says so, or as soon as something was written in them."""
+"""A metadata store whose connections and sessions end when the test says so, or sessions as soon as something
+was written in them."""
 
 from __future__ import annotations
 
@@ -6,17 +7,27 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import SessionEvent, Stat
+from magnetar.metadata.store import Notification, SessionEvent, Stat
 
 
 class EndingSessions(MemoryMetadataStore):
     """Of its first `ends` writes each is the last of its session, and goes with it."""
 
     ends = 0
+    away = False
+    """Whether watchers are not told of changes: there is no connection, or the notes are on their way."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._told: list[Callable[[SessionEvent], None]] = []
+
+    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
+        return super().watch(prefix, lambda note: None if self.away else callback(note))
+
+    def back(self, event: SessionEvent = SessionEvent.RECONNECTED) -> None:
+        """Changes are told again from here on, and all who watch the session hear of it."""
+        self.away = False
+        self.tell(event)
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
         self._told.append(callback)

@@ -44,6 +44,9 @@ from typing import Final
 
 from magnetar.base.names import NamespaceName, TopicName, decode_local, encode_local
 
+ADMIN: Final = "/admin"
+"""Above all that administrators set."""
+
 CLUSTERS: Final = "/admin/clusters"
 """Children: names of clusters."""
 

@@ -447,6 +447,21 @@ def test_who_lost_a_right_is_sent_away_and_told_why_it_stays_away(
         guarded(story)
 
 
+def test_who_lost_a_right_without_a_connection_to_the_store_is_sent_away_after_it() -> None:
+    async def story(world: World) -> None:
+        writer = await connected(world, "writer")
+        await writer.producer(1, request_id=1)
+        world.store.away = True
+        await grant(world, reader=["consume"])
+        await world.settle()
+        assert not writer.commands(Type.CLOSE_PRODUCER)
+        world.store.back()
+        await world.until(lambda: writer.commands(Type.CLOSE_PRODUCER), "sent away")
+        assert (await writer.producer(2, request_id=2)).error == pb.AuthorizationError
+
+    guarded(story)
+
+
 def test_a_policy_that_takes_nothing_away_disturbs_nobody() -> None:
     async def story(world: World) -> None:
         writer = await connected(world, "writer")

@@ -12,7 +12,7 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
 from magnetar.metadata import keys
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import BadVersionError, Notification, SessionEvent, Stat, Value
+from magnetar.metadata.store import BadVersionError, SessionEvent, Stat, Value
 from magnetar.schemas import registry as registry_module
 from magnetar.schemas.errors import IncompatibleSchemaError
 from magnetar.schemas.registry import SchemaRegistry, decode_version, encode_version
@@ -119,15 +119,6 @@ def test_retired_versions_can_be_read_and_are_not_counted_again() -> None:
 # -- several brokers -----------------------------------------------------------------------------------
 
 
-class Late(EndingSessions):
-    """What others change is not told while `late`: the notes are on their way."""
-
-    late = False
-
-    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
-        return super().watch(prefix, lambda note: None if self.late else callback(note))
-
-
 def versions_of(found: list[Any]) -> list[int]:
     return [each.version for each in found]
 
@@ -152,11 +143,11 @@ def test_what_another_broker_stores_retires_and_deletes_is_seen() -> None:
 
 def test_who_was_overtaken_by_another_broker_decides_anew() -> None:
     async def story() -> None:
-        store = Late(ManualClock())
+        store = EndingSessions(ManualClock())
         here, there = SchemaRegistry(store), SchemaRegistry(store)
         await here.add(TOPIC, avro("a"))
         await there.versions(TOPIC)
-        store.late = True
+        store.away = True
         await there.add(TOPIC, avro("a", "b"))
         assert (await here.add(TOPIC, avro("a", "b"))).version == 1, "the same schema"
         await there.add(TOPIC, avro("a", "b", "c"))
@@ -174,7 +165,7 @@ def test_who_was_overtaken_by_another_broker_decides_anew() -> None:
 
 def test_a_version_that_is_there_and_cannot_be_read_is_not_tried_for_ever() -> None:
     async def story() -> None:
-        class Hiding(Late):
+        class Hiding(EndingSessions):
             async def children(self, path: str) -> list[str]:
                 return []
 
@@ -188,10 +179,10 @@ def test_a_version_that_is_there_and_cannot_be_read_is_not_tried_for_ever() -> N
 
 def test_a_version_that_a_message_names_is_looked_for_in_the_store() -> None:
     async def story() -> None:
-        store = Late(ManualClock())
+        store = EndingSessions(ManualClock())
         here, there = SchemaRegistry(store), SchemaRegistry(store)
         assert await here.get(TOPIC, 0) is None
-        store.late = True
+        store.away = True
         await there.add(TOPIC, avro("a"))
         found = await here.get(TOPIC, 0)
         assert found is not None
@@ -206,10 +197,10 @@ def test_a_version_that_a_message_names_is_looked_for_in_the_store() -> None:
 @pytest.mark.parametrize("event", [SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED])
 def test_what_changed_without_a_connection_is_read_after_it(event: SessionEvent) -> None:
     async def story() -> None:
-        store = Late(ManualClock())
+        store = EndingSessions(ManualClock())
         here, there = SchemaRegistry(store), SchemaRegistry(store)
         await here.add(TOPIC, avro("a"))
-        store.late = True
+        store.away = True
         await there.add(TOPIC, avro("a", "b"))
         assert versions_of(await here.versions(TOPIC)) == [0]
         store.tell(event)
@@ -221,7 +212,7 @@ def test_what_changed_without_a_connection_is_read_after_it(event: SessionEvent)
 @pytest.mark.parametrize("told", ["by a note", "by the session"])
 def test_what_was_read_across_a_change_is_not_kept(told: str) -> None:
     async def story() -> None:
-        store = Late(ManualClock())
+        store = EndingSessions(ManualClock())
         here, there = SchemaRegistry(store), SchemaRegistry(store)
         await there.add(TOPIC, avro("a"))
         get = store.get
@@ -236,9 +227,9 @@ def test_what_was_read_across_a_change_is_not_kept(told: str) -> None:
         store.get = slowly  # type: ignore[method-assign]  # a slow metadata store
         reading = asyncio.ensure_future(here.versions(TOPIC))
         await begun.wait()
-        store.late = told == "by the session"
+        store.away = told == "by the session"
         await there.add(TOPIC, avro("a", "b"))
-        if store.late:
+        if store.away:
             store.tell(SessionEvent.RECONNECTED)
         gate.set()
         await reading

@@ -47,21 +47,33 @@ class Canaries:
         self._settings = settings
         self._running: dict[NamespaceName, _Canary] = {}
         self._changed: set[NamespaceName] = set()
+        self._all_changed = False
+        """Whether any namespace may have changed, and none was examined since."""
 
     async def begin(self) -> None:
         """Examines all namespaces once, then only those that change; begins the rounds."""
         broker = self._broker
         broker.policies.on_change(self._policies_changed)
+        await self._choose_all()
+        broker.tasks.every(self._settings.interval_s, self.round)
+
+    async def _choose_all(self) -> None:
+        policies = self._broker.policies
+        for namespace in list(self._running):
+            # Those that are gone are in no list.
+            await self._choose(namespace)
         number = 0
-        for tenant in await broker.policies.tenants():
-            for namespace in await broker.policies.namespaces(tenant):
-                await self._choose(NamespaceName.parse(namespace))
+        for tenant in await policies.tenants():
+            for name in await policies.namespaces(tenant):
+                await self._choose(NamespaceName.parse(name))
                 number += 1
                 if number % _NAMESPACES_PER_TURN == 0:
                     await yield_loop()
-        broker.tasks.every(self._settings.interval_s, self.round)
 
     def _policies_changed(self, path: str) -> None:
+        if path == keys.ADMIN:
+            self._all_changed = True
+            return
         tenant, slash, name = path.removeprefix(f"{keys.POLICIES}/").partition("/")
         if path.startswith(f"{keys.POLICIES}/") and slash and "/" not in name:
             self._changed.add(NamespaceName(tenant, name))
@@ -86,7 +98,14 @@ class Canaries:
             ended.lane.close()
 
     async def round(self) -> None:
-        """One round: counts messages that were late, and sends one message per canary."""
+        """One round: follows changed policies, counts late messages, and sends one message per canary."""
+        if self._all_changed:
+            self._all_changed = False
+            try:
+                await self._choose_all()
+            except BaseException:
+                self._all_changed = True
+                raise
         changed, self._changed = self._changed, set()
         for namespace in changed:
             await self._choose(namespace)

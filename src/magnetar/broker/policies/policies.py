@@ -60,7 +60,7 @@ class PolicyStore:
         self._cache: Recent[str, Policies | None] = Recent(_DOCUMENTS_KEPT)
         self._changes = 0
         self._listeners: list[Callable[[str], None]] = []
-        self._cancel_watch = store.watch("/admin", self._changed)
+        self._cancel_watch = store.watch(keys.ADMIN, self._changed)
         self._cancel_session = store.watch_session(self._session_changed)
 
     def close(self) -> None:
@@ -69,7 +69,8 @@ class PolicyStore:
         self._cancel_session()
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Calls back with its key after any document changed."""
+        """Calls back with its key after any document changed; with `keys.ADMIN` when it is not known which
+        have: all may."""
         self._listeners.append(listener)
 
     def _changed(self, notification: Notification) -> None:
@@ -78,14 +79,18 @@ class PolicyStore:
             return
         self._changes += 1
         self._cache.forget(notification.path)
-        for listener in self._listeners:
-            listener(notification.path)
+        self._tell(notification.path)
 
     def _session_changed(self, event: SessionEvent) -> None:
         if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
             # Changes of other brokers without a connection were not reported.
             self._changes += 1
             self._cache = Recent(_DOCUMENTS_KEPT)
+            self._tell(keys.ADMIN)
+
+    def _tell(self, path: str) -> None:
+        for listener in self._listeners:
+            listener(path)
 
     async def _read(self, path: str, *, of: str = "") -> Policies | None:
         """`of`: the document is that of a "namespace", "topic", "tenant" or "group", and holds nothing that

@@ -5,7 +5,7 @@
 | `policies/{tenant}/{namespace}`, `local-policies/{tenant}/{namespace}` | the topics of the namespace |
 | `topic-policies/{...}/{topic}`, `local-policies/topic-policies/{...}/{topic}` | the topic, its partitions |
 | `policies/{tenant}`, `clusters/...`, `partitioned-topics/...` | no loaded topic |
-| everything else: settings of brokers, resource groups | all topics |
+| everything else: settings of brokers, resource groups, `/admin` itself (some document) | all topics |
 
 A namespace that makes topics in a loop must not have every other topic looked at for each of them.
 """

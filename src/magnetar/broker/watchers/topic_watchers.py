@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final, Protocol
 
 from magnetar.base.errors import MagnetarError
@@ -20,7 +21,7 @@ from magnetar.broker.watchers.selection import (
 )
 from magnetar.broker.watchers.watched import Update, WatchedNames
 from magnetar.metadata import keys
-from magnetar.metadata.store import Change, MetadataStore, Notification
+from magnetar.metadata.store import Change, MetadataStore, Notification, SessionEvent
 
 _log = logging.getLogger("magnetar.broker.watchers")
 
@@ -211,7 +212,14 @@ class TopicWatchers:
             logs, partitioned = keys.managed_ledgers(name), keys.partitioned_topics(name, PERSISTENT)
             for folder in (logs, partitioned):
                 entry.cancels.append(self._store.watch(folder, self._listener(entry, folder)))
+            entry.cancels.append(self._store.watch_session(partial(self._session_changed, entry)))
         return entry
+
+    def _session_changed(self, entry: _Namespace, event: SessionEvent) -> None:
+        if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
+            # Topics that were created and deleted without a connection were not reported.
+            entry.stale = True
+            self._wake(entry)
 
     def _listener(self, entry: _Namespace, folder: str) -> Callable[[Notification], None]:
         logs = keys.managed_ledgers(entry.name)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from magnetar.base.errors import MetadataError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.canary.canaries import Canaries
 from magnetar.broker.canary.canary_state import CanaryState
@@ -228,3 +229,32 @@ def test_where_clients_may_create_no_topic() -> None:
         assert topic_of(NAMESPACE) == TopicName.parse(TOPIC)
 
     story_of(tell)
+
+
+def test_namespaces_of_a_time_without_a_connection_are_examined_after_it() -> None:
+    async def tell(api: AdminApi, canaries: Canaries) -> None:
+        other = NamespaceName("public", "other")
+        policies = api.broker.policies
+        await sing(canaries, 1)
+        api.store.away = True
+        await policies.create_namespace(other, {})
+        await policies.update_namespace(
+            NAMESPACE, lambda document: document.update(properties={"canary": "false"})
+        )
+        await canaries.round()
+        assert figures(canaries) != {}
+        assert figures(canaries, str(other)) == {}
+        api.store.back()
+        children = api.store.children
+
+        async def fails(path: str) -> list[str]:
+            raise MetadataError("not now")
+
+        api.store.children = fails  # type: ignore[method-assign]  # away again
+        with pytest.raises(MetadataError):
+            await canaries.round()
+        api.store.children = children  # type: ignore[method-assign]  # and back
+        await sing(canaries, 1, str(other))
+        assert figures(canaries) == {}
+
+    story_of(tell, namespaces=("public/*",))

@@ -11,6 +11,7 @@ from magnetar.base.names import NamespaceName
 from magnetar.broker.dedup.deduplication import Deduplication
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.policies.in_force import PoliciesInForce
+from magnetar.metadata.store import SessionEvent
 from support.sessions import World, in_world
 
 NAMESPACE = NamespaceName("public", "default")
@@ -70,5 +71,31 @@ def test_who_read_older_policies_is_not_the_last_to_put_them_in_force(
         slow.set()
         await asyncio.gather(older, newer)
         assert topic.limits.limits.producers_max == 3
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("event", [SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED])
+def test_what_changed_without_a_connection_is_in_force_after_it(event: SessionEvent) -> None:
+    """Another broker changed a namespace and a setting: loaded topics kept what they had for ever."""
+
+    async def story(world: World) -> None:
+        topic = await world.topic()
+        policies = world.broker.policies
+        world.store.away = True
+        await policies.update_namespace(
+            NAMESPACE,
+            lambda document: document.update(
+                max_producers_per_topic=3,
+                retention_policies={"retentionTimeInMinutes": 77, "retentionSizeInMB": 1},
+            ),
+        )
+        await policies.update_configuration(lambda document: document.update(maxConsumersPerSubscription="5"))
+        await world.settle()
+        assert topic.limits.limits.producers_max == 0
+        world.store.back(event)
+        await world.until(lambda: topic.limits.limits.producers_max == 3, "the namespace's limit")
+        assert topic.limits.limits.consumers_max_per_subscription == 5
+        assert topic.log.retention.ms == 77 * 60_000
 
     in_world(story)

@@ -30,6 +30,7 @@ ELSEWHERE = TopicName.parse("persistent://a/m/t")
         (keys.cluster("c"), set()),
         (keys.resource_group("g"), {T, PARTITION, PASSING, NEIGHBOUR, ELSEWHERE}),
         (keys.CONFIGURATION, {T, PARTITION, PASSING, NEIGHBOUR, ELSEWHERE}),
+        (keys.ADMIN, {T, PARTITION, PASSING, NEIGHBOUR, ELSEWHERE}),
         ("/admin/topic-policies/what/is/this", {T, PARTITION, PASSING, NEIGHBOUR, ELSEWHERE}),
     ],
 )

@@ -19,6 +19,7 @@ from magnetar.broker.watchers.pattern import Pattern
 from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, MatchingTurns, matching, topics_digest
 from magnetar.broker.watchers.topic_watchers import TopicWatchers
 from magnetar.broker.watchers.watched import Update, WatchedNames
+from magnetar.metadata.store import SessionEvent
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Peer, Type, World, command, in_world
 
@@ -505,3 +506,26 @@ def test_a_watcher_asked_for_again_and_again_is_answered_while_there_is_room() -
         assert peer.commands(kind)
 
     in_world(story, BrokerConfig(connection_output_bytes_max=64))
+
+
+@pytest.mark.parametrize("event", [SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED])
+def test_topics_of_a_time_without_a_connection_are_told_after_it(event: SessionEvent) -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, full("old"))
+        await watch(peer, "public/default/.*")
+        world.store.away = True
+        await create(world, full("new"))
+        await world.broker.delete_topic(TopicName.parse(full("old")))
+        await world.settle()
+        assert not peer.commands(Type.WATCH_TOPIC_UPDATE)
+        world.store.back(event)
+        await world.until(lambda: peer.commands(Type.WATCH_TOPIC_UPDATE), "an update")
+        (update,) = peer.commands(Type.WATCH_TOPIC_UPDATE)
+        assert (list(update.new_topics), list(update.deleted_topics)) == ([full("new")], [full("old")])
+        told = len(world.store._told)
+        peer.send(command(Type.WATCH_TOPIC_LIST_CLOSE, watcher_id=1, request_id=60))
+        await world.settle()
+        assert len(world.store._told) == told - 1
+
+    in_world(story)
