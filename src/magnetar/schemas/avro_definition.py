@@ -85,7 +85,7 @@ def describe(type_: Avro) -> str:
     if isinstance(type_, Primitive):
         return type_.kind
     if isinstance(type_, (AvroRecord, Enum, Fixed)):
-        return f"{type(type_).__name__.lower()} {type_.name}"
+        return f"{type(type_).__name__.removeprefix('Avro').lower()} {type_.name}"
     if isinstance(type_, Union):
         return f"union [{', '.join(describe(branch) for branch in type_.branches[:8])}]"
     return type(type_).__name__.lower()
