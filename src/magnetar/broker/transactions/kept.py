@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
 from magnetar.base.ids import LedgerId
+from magnetar.base.recent import Recent
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.outcomes import PAGE_BYTES
@@ -15,8 +16,19 @@ from magnetar.managedlog.cursors.entry_set import EntrySet
 from magnetar.managedlog.cursors.entry_set_codec import MalformedAckedError, decode, encode
 from magnetar.metadata import keys
 from magnetar.metadata.documents import DamagedDocumentError, number_of
-from magnetar.metadata.store import MUST_NOT_EXIST, Delete, MetadataStore, NotFoundError, Put, Stat
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    Delete,
+    MetadataStore,
+    NotFoundError,
+    Put,
+    Stat,
+)
 from magnetar.runtime.tasks import gathered
+
+_VERSIONS_KEPT: Final = 100_000
+"""A value whose version is not kept is read when it is to be written."""
 
 TOGETHER: Final = 100
 """Values that are read or written at once."""
@@ -27,6 +39,8 @@ class KeptTransactions:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
+        self._versions: Recent[str, int] = Recent(_VERSIONS_KEPT)
+        """Of values of hidden entries, as they were read or written last; by path."""
 
     # -- coordinators ------------------------------------------------------------------------------
 
@@ -106,29 +120,67 @@ class KeptTransactions:
         path = keys.hidden_entries(log_name)
         found: dict[LedgerId, EntrySet] = {}
         for name in await self._store.children(path):
-            value = await self._store.get(f"{path}/{name}")
-            if value is not None:
-                try:
-                    found.update(decode(value.data))
-                except MalformedAckedError as error:
-                    raise DamagedDocumentError(f"{path}/{name}", str(error)) from error
+            found.update(await self._hidden_in(f"{path}/{name}"))
         return found
 
+    async def _hidden_in(self, path: str) -> dict[LedgerId, EntrySet]:
+        value = await self._store.get(path)
+        if value is None:
+            self._versions.forget(path)
+            return {}
+        self._versions.put(path, value.stat.version)
+        try:
+            return decode(value.data)
+        except MalformedAckedError as error:
+            raise DamagedDocumentError(path, str(error)) from error
+
     async def hide(self, log_name: str, hidden: Mapping[LedgerId, EntrySet]) -> None:
-        """Durably: these are all of these ledgers."""
-        path = keys.hidden_entries(log_name)
-        await self._store.transact(
-            [Put(f"{path}/{each}", encode({each: entries})) for each, entries in hidden.items()]
-        )
+        """Durably: these entries of these ledgers, beside those that another process hid meanwhile."""
+        folder = keys.hidden_entries(log_name)
+        sets = {f"{folder}/{each}": {each: entries} for each, entries in hidden.items()}
+        while True:
+            tried = {path: self._versions.get(path) for path in sets}
+            puts = [
+                Put(path, encode(entries), MUST_NOT_EXIST if version is None else version)
+                for (path, entries), version in zip(sets.items(), tried.values(), strict=True)
+            ]
+            try:
+                stats = await self._store.transact(puts)
+                break
+            except BadVersionError:
+                await self._store.sync()
+                for path, entries in sets.items():
+                    sets[path] = _together(entries, await self._hidden_in(path))
+                if tried == {path: self._versions.get(path) for path in sets}:
+                    # Nothing that can be read is there: to try again would not end.
+                    raise
+        for put, stat in zip(puts, stats, strict=True):
+            assert stat is not None, "each is a put"
+            self._versions.put(put.path, stat.version)
 
     async def forget_hidden(self, log_name: str, ledger_ids: Iterable[LedgerId]) -> None:
         """These ledgers were deleted."""
         for ledger_id in ledger_ids:
-            await _delete(self._store, f"{keys.hidden_entries(log_name)}/{ledger_id}")
+            path = f"{keys.hidden_entries(log_name)}/{ledger_id}"
+            self._versions.forget(path)
+            await _delete(self._store, path)
 
     async def forget_topic(self, log_name: str) -> None:
         """The topic was deleted."""
         await self._store.delete_recursive(keys.hidden_entries(log_name))
+
+
+def _together(
+    some: Mapping[LedgerId, EntrySet], others: Mapping[LedgerId, EntrySet]
+) -> dict[LedgerId, EntrySet]:
+    """The entries of both."""
+    union: dict[LedgerId, EntrySet] = {}
+    for each in (some, others):
+        for ledger_id, entries in each.items():
+            into = union.setdefault(ledger_id, EntrySet())
+            for number, bits in entries.chunks.items():
+                into.add_chunk(number, bits)
+    return union
 
 
 def _header(txn_id: TxnId) -> str:

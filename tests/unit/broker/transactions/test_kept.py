@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from fakes.ledgers import write_error
+from magnetar.base.clock import ManualClock
 from magnetar.base.errors import MetadataError
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import TransactionStateError
 from magnetar.broker.service import Broker
@@ -18,9 +20,12 @@ from magnetar.broker.transactions.kept import KeptTransactions
 from magnetar.broker.transactions.transactions import ANYBODY
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.cursors.cursor import Cursor
+from magnetar.managedlog.cursors.entry_set import EntrySet
 from magnetar.managedlog.logs import ManagedLogs
+from magnetar.metadata import keys
 from magnetar.metadata.keys import transaction_headers
-from magnetar.metadata.store import BadVersionError
+from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.metadata.store import BadVersionError, Delete, OutcomeUnknownError, Put, Stat, Value
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire import pulsar_pb2 as pb
 from support.seen import Type
@@ -367,3 +372,108 @@ def test_a_seek_waits_for_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> N
         assert not isinstance(await seeking, pb.CommandError)
 
     in_world(story, ON)
+
+
+# -- hidden entries, and several that write them -------------------------------------------------------
+
+LOG = "public/default/persistent/t"
+
+
+def entries(*ids: int) -> EntrySet:
+    made = EntrySet()
+    for id_ in ids:
+        made.add(id_)
+    return made
+
+
+def in_ledgers(sets: dict[int, EntrySet]) -> dict[LedgerId, EntrySet]:
+    return {LedgerId(number): each for number, each in sets.items()}
+
+
+async def hidden_in(store: MemoryMetadataStore) -> dict[int, list[int]]:
+    """Entries below 5,000 by ledger."""
+    found = await KeptTransactions(store).hidden(LOG)
+    return {ledger_id: [id_ for id_ in range(5_000) if id_ in each] for ledger_id, each in found.items()}
+
+
+def test_nobody_overwrites_what_another_process_hid() -> None:
+    # A broker that was replaced, and goes on.
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        old, new = KeptTransactions(store), KeptTransactions(store)
+        await old.hide(LOG, in_ledgers({1: entries(3)}))
+        await new.hide(LOG, in_ledgers({1: entries(0, 2_000), 2: entries(7)}))
+        assert await hidden_in(store) == {1: [0, 3, 2_000], 2: [7]}
+        await old.hide(LOG, in_ledgers({1: entries(3, 4), 2: entries(8)}))
+        assert await hidden_in(store) == {1: [0, 3, 4, 2_000], 2: [7, 8]}
+        await new.forget_hidden(LOG, [LedgerId(2)])
+        await old.hide(LOG, in_ledgers({2: entries(9)}))
+        assert await hidden_in(store) == {1: [0, 3, 4, 2_000], 2: [9]}
+        await new.forget_topic(LOG)
+        await old.hide(LOG, in_ledgers({1: entries(5)}))
+        assert await hidden_in(store) == {1: [5]}
+
+    asyncio.run(story())
+
+
+def test_hidden_entries_whose_writing_ended_unknown_are_written_again() -> None:
+    class Unknown(MemoryMetadataStore):
+        lost = 0
+
+        async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+            stats = await super().transact(operations)
+            if self.lost:
+                self.lost -= 1
+                raise OutcomeUnknownError("the connection was lost")
+            return stats
+
+    async def story() -> None:
+        store = Unknown(ManualClock())
+        kept, hidden = KeptTransactions(store), entries(1)
+        await kept.hide(LOG, in_ledgers({1: hidden}))
+        store.lost = 1
+        hidden.add(2)
+        with pytest.raises(OutcomeUnknownError):
+            await kept.hide(LOG, in_ledgers({1: hidden}))
+        hidden.add(3)
+        await kept.hide(LOG, in_ledgers({1: hidden}))
+        assert await hidden_in(store) == {1: [1, 2, 3]}
+
+    asyncio.run(story())
+
+
+def test_a_value_that_is_there_and_cannot_be_read_is_not_tried_for_ever() -> None:
+    class Hiding(MemoryMetadataStore):
+        async def get(self, path: str) -> Value | None:
+            return None
+
+    async def story() -> None:
+        store = Hiding(ManualClock())
+        await store.put(f"{keys.hidden_entries(LOG)}/1", b"")
+        with pytest.raises(BadVersionError):
+            await KeptTransactions(store).hide(LOG, in_ledgers({1: entries(1)}))
+
+    asyncio.run(story())
+
+
+def test_one_process_hides_without_a_read() -> None:
+    class Counting(MemoryMetadataStore):
+        reads = 0
+
+        async def get(self, path: str) -> Value | None:
+            self.reads += 1
+            return await super().get(path)
+
+    async def story() -> None:
+        store = Counting(ManualClock())
+        kept, hidden = KeptTransactions(store), entries()
+        for id_ in range(5):
+            hidden.add(id_)
+            await kept.hide(LOG, in_ledgers({1: hidden, 2 + id_: entries(id_)}))
+        assert store.reads == 0
+        kept = KeptTransactions(store)
+        assert len(await kept.hidden(LOG)) == 6
+        await kept.hide(LOG, in_ledgers({1: hidden}))
+        assert store.reads == 6
+
+    asyncio.run(story())
