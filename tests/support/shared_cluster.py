@@ -11,7 +11,7 @@ from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.owners import Owners
-from magnetar.broker.ownership.records import MOVES, BrokerUrls, Load, owner_path
+from magnetar.broker.ownership.records import MOVES, BrokerReport, BrokerUrls, Load, move_path, owner_path
 from magnetar.metadata.store import Notification
 from support.admin_api import AdminApi, with_api
 
@@ -28,11 +28,18 @@ class OtherBroker:
         """Bundles that it was asked to give up."""
         self._api = api
         self._tasks = api.tasks
-
+        self._owned: dict[str, Bundle] = {}
+        """By the path at which they are asked for."""
         api.store.watch(MOVES, self._asked)
+
+    def join(self) -> None:
+        """Puts it into the table of brokers."""
+        report = BrokerReport(_OTHER, Load(), draining=False, started_ms=0, version="")
+        owners_of(self._api).peers.reports[_OTHER.broker_id] = report
 
     async def own(self, bundle: Bundle) -> None:
         """Makes it the owner."""
+        self._owned[move_path(bundle)] = bundle
         await self._api.store.put(owner_path(bundle), _OTHER.encode(), ephemeral=True)
 
     async def own_bundle_of(self, name: TopicName) -> None:
@@ -40,8 +47,8 @@ class OtherBroker:
         await self.own(await owners_of(self._api).bundle_of(name))
 
     def _asked(self, notification: Notification) -> None:
-        bundle = Bundle.parse(notification.path.removeprefix(f"{MOVES}/"))
-        if bundle not in self.moved:
+        bundle = self._owned.pop(notification.path, None)
+        if bundle is not None:
             self.moved.append(bundle)
             self._tasks.spawn(self._api.store.delete(owner_path(bundle)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.admin.brokers.brokers import broker_port
-from magnetar.admin.calls.call import Call, Route, Text, is_domain
+from magnetar.admin.calls.call import AUTHORITATIVE, Call, Route, Text, is_domain
 from magnetar.admin.calls.errors import NotHereError
 from magnetar.base.names import TopicName
 from magnetar.broker.policies.bundles import bundle_of
@@ -44,7 +44,7 @@ async def _elsewhere(call: Call, topic: TopicName) -> object:
     """The answer for a topic of another broker; None: this one serves it."""
     owners = call.broker.owners
     assert owners is not None, "asked before"
-    place = await owners.locate(topic, authoritative=call.flag("authoritative"))
+    place = await owners.locate(topic, authoritative=call.flag(AUTHORITATIVE))
     if place.urls is None:
         return None
     listener = call.query.get("listenerName", "") or call.headers.get(_LISTENER, "")

@@ -16,7 +16,7 @@ import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from magnetar.admin.calls.coercion import LONG_BITS, as_boolean, as_whole
 from magnetar.admin.calls.errors import BadRequestError
@@ -58,6 +58,10 @@ class Raw:
     content_type: str = "application/octet-stream"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+AUTHORITATIVE: Final = "authoritative"
+"""Query parameter of a redirect: this broker was chosen for a topic that has no owner."""
 
 
 def as_json(document: object) -> str:

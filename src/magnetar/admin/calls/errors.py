@@ -49,6 +49,7 @@ from magnetar.broker.errors import (
     UnsupportedError,
     WrongConsumerError,
 )
+from magnetar.broker.ownership.place import TopicPlace
 from magnetar.ledger.api import NoSuchEntryError, NoSuchLedgerError
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError, LogTerminatedError
 from magnetar.metadata.store import BadVersionError, HasChildrenError, NotFoundError, StoreClosedError
@@ -63,6 +64,15 @@ class RequestError(MagnetarError):
         """`reason`: in Pulsar's words where clients compare them; `remedy`: what to do, beside it."""
         super().__init__(reason)
         self.remedy = remedy
+
+
+class ServedElsewhereError(MagnetarError):
+    """The whole call belongs to another broker, where it is sent with status 307. Nothing is done yet."""
+
+    def __init__(self, place: TopicPlace) -> None:
+        assert place.urls is not None, "this broker serves it"
+        super().__init__(f"broker {place.urls.broker_id} serves this")
+        self.place = place
 
 
 class BadRequestError(RequestError):

@@ -127,11 +127,11 @@ async def _in_bundle(call: Call) -> list[TopicName]:
 
 
 async def _existing(call: Call) -> list[Topic]:
-    return [
-        await call.broker.topic(name, create=False)
-        for name in await _in_bundle(call)
-        if await call.broker.exists(name)
-    ]
+    names = [name for name in await _in_bundle(call) if await call.broker.exists(name)]
+    if call.broker.owners is not None:
+        # Before the first is changed: else some would be when another one is refused.
+        await call.broker.owners.require(names)
+    return [await call.broker.topic(name, create=False) for name in names]
 
 
 async def unload(call: Call) -> object:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from magnetar.admin.calls.call import Call, Operation, Route
-from magnetar.admin.calls.errors import BadRequestError
+from magnetar.admin.calls.call import AUTHORITATIVE, Call, Operation, Route
+from magnetar.admin.calls.errors import BadRequestError, ServedElsewhereError
 from magnetar.admin.produce import produce_documents as documents
 from magnetar.admin.produce.one_call import Outcome, publish
 from magnetar.base.ids import Position, ProducerId
 from magnetar.base.names import TopicName
+from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.limits.enforcement import check_quotas
 from magnetar.broker.lookup import partitions
 from magnetar.broker.policies.schema_admission import admit_producer
@@ -36,7 +38,7 @@ async def produce(call: Call) -> object:
     if "partition" in call.params:
         name = name.with_partition(call.integer("partition"))
     count = await partitions(call.broker, str(name))
-    places = [_place(name, count, message, call.broker.clock.now_ms()) for message in request.messages]
+    places = await _places(call, name, count, request.messages)
     results: list[dict[str, Any]] = [{} for _ in places]
     version = -1
     for place in sorted(set(places), key=str):
@@ -51,13 +53,54 @@ async def produce(call: Call) -> object:
     return {"messagePublishResults": results, "schemaVersion": version}
 
 
-def _place(name: TopicName, count: int, message: Any, now_ms: int) -> TopicName:
+async def _places(
+    call: Call, name: TopicName, count: int, messages: Sequence[Mapping[str, Any]]
+) -> list[TopicName]:
+    """The topic or partition of each message, all served by this broker.
+
+    Messages with a key go by the key, as clients do; the others of a call stay together.
+    """
     if not count:
-        return name
-    key = message.get("key")
-    # Messages with a key by the key, as clients do; the others of a call stay together.
-    number = _hash(key) if isinstance(key, str) else now_ms
-    return name.with_partition(number % count)
+        await _check_here(call, {name})
+        return [name] * len(messages)
+    keys = [message.get("key") for message in messages]
+    by_key = [name.with_partition(_hash(key) % count) if isinstance(key, str) else None for key in keys]
+    if fixed := {place for place in by_key if place is not None}:
+        await _check_here(call, fixed)
+    rest = _any_partition(call, name, count)
+    if not fixed:
+        await _check_here(call, {rest})
+    return [place or rest for place in by_key]
+
+
+def _any_partition(call: Call, name: TopicName, count: int) -> TopicName:
+    """One that this broker serves, if it serves any."""
+    owners = call.broker.owners
+    every = [name.with_partition(number) for number in range(count)]
+    here = every if owners is None else [part for part in every if owners.has(part)] or every
+    return here[call.broker.clock.now_ms() % len(here)]
+
+
+async def _check_here(call: Call, places: set[TopicName]) -> None:
+    """Returns when this broker serves all these.
+
+    Raises ServedElsewhereError when another one serves all, ServiceNotReadyError when several do.
+    """
+    owners = call.broker.owners
+    if owners is None:
+        return
+    # Several without an owner come here: each on its own would get the broker with the fewest bundles.
+    authoritative = call.flag(AUTHORITATIVE) or len(places) > 1
+    found = {place: await owners.locate(place, authoritative=authoritative) for place in places}
+    ids = {"" if at.urls is None else at.urls.broker_id for at in found.values()}
+    if len(ids) > 1:
+        raise ServiceNotReadyError(
+            "these messages belong to partitions of several brokers: send those of each partition alone"
+        )
+    if ids != {""}:
+        raise ServedElsewhereError(next(iter(found.values())))
+    for place in places:
+        owners.check_owned(place)
 
 
 def _hash(key: str) -> int:

@@ -36,6 +36,7 @@ from magnetar.admin.calls.call import (
 from magnetar.admin.calls.call_places import PROBES
 from magnetar.admin.calls.compression import BYTES_MIN, compressing, wants_gzip
 from magnetar.admin.calls.errors import (
+    ServedElsewhereError,
     TooLargeError,
     TooMuchUsedError,
     TooSlowError,
@@ -167,6 +168,10 @@ class _Resource:
             answer = await self._broker.quotas.timing(owner, _answered(handler, call))
             access.note_change(identity, request, call.body)
             return answer
+        except ServedElsewhereError as error:
+            return Response(
+                status_code=307, headers={"Location": str(elsewhere.location(error.place, request))}
+            )
         except MagnetarError as error:
             status = status_of(error)
             if status >= 500 and status != 501:

@@ -2,7 +2,9 @@
 
 A call about a partitioned topic as a whole stays where it came. So does one that only concerns what the
 metadata store has: how many partitions there are. Any broker answers a look-up, except of a topic without an
-owner: the broker is asked that is to have it.
+owner: the broker is asked that is to have it. A call about the topics of one bundle goes to its owner.
+
+Some calls find out later where they belong: those raise ServedElsewhereError.
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ from typing import Final
 
 from starlette.requests import Request
 
-from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName
+from magnetar.admin.calls.call import AUTHORITATIVE
+from magnetar.admin.namespaces import bundles
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
+from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.place import TopicPlace
 from magnetar.broker.service import Broker
 
 _PREFIXES: Final = {
@@ -20,7 +26,7 @@ _PREFIXES: Final = {
     f"/admin/v2/{NON_PERSISTENT}/": NON_PERSISTENT,
 }
 _LOOK_UP: Final = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
-_AUTHORITATIVE: Final = "authoritative"
+_OF_A_BUNDLE: Final = "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/clearBacklog"
 
 
 async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: Request) -> str | None:
@@ -29,6 +35,13 @@ async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: 
     `path`: as it is routed. Raises ServiceNotReadyError, NamespaceNotFoundError, InvalidTopicNameError.
     """
     assert broker.owners is not None, "asked before"
+    authoritative = request.query_params.get(AUTHORITATIVE, "").lower() == "true"
+    if path.startswith(_OF_A_BUNDLE):
+        namespace = NamespaceName(params["tenant"], params["namespace"])
+        bundles.check_known(namespace, params["bundle"], await broker.policies.namespace(namespace))
+        bundle = Bundle(namespace, *bundles.bounds_of(params["bundle"]))
+        place = await broker.owners.locate_bundle(bundle, authoritative=authoritative)
+        return location(place, request)
     domain = next((name for prefix, name in _PREFIXES.items() if path.startswith(prefix)), "")
     if path == _LOOK_UP and params["domain"] in _PREFIXES.values():
         domain = params["domain"]
@@ -37,9 +50,15 @@ async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: 
     topic = TopicName.of(domain, params["tenant"], params["namespace"], params["topic"])
     if topic.partition < 0 and path != _LOOK_UP and await broker.policies.partitions(topic):
         return None
-    authoritative = request.query_params.get(_AUTHORITATIVE, "").lower() == "true"
     place = await broker.owners.locate(topic, authoritative=authoritative)
-    if place.urls is None or (path == _LOOK_UP and not place.redirect):
+    if path == _LOOK_UP and not place.redirect:
+        return None
+    return location(place, request)
+
+
+def location(place: TopicPlace, request: Request) -> str | None:
+    """The same call at that broker; None: it is this one."""
+    if place.urls is None:
         return None
     at = place.urls.addresses
     base = at.https if request.url.scheme == "https" else at.http
@@ -50,6 +69,6 @@ async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: 
 
 def _query(request: Request, *, authoritative: bool) -> str:
     parts = request.scope["query_string"].decode("ascii", "replace").split("&")
-    kept = [part for part in parts if part and not part.startswith(f"{_AUTHORITATIVE}=")]
-    kept += [f"{_AUTHORITATIVE}=true"] if authoritative else []
+    kept = [part for part in parts if part and not part.startswith(f"{AUTHORITATIVE}=")]
+    kept += [f"{AUTHORITATIVE}=true"] if authoritative else []
     return f"?{'&'.join(kept)}" if kept else ""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import InvalidNameError, TopicName
@@ -291,9 +291,23 @@ class Owners:
         if keeper := self._keeper(name):
             urls = self._urls_of_peer(keeper)
             return HERE if urls is None else TopicPlace(urls)
+        # Asked anew each time: it may be split meanwhile.
+        return await self._located(lambda: self.bundle_of(name), authoritative=authoritative)
+
+    async def locate_bundle(self, bundle: Bundle, *, authoritative: bool) -> TopicPlace:
+        """Where the topics of a bundle are served, as `locate` tells it. It is one of its namespace's."""
+
+        async def itself() -> Bundle:
+            return bundle
+
+        return await self._located(itself, authoritative=authoritative)
+
+    async def _located(
+        self, bundle_now: Callable[[], Coroutine[Any, Any, Bundle]], *, authoritative: bool
+    ) -> TopicPlace:
         until_ms = self._moves.deadline_ms()
         while True:
-            bundle = await self.bundle_of(name)
+            bundle = await bundle_now()
             if self.ownership.serves(bundle):
                 return HERE
             place = await self._look_for(bundle, authoritative=authoritative)

@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.ownership.health_topics import health_topic
 from magnetar.broker.ownership.records import owner_path
 from support.admin_api import AdminApi, T
 from support.shared_cluster import OtherBroker, bundles_of, on_a_shared_cluster, owners_of, settled
@@ -19,7 +20,6 @@ async def served_elsewhere(api: AdminApi, other: OtherBroker, name: TopicName) -
     await owners_of(api).require([name])
     await api.publish(str(name), b"message")
     await owners_of(api).move(await owners_of(api).bundle_of(name))
-    other.moved.clear()
     await other.own_bundle_of(name)
 
 
@@ -109,7 +109,6 @@ def test_the_bundles_of_a_namespace_move_here_before_it_is_deleted() -> None:
             await api.publish(str(name), b"message")
         first, *_ = bundles = bundles_of("public/n")
         await owners_of(api).move(first)
-        other.moved.clear()
         await other.own(first)
         existed: list[bool] = []
         delete = api.logs.delete
@@ -143,5 +142,20 @@ def test_a_namespace_is_kept_whole_when_a_bundle_does_not_come() -> None:
         assert (await api.refused("DELETE", f"{N}/public/n?force=true"))[0] == 503
         assert (await api.refused("DELETE", "/admin/v2/tenants/public?force=true"))[0] == 503
         assert await api.broker.exists(name)
+
+    on_a_shared_cluster(story)
+
+
+def test_a_namespace_is_kept_whole_while_another_broker_checks_itself_there() -> None:
+    """That topic is its own, whoever has the bundle."""
+
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        names = [TopicName.parse("persistent://pulsar/system/a"), health_topic("other:8080")]
+        await owners_of(api).require(names)
+        for name in names:
+            await api.publish(str(name), b"message")
+        other.join()
+        assert (await api.refused("DELETE", f"{N}/pulsar/system?force=true"))[0] == 503
+        assert [await api.logs.exists(name.log_name) for name in names] == [True, True]
 
     on_a_shared_cluster(story)
