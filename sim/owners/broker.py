@@ -157,14 +157,14 @@ class SimBroker:
             await asyncio.sleep(0.001)
             return self._probe(next(each for each in self._peers() if each.name == host))
 
-        self.owners = Owners(self, urls, probe=probe, load=Load, version="")  # type: ignore[arg-type]  # as far as it is used
+        self.owners = Owners(self, urls, socket=self.name, probe=probe, load=Load, version="")  # type: ignore[arg-type]  # as far as it is used
         while True:
             try:
                 await self.owners.begin()
             except MagnetarError:
                 await asyncio.sleep(0.05)
                 await self.owners.close()
-                self.owners = Owners(self, urls, probe=probe, load=Load, version="")  # type: ignore[arg-type]  # as above
+                self.owners = Owners(self, urls, socket=self.name, probe=probe, load=Load, version="")  # type: ignore[arg-type]  # as above
             else:
                 break
         store.watch_session(self._session_changed)

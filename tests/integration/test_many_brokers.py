@@ -277,6 +277,19 @@ def test_deletions_reach_what_another_broker_serves(cluster: BrokerCluster) -> N
     client.close()
 
 
+def test_one_id_is_of_one_process(cluster: BrokerCluster) -> None:
+    """Of another machine's broker under the same name here: it listens on another address."""
+    first = cluster.brokers[-2]
+    ports = [url.rpartition(":")[2] for url in (first.broker_url, first.http_url)]
+    again = ("--port", ports[0], "--http-port", ports[1])
+    with pytest.raises(AssertionError, match="and its session has not ended"):
+        cluster.start_broker(*again, "--host", "127.0.0.2", "--advertised-address", "127.0.0.1")
+    first.kill()
+    successor = cluster.start_broker(*again)
+    assert "waiting for the end of its session" not in successor.log_text()
+    assert successor.http_url == first.http_url
+
+
 def test_one_broker_alone_and_several_exclude_each_other(cluster: BrokerCluster, tmp_path: Path) -> None:
     alone = StandaloneProcess(tmp_path, options=("--metadata", cluster.metadata))
     with pytest.raises(AssertionError, match="is served by several brokers"):

@@ -31,7 +31,9 @@ class OneOfSeveral(AdminApi):
         async def alive(_host: str, _port: int) -> bool:
             return False
 
-        self.owners = Owners(self.broker, urls_of("127.0.0.1:8080"), probe=alive, load=Load, version="test")
+        self.owners = Owners(
+            self.broker, urls_of("127.0.0.1:8080"), socket="here", probe=alive, load=Load, version="test"
+        )
         self.broker.policies.shared = True
         self.broker.owners = self.owners
 

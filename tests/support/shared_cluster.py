@@ -80,6 +80,8 @@ def on_a_shared_cluster(story: Callable[[AdminApi, OtherBroker], Awaitable[None]
 
     def join(api: AdminApi) -> None:
         api.broker.policies.shared = True
-        api.broker.owners = Owners(api.broker, _HERE, probe=none_is_dead, load=Load, version="")
+        api.broker.owners = Owners(
+            api.broker, _HERE, socket="here", probe=none_is_dead, load=Load, version=""
+        )
 
     with_api(lambda api: story(api, OtherBroker(api)), before=join)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import uuid
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NETWORK: Final = Path("/proc/self/ns/net")
 
 
 def own_name(advertised: str, listened: str) -> str:
@@ -14,3 +22,17 @@ def own_name(advertised: str, listened: str) -> str:
 def in_url(host: str) -> str:
     """A host as it stands in a URL: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
+
+
+def socket_name(listened: str, port: int) -> str:
+    """Names a listening socket so that one process at a time can have it: 16 hexadecimal digits.
+
+    Made of the machine's boot, the network namespace (containers of a machine have their own), host and port.
+    Elsewhere than on Linux the machine's name and network card stand for the first two.
+    """
+    try:
+        where = f"{_BOOT.read_text().strip()} {os.readlink(_NETWORK)}"
+    except OSError:
+        # There is no such file, so this is not Linux.
+        where = f"{socket.gethostname()} {uuid.getnode():x}"
+    return blake2b(f"{where} {listened} {port}".encode(), digest_size=8).hexdigest()

@@ -19,7 +19,7 @@ from magnetar.broker.ownership.owners import Owners
 from magnetar.broker.ownership.records import BrokerUrls, Load
 from magnetar.broker.service import Broker
 from magnetar.runtime.probe import refuses
-from magnetar.server.addresses import own_name
+from magnetar.server.addresses import own_name, socket_name
 from magnetar.server.banner import Endpoints
 from magnetar.server.settings.config import StandaloneConfig
 
@@ -52,6 +52,7 @@ def join(broker: Broker, config: StandaloneConfig, endpoints: Endpoints, clock: 
     broker.owners = Owners(
         broker,
         _urls(config, endpoints, broker.listeners),
+        socket=socket_name(config.plain_host or config.host, broker.listeners.http_port),
         probe=partial(refuses, within_s=_PROBE_S),
         load=_load_of(broker, clock),
         version=__version__,

@@ -19,7 +19,7 @@ from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
 from magnetar.broker.ownership.health_topics import checked_broker, health_topic
 from magnetar.broker.ownership.moves import Moves
-from magnetar.broker.ownership.peers import Peers, Probe
+from magnetar.broker.ownership.peers import BrokerIdTakenError, Peers, Probe
 from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.ownership.placement import least_loaded
 from magnetar.broker.ownership.records import (
@@ -50,15 +50,23 @@ class Owners:
     """The owners of bundles, as one broker knows them."""
 
     def __init__(
-        self, broker: BrokerPort, urls: BrokerUrls, *, probe: Probe, load: Callable[[], Load], version: str
+        self,
+        broker: BrokerPort,
+        urls: BrokerUrls,
+        *,
+        socket: str,
+        probe: Probe,
+        load: Callable[[], Load],
+        version: str,
     ) -> None:
-        """`load` says what this broker has to do, but for its bundles."""
+        """`socket`: see `BrokerReport`. `load` says what this broker has to do, but for its bundles."""
         self.urls = urls
         self.tasks = TaskGroup("ownership")
         self._broker = broker
         self._store = broker.store
         self._load = load
         self._version = version
+        self._socket = socket
         self._started_ms = broker.clock.now_ms()
         self._sessions = 0
         self._leaving = False
@@ -68,6 +76,7 @@ class Owners:
         self.peers = Peers(
             broker.store,
             self.broker_id,
+            socket=socket,
             clock=broker.clock,
             probe=probe,
             spawn=self.tasks.spawn,
@@ -96,7 +105,7 @@ class Owners:
     # -- life --------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Joins the cluster. Raises MetadataError."""
+        """Joins the cluster. Raises BrokerIdTakenError, MetadataError."""
         self._cancel = (
             self._store.watch_session(self._session_changed),
             self._store.watch(NAMESPACES, self._record_changed),
@@ -108,25 +117,32 @@ class Owners:
         self.tasks.every(_REPORT_S, self._report)
 
     async def _show(self) -> None:
-        """Writes this broker's report. Raises MetadataError."""
+        """Writes this broker's report. Raises BrokerIdTakenError, MetadataError."""
         load = replace(self._load(), bundles=len(self.ownership))
-        report = BrokerReport(self.urls, load, self.draining, self._started_ms, self._version)
+        report = BrokerReport(self.urls, load, self.draining, self._started_ms, self._version, self._socket)
         await self.peers.show(report)
 
     async def _report(self) -> None:
         self._sent.clear()
-        if self.ownership.session:
+        if not self.ownership.session:
+            return
+        try:
             await self._show()
+        except BrokerIdTakenError as error:
+            # It gets no bundles by this table; those that it has are where their records say.
+            _log.error("%s", error)
 
     async def drain(self) -> None:
         """Gives every bundle to another broker, or up where there is none, and leaves the cluster."""
         self._leaving = True
         try:
-            if self.ownership.session:
+            if self.peers.shown:
                 await self._show()
             await self._moves.give_all_away(self._chosen)
-            with contextlib.suppress(TopicNotFoundError):  # its health was never checked
-                await self._broker.delete_topic(self.health_topic, force=True)
+            if self.peers.shown:
+                # Otherwise it may be the topic of another process that has this id.
+                with contextlib.suppress(TopicNotFoundError):  # its health was never checked
+                    await self._broker.delete_topic(self.health_topic, force=True)
             await self.peers.leave()
         except MagnetarError as error:
             # What could not be deleted goes with the session, and the session with the process.
@@ -336,8 +352,9 @@ class Owners:
             # Where it goes, what clients ask is held until it is there.
             return None if to == self.broker_id else TopicPlace(self._urls_of_peer(to) or owner)
         if self.ownership.state(bundle) is BundleState.UNOWNED:
-            # From this broker's former process.
-            await self._claims.claim(bundle, stale=value)
+            # From this broker's former process, if it is known that no other one has its id.
+            if self.peers.shown:
+                await self._claims.claim(bundle, stale=value)
             return None
         # It is on its way to this broker, or away from it.
         target = self._urls_of_peer(await self._moves.destination(bundle))

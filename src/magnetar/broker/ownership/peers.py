@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MetadataError
+from magnetar.base.errors import MetadataError, StartupError
 from magnetar.broker.ownership.records import DRAINS, BrokerReport, BrokerUrls
 from magnetar.metadata import keys
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError, Value
 from magnetar.runtime.tasks import Rounds, SingleFlight, pause
 from magnetar.runtime.turns import Turns
 
@@ -34,6 +34,22 @@ _ANSWER_MS: Final = 1000
 """For so long the answer of a probe counts."""
 
 
+_TAKEN_LOOK_S: Final = 0.1
+"""Between two looks at a record of this broker's id that another process made."""
+_TAKEN_WAIT_S: Final = 30.0
+"""How long the end of that process's session is waited for: longer than sessions last by default."""
+
+
+class BrokerIdTakenError(StartupError):
+    """Another process has the id of this broker."""
+
+    def __init__(self, broker_id: str) -> None:
+        super().__init__(
+            f"another broker is known as {broker_id}, and its session has not ended: give this one another"
+            " --advertised-address or --http-port, or stop the other one"
+        )
+
+
 class Peers:
     """The peers of one broker."""
 
@@ -42,18 +58,20 @@ class Peers:
         store: MetadataStore,
         own_id: str,
         *,
+        socket: str,
         clock: Clock,
         probe: Probe,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         changed: Callable[[], None],
     ) -> None:
-        """`changed` is called after the table was read anew."""
+        """`socket`: see `BrokerReport`. `changed` is called after the table was read anew."""
         self.reports: dict[str, BrokerReport] = {}
         """Brokers with a session, this one too, by id."""
         self.drained: frozenset[str] = frozenset()
         """Brokers that are to own nothing, whether they are there or not."""
         self._store = store
         self._own_id = own_id
+        self._socket = socket
         self._clock = clock
         self._probe = probe
         self._changed = changed
@@ -95,8 +113,13 @@ class Peers:
         self._version = None
         self._ended += 1
 
+    @property
+    def shown(self) -> bool:
+        """Whether this process has the record of its id, in the session that lasts."""
+        return self._version is not None
+
     async def show(self, report: BrokerReport) -> None:
-        """Writes this broker's record. Raises MetadataError."""
+        """Writes this broker's record. Raises BrokerIdTakenError, MetadataError."""
         async with self._turns.hold((self._own_id,)):
             ended = self._ended
             version = await self._write(keys.broker(self._own_id), report.encode(), self._version)
@@ -110,22 +133,53 @@ class Peers:
             with contextlib.suppress(BadVersionError):  # another process removed it: it is created again
                 stat = await self._store.put(path, data, expected_version=version, ephemeral=True)
                 return stat.version
-        await self._take_place(path)
-        return (await self._store.put(path, data, expected_version=MUST_NOT_EXIST, ephemeral=True)).version
+        while True:
+            await self._take_place(path)
+            with contextlib.suppress(BadVersionError):  # another process was faster: its record is looked at
+                stat = await self._store.put(path, data, expected_version=MUST_NOT_EXIST, ephemeral=True)
+                return stat.version
 
     async def _take_place(self, path: str) -> None:
-        """Removes the record of an earlier process. It is gone: this one listens on its port."""
+        """Returns when no other process has the record of this broker's id.
+
+        A former process that had this one's listening socket is gone. Of any other one only the end of its
+        session says so: it may be at another machine of the same name, or behind the same load balancer.
+        """
         found = await self._store.get(path)
-        if found is not None:
-            with contextlib.suppress(NotFoundError, BadVersionError):  # its session has ended
-                await self._store.delete(path, expected_version=found.stat.version)
+        if found is None:
+            return
+        if not (found.stat.created_by_self or self._had_this_socket(found)):
+            await self._end_of(path, found)
+            return
+        with contextlib.suppress(NotFoundError, BadVersionError):  # its session has ended
+            await self._store.delete(path, expected_version=found.stat.version)
+
+    def _had_this_socket(self, value: Value) -> bool:
+        try:
+            return BrokerReport.decode(value.data).socket == self._socket != ""
+        except ValueError:
+            # Whose it is cannot be read: its session says when it is gone.
+            return False
+
+    async def _end_of(self, path: str, found: Value) -> None:
+        """Returns when the record is gone. Raises BrokerIdTakenError when its process writes another
+        report, or stays."""
+        _log.warning("another process is known as %s; waiting for the end of its session", self._own_id)
+        until_ms = self._clock.monotonic_ms() + _TAKEN_WAIT_S * 1000
+        now: Value | None = found
+        while now is not None:
+            # Where a report is a new node each time, its version stays.
+            if now.stat != found.stat or self._clock.monotonic_ms() >= until_ms:
+                raise BrokerIdTakenError(self._own_id)
+            await pause(_TAKEN_LOOK_S)
+            now = await self._store.get(path)
 
     async def leave(self) -> None:
         """Removes this broker's record. Raises MetadataError."""
-        if self._version is not None:
-            self._version = None
-            with contextlib.suppress(NotFoundError):  # the end of the session took it
-                await self._store.delete(keys.broker(self._own_id))
+        version, self._version = self._version, None
+        if version is not None:
+            with contextlib.suppress(NotFoundError, BadVersionError):  # the end of the session took it
+                await self._store.delete(keys.broker(self._own_id), expected_version=version)
 
     # -- the others --------------------------------------------------------------------------------
 

@@ -143,6 +143,8 @@ class BrokerReport:
     started_ms: int = 0
     """Unix milliseconds."""
     version: str = ""
+    socket: str = ""
+    """Names the listening socket of its admin API, which one process at a time can have; "": not told."""
 
     @property
     def broker_id(self) -> str:
@@ -172,6 +174,7 @@ class BrokerReport:
                 "startTimestamp": self.started_ms,
                 "loadReportType": "LocalBrokerData",
                 "draining": self.draining,
+                "listeningSocket": self.socket,
             }
         )
 
@@ -199,6 +202,7 @@ class BrokerReport:
             draining=document.get("draining") is True,
             started_ms=int(_number(document, "startTimestamp")),
             version=str(document.get("brokerVersionString") or ""),
+            socket=str(document.get("listeningSocket") or ""),
         )
 
 

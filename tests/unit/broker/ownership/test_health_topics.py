@@ -72,3 +72,13 @@ def test_the_topic_goes_when_the_broker_leaves() -> None:
         assert not await api.broker.exists(name)
 
     with_one_of_several(story)
+
+
+def test_the_topic_stays_when_another_process_may_have_the_id() -> None:
+    async def story(api: OneOfSeveral) -> None:
+        await api.call("GET", HEALTH)
+        api.owners.peers.session_lost()
+        await api.owners.drain()
+        assert await api.broker.exists(api.owners.health_topic)
+
+    with_one_of_several(story)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
 from magnetar.broker.ownership.listing import owners_in
+from magnetar.broker.ownership.peers import BrokerIdTakenError, Peers
 from magnetar.broker.ownership.place import HERE
 from magnetar.broker.ownership.records import NAMESPACES, BrokerReport, owner_path
+from magnetar.broker.ownership.states import BundleState
 from magnetar.metadata import keys
+from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.metadata.store import Value
+from magnetar.runtime.tasks import TaskGroup, begin
 from support.many_brokers import OTHER, OneOfSeveral, urls_of, with_one_of_several
+from support.storage import until
 
 LISTS = json.dumps({"advertisedListeners": [1], "webServiceUrl": "http://foreign:1"}).encode()
 OF_ANOTHER_NAME = BrokerReport(urls_of("c:1")).encode()
@@ -41,5 +50,124 @@ def test_an_owner_that_is_not_understood_is_no_error_of_others() -> None:
         await api.store.delete(owner_path(bundle))
         await api.store.delete(f"{NAMESPACES}/public/default/0xffffff00_0xffffffff")
         assert await api.owners.locate(name, authoritative=True) == HERE
+
+    with_one_of_several(story)
+
+
+# -- one id, one process ---------------------------------------------------------------------------
+
+OWN = keys.broker(OTHER)
+SEEN = "another process is known as b:8080"
+
+
+class OfAnotherSession(MemoryMetadataStore):
+    """Everything was written in the session of another process."""
+
+    async def get(self, path: str) -> Value | None:
+        value = await super().get(path)
+        if value is None:
+            return None
+        return Value(value.data, value.stat._replace(created_by_self=False))
+
+
+Story = Callable[[Peers, OfAnotherSession, ManualClock], Awaitable[None]]
+
+
+def with_peers(former: str | None, story: Story) -> None:
+    """`former`: the listening socket in the record that is there; None: there is none."""
+
+    async def alive(_host: str, _port: int) -> bool:
+        return False
+
+    async def run() -> None:
+        clock, tasks = ManualClock(), TaskGroup("test")
+        store = OfAnotherSession(clock)
+        if former is not None:
+            await store.put(OWN, report(former))
+        peers = Peers(
+            store, OTHER, socket="mine", clock=clock, probe=alive, spawn=tasks.spawn, changed=lambda: None
+        )
+        try:
+            await story(peers, store, clock)
+        finally:
+            peers.close()
+            await tasks.close()
+
+    asyncio.run(run())
+
+
+def report(socket: str) -> bytes:
+    return BrokerReport(urls_of(OTHER), socket=socket).encode()
+
+
+MINE = BrokerReport(urls_of(OTHER), socket="mine")
+
+
+def test_the_record_of_an_earlier_life_is_replaced_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(peers: Peers, store: OfAnotherSession, _clock: ManualClock) -> None:
+        await peers.show(MINE)
+        assert peers.shown
+        assert SEEN not in caplog.text
+        await peers.leave()
+        assert await store.get(OWN) is None
+
+    with_peers("mine", story)
+
+
+async def begun(peers: Peers, caplog: pytest.LogCaptureFixture) -> asyncio.Task[None]:
+    """Showing the record, which waits for the other one."""
+    task = begin(peers.show(MINE))
+    await until(lambda: SEEN in caplog.text)
+    return task
+
+
+# An older version does not tell its socket.
+@pytest.mark.parametrize("socket", ["another", ""])
+def test_the_id_of_a_broker_that_writes_reports_is_refused(
+    socket: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(peers: Peers, store: OfAnotherSession, _clock: ManualClock) -> None:
+        task = await begun(peers, caplog)
+        await store.put(OWN, report(socket))
+        with pytest.raises(BrokerIdTakenError, match=r"b:8080.*--advertised-address or --http-port"):
+            await task
+        value = await store.get(OWN)
+        assert value is not None
+        assert value.data == report(socket)
+        assert not peers.shown
+
+    with_peers(socket, story)
+
+
+def test_the_id_of_a_session_that_lasts_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(peers: Peers, _store: OfAnotherSession, clock: ManualClock) -> None:
+        task = await begun(peers, caplog)
+        clock.advance(30_000)
+        with pytest.raises(BrokerIdTakenError):
+            await task
+
+    with_peers("another", story)
+
+
+def test_the_id_of_a_session_that_ends_is_taken(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(peers: Peers, store: OfAnotherSession, _clock: ManualClock) -> None:
+        task = await begun(peers, caplog)
+        await store.delete(OWN)
+        await task
+        assert peers.shown
+
+    with_peers("another", story)
+
+
+def test_owners_of_this_id_are_left_alone_until_the_id_is_had() -> None:
+    async def story(api: OneOfSeveral) -> None:
+        bundle = await api.owners.bundle_of(TopicName.parse("t"))
+        await api.store.put(owner_path(bundle), api.owners.urls.encode())
+        api.owners.peers.session_lost()
+        assert await api.owners._look_for(bundle, authoritative=True) is None
+        assert api.owners.ownership.state(bundle) is BundleState.UNOWNED
+        await api.owners._show()
+        assert await api.owners._look_for(bundle, authoritative=True) is None
+        assert api.owners.ownership.state(bundle) is BundleState.OWNED
 
     with_one_of_several(story)
