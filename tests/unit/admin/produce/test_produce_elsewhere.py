@@ -74,7 +74,8 @@ def test_messages_without_a_key_stay_at_the_broker_that_was_asked() -> None:
 
 
 def test_partitions_without_an_owner_come_to_the_broker_that_was_asked() -> None:
-    async def story(api: AdminApi, _: OtherBroker) -> None:
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        other.join()
         await api.done("PUT", f"{T}/p/partitions", 4)
         answer = await api.call("POST", f"{P}/p", to_partitions(0, 1, 2, 3))
         assert answer.status == 200, answer.body
