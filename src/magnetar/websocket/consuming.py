@@ -19,7 +19,7 @@ from magnetar.websocket.deliveries import Incoming, Opener
 from magnetar.websocket.documents import Order
 from magnetar.websocket.endpoint import Endpoint, Output, SocketEnd
 from magnetar.websocket.errors import Fault, UndeliverableError
-from magnetar.websocket.memory import ByteCount, HeldBytes
+from magnetar.websocket.memory import ByteCount, HeldBytes, written
 from magnetar.websocket.parts import BESIDE_BYTES, MessagePart
 from magnetar.websocket.paths import SocketRole, Target
 from magnetar.websocket.query_options import ConsumerOptions
@@ -56,7 +56,7 @@ class ConsumerSocket(Endpoint):
         self._opened_bytes = 0
         """Of them, and of the entry that is being opened."""
         self._pieces = ByteCount()
-        """Of large messages that are not complete."""
+        """Of large messages that are not complete, and of a text that is being written."""
         self._pulled = 0
         """Messages that a client that pulls has asked for and not got."""
         self._unacked = Unacked(options.ack_timeout_ms)
@@ -332,7 +332,9 @@ class ConsumerSocket(Endpoint):
         if self.options.pull:
             self._pulled -= 1
         self._watch_time()
-        await output.text(await self._text(part, message, message_id))
+        text = await self._text(part, message, message_id)
+        with written(text, self._pieces, self.count_held):
+            await output.text(text)
         self._opened_bytes -= message.size_bytes
         self.count_held()
         self.messages += 1
