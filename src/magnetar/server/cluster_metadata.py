@@ -88,8 +88,18 @@ class ClusterMetadata:
         """Every bundle that has an owner, and the owner. Raises MetadataError."""
         return await owners_in(self._store)
 
-    async def drain(self, broker: str) -> None:
-        """Has a broker give all its bundles to others, and take none. Raises MetadataError."""
+    async def drain(self, broker: str, *, force: bool = False) -> None:
+        """Has a broker give all its bundles to others, and take none.
+
+        Raises StartupError unless the broker is there, owns something, or `force` is set; MetadataError.
+        """
+        if not force and broker not in await self._store.children(keys.BROKERS):
+            owners = set((await owners_in(self._store)).values())
+            if broker not in owners:
+                raise StartupError(
+                    f"there is no broker {broker}: magnetar cluster status shows their names;"
+                    " --force drains one that is not there yet"
+                )
         await self._store.put(drain_path(broker), b"")
 
     async def undrain(self, broker: str) -> None:

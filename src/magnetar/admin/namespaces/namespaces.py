@@ -154,6 +154,10 @@ async def _move(call: Call) -> None:
     to = call.query.get("destinationBroker", "")
     if to and to not in owners.peers.reports:
         raise PreconditionFailedError(f"there is no broker {to[:200]}", remedy="magnetar cluster status")
+    if to and not owners.peers.takes_bundles(to):
+        raise PreconditionFailedError(
+            f"broker {to} drains: it takes no bundle", remedy="magnetar cluster undrain"
+        )
     wanted = ranges(document) if chosen is None else [bundle_ranges.bounds_of(chosen)]
     await gathered(owners.move(Bundle(name, *bounds), to) for bounds in wanted)
 

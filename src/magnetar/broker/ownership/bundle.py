@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
-from magnetar.base.names import NamespaceName, TopicName
+from magnetar.base.names import InvalidNameError, NamespaceName, TopicName
 from magnetar.broker.policies.bundles import covers, hash_of
 from magnetar.metadata import keys
 
@@ -42,3 +43,10 @@ class Bundle:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.range_name}"
+
+
+def bundle_at(path: str, parent: str) -> Bundle | None:
+    """The bundle that a path below `parent` is about; None: it is about none."""
+    with contextlib.suppress(ValueError, InvalidNameError):  # of a namespace or a tenant
+        return Bundle.parse(path.removeprefix(f"{parent}/"))
+    return None

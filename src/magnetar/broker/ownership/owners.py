@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import MagnetarError
-from magnetar.base.names import InvalidNameError, TopicName
+from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError, TopicNotFoundError
-from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.bundle import Bundle, bundle_at
 from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
 from magnetar.broker.ownership.health_topics import checked_broker, health_topic
 from magnetar.broker.ownership.moves import Moves
@@ -119,7 +119,7 @@ class Owners:
     async def _show(self) -> None:
         """Writes this broker's report. Raises BrokerIdTakenError, MetadataError."""
         load = replace(self._load(), bundles=len(self.ownership))
-        report = BrokerReport(self.urls, load, self.draining, self._started_ms, self._version, self._socket)
+        report = BrokerReport(self.urls, load, self._leaving, self._started_ms, self._version, self._socket)
         await self.peers.show(report)
 
     async def _report(self) -> None:
@@ -192,12 +192,12 @@ class Owners:
                 return
 
     def _record_changed(self, notification: Notification) -> None:
-        bundle = _bundle_at(notification.path, NAMESPACES)
+        bundle = bundle_at(notification.path, NAMESPACES)
         if bundle is not None and self.ownership.state(bundle) in _WITH_RECORD:
             self.tasks.spawn(self._claims.look_at(bundle))
 
     def _move_changed(self, notification: Notification) -> None:
-        bundle = _bundle_at(notification.path, MOVES)
+        bundle = bundle_at(notification.path, MOVES)
         if bundle is not None:
             self.tasks.spawn(self._moves.follow(bundle))
 
@@ -395,10 +395,3 @@ class Owners:
 
 
 _WITH_RECORD: Final = (BundleState.OWNED, BundleState.RELEASING)
-
-
-def _bundle_at(path: str, parent: str) -> Bundle | None:
-    """The bundle that a path below `parent` is about; None: it is about none."""
-    with contextlib.suppress(ValueError, InvalidNameError):  # of a namespace or a tenant
-        return Bundle.parse(path.removeprefix(f"{parent}/"))
-    return None

@@ -103,8 +103,13 @@ class Peers:
         return [
             report
             for broker_id, report in self.reports.items()
-            if not (report.draining or broker_id in self.drained or self._was_dead(broker_id, now_ms))
+            if self.takes_bundles(broker_id) and not self._was_dead(broker_id, now_ms)
         ]
+
+    def takes_bundles(self, broker_id: str) -> bool:
+        """Whether the broker is there and does not drain, for an operator or because it is being stopped."""
+        report = self.reports.get(broker_id)
+        return report is not None and not (report.draining or broker_id in self.drained)
 
     # -- this broker -------------------------------------------------------------------------------
 

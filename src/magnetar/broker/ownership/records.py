@@ -139,7 +139,8 @@ class BrokerReport:
     urls: BrokerUrls
     load: Load = Load()
     draining: bool = False
-    """Whether it takes no bundles."""
+    """Whether it takes no bundles since it is being stopped. What operators drain is not in the report: it
+    would be late when they take that back."""
     started_ms: int = 0
     """Unix milliseconds."""
     version: str = ""

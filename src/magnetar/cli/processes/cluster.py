@@ -77,9 +77,10 @@ def status(metadata: str, cluster: str, bundles: bool, output: str) -> None:
 @METADATA
 @_CLUSTER
 @click.argument("broker")
-def drain(metadata: str, cluster: str, broker: str) -> None:
+@click.option("--force", is_flag=True, help="Drain it also if no broker of that name is there.")
+def drain(metadata: str, cluster: str, broker: str, *, force: bool) -> None:
     """Have BROKER give its bundles to the others, and take none until `undrain`."""
-    _run(metadata, cluster, lambda found: found.drain(broker))
+    _run(metadata, cluster, lambda found: found.drain(broker, force=force))
     click.echo(f"{broker} gives its bundles away; magnetar cluster status shows how many are left")
 
 
