@@ -13,6 +13,14 @@ class OptionError(SparkSourceError):
     """An option is unknown, missing or has a bad value."""
 
 
+class DeduplicationError(OptionError):
+    """Deduplication could not be asked for. `retriable` as the failed call to the admin interface was."""
+
+    def __init__(self, detail: str, *, retriable: bool) -> None:
+        super().__init__(detail)
+        self.retriable = retriable
+
+
 class TopicDataLossError(SparkSourceError):
     """Entries that the query has not read are gone, or cannot be shown to be there."""
 

@@ -9,7 +9,7 @@ from magnetar.adminclient.errors import AdminCallError
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
-from magnetar.spark.errors import OptionError
+from magnetar.spark.errors import DeduplicationError, OptionError
 from magnetar.spark.targets import target_partitions
 
 _TIMEOUT_S: Final = 20.0
@@ -19,7 +19,7 @@ _POLL_S: Final = 0.02
 def deduplicate(client: Client, target: TopicName) -> None:
     """Has the topic drop duplicates; returns when each partition does.
 
-    Raises OptionError when that cannot be done.
+    Raises OptionError when that cannot be done; it is retriable when the admin interface was away.
     """
     partitions = target_partitions(client, target).values()
     for topic in partitions:
@@ -40,10 +40,11 @@ def deduplicate(client: Client, target: TopicName) -> None:
             if waiting:
                 time.sleep(_POLL_S)
     except AdminCallError as error:
-        raise OptionError(
+        raise DeduplicationError(
             f"writing exactly once needs deduplication on {target}, and the admin interface does not help:"
             f" {error}. Give admin.url, or enable deduplication for the namespace and set"
-            " enableDeduplication=false, or set delivery=at_least_once"
+            " enableDeduplication=false, or set delivery=at_least_once",
+            retriable=error.retriable,
         ) from error
 
 
