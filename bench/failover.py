@@ -46,7 +46,7 @@ class _Member:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 said = (folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
                 raise SystemExit(f"{name} did not start:\n{said[-2000:]}")
-            time.sleep(0.05)
+            time.sleep(0.05)  # the file is the only sign; the deadline bounds the wait
         self.urls: dict[str, str] = json.loads(self._ready.read_text(encoding="utf-8"))
 
     def end(self, number: signal.Signals) -> None:

@@ -30,6 +30,7 @@ from bench.compare import sources
 from bench.device import sync_histogram
 from bench.histogram import median_metrics
 from bench.peers.servers import SERVERS
+from bench.replicated import environment
 from bench.report import figure, markdown_table, text_table
 from bench.run import new_topic
 
@@ -189,7 +190,7 @@ class Magnetar:
         """A broker with an empty store."""
         with (
             tempfile.TemporaryDirectory(prefix="magnetar-bench-", dir=options.data_folder) as scratch,
-            _environment(self._variables),
+            environment(self._variables),
             started([*options.before, *magnetar_command()], Path(scratch), options.cpus) as broker,
         ):
             yield broker
@@ -218,20 +219,6 @@ class Pulsar:
     def wake(self) -> None:
         """For its end."""
         self._signal(signal.SIGCONT)
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def brokers(given: argparse.Namespace, options: Options, stack: ExitStack) -> dict[str, Magnetar | Pulsar]:

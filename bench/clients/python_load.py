@@ -63,7 +63,7 @@ class Load:
         number = 0
         while (due_ns := start_ns + number * 1_000_000_000 // rate_per_s) < self._end_ns:
             if (ahead_ns := due_ns - time.monotonic_ns()) > 0:
-                time.sleep(ahead_ns / 1e9)
+                time.sleep(ahead_ns / 1e9)  # the open loop: this message is not due yet
             if self._measured(due_ns):
                 self.late_ns.append(max(0, time.monotonic_ns() - due_ns))
             self._send(content, due_ns)
@@ -110,6 +110,7 @@ def main() -> None:
         args=(content,) if given.mode == "flood" else (content, start_ns, given.rate),
     )
     sender.start()
+    # The measured time goes by the clock: the caller reads its counters at both words.
     time.sleep((begin_ns - time.monotonic_ns()) / 1e9)
     print("begin", flush=True)
     time.sleep(max(0, end_ns - time.monotonic_ns()) / 1e9)

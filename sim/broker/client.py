@@ -7,6 +7,7 @@ connection. A request that is not answered in ANSWER_S while storage was well is
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -113,7 +114,7 @@ class Line:
                 self._within(self.session.handle, turn)
 
 
-class Client:
+class Client(ABC):
     """A producer or a consumer that stays for the whole story."""
 
     def __init__(self, home: Home, name: str, topic: str, pause: Callable[[], float]) -> None:
@@ -144,7 +145,7 @@ class Client:
         self.heard(event)
         self._wake.set()
 
-    def heard(self, event: object) -> None:
+    def heard(self, event: object) -> None:  # noqa: B027 - one kind of client listens, the others need not
         """More that one kind of client does."""
 
     def cut_off(self) -> None:
@@ -198,9 +199,9 @@ class Client:
         """Whether nobody wants it to leave."""
         return not (self.stopped or self.away)
 
+    @abstractmethod
     async def run(self) -> None:
         """Lives until it is stopped."""
-        raise NotImplementedError
 
     async def rest(self) -> None:
         await asyncio.sleep(self._pause())

@@ -94,8 +94,8 @@ class TxnClient(Client):
             await self.rest()
 
     async def come(self) -> bool:
-        """Opens what it needs on a new connection; whether the broker let it."""
-        raise NotImplementedError
+        """Opens what it needs on a new connection, here nothing; whether the broker let it."""
+        return True
 
     async def work(self) -> None:
         """Until the connection is lost."""

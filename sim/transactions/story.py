@@ -267,7 +267,7 @@ class TransactionStory:
                 client.stopped = True
         await asyncio.sleep(_TTL_S + 6)
         self._check()
-        await self._ask_for_ends(workers[0])
+        await self._ask_for_ends()
         await asyncio.sleep(5)
         for client in clients:
             client.stopped = True
@@ -298,7 +298,7 @@ class TransactionStory:
             for violation in client.violations:
                 self._wrong("answers", violation)
 
-    async def _ask_for_ends(self, asking: TxnClient) -> None:
+    async def _ask_for_ends(self) -> None:
         """Every end is told again, by another client too; what nobody ended was aborted by its time."""
         asking = TxnClient(self._home, "asks")
         for attempt in self._history.attempts:

@@ -35,7 +35,7 @@ def service(
     try:
         with broker_cluster(tmp_path_factory.mktemp(request.param), kind=request.param) as cluster:
             yield cluster
-    except NotHereError as error:
+    except NotHereError as error:  # the service's package could not be fetched: it says which and why
         pytest.skip(str(error))
 
 

@@ -334,6 +334,32 @@ def test_tasks_timers_and_threads_come_from_the_toolbox() -> None:
     assert found == [], "magnetar.runtime.tasks and threads have all of these"
 
 
+LOOP_ROOMS = {
+    "admin",
+    "bookie",
+    "broker",
+    "ledger",
+    "managedlog",
+    "metadata",
+    "server",
+    "tiered",
+    "websocket",
+    "wire",
+}
+"""Rooms whose code runs on the event loop."""
+
+
+def test_the_loop_is_stopped_by_the_toolbox_alone() -> None:
+    sleeps = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in modules()
+        if name_of(path).split("/")[0] in LOOP_ROOMS
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
+    ]
+    assert sleeps == [], "await something, or show that `runtime.tasks.stop_loop` pays"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable
 from typing import Final
 
 from magnetar.bookie.gathering import Gathering
 from magnetar.bookie.store_options import StoreOptions
-from magnetar.runtime.tasks import call_later
+from magnetar.runtime.tasks import call_later, stop_loop
 
 WINDOW_S: Final = 0.1
 """Seconds over which rare entries are counted."""
@@ -145,6 +144,6 @@ class Pacer:
     def _rest(self) -> None:
         # The loop itself sleeps, and no timer in it: what comes meanwhile costs one look at the sockets and
         # one read of each connection, and not a turn of the loop for each message.
-        time.sleep(self._gather_s)
+        stop_loop(self._gather_s)
         # After the next look at the sockets.
         self._handle = self._loop.call_soon(self._due)

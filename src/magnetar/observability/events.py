@@ -57,7 +57,7 @@ NAMES: Final = {
     "broker.canary.canary": "broker.canary.state-changed",
     "runtime.event-loop-stalled-ms-cpu-ms": "runtime.event-loop-stalled",
     "server.ready-clients-at-admin-at": "server.ready",
-    "server.standalone": "server.setting-translated",
+    "server.serve": "server.setting-translated",
 }
 """By the name that would be made."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
@@ -224,6 +225,15 @@ def call_later(seconds: float, call: Callable[..., object], *arguments: object) 
     """Calls `call(*arguments)` on the event loop after the given seconds, unless the handle is cancelled
     before."""
     return asyncio.get_running_loop().call_later(seconds, call, *arguments)
+
+
+def stop_loop(seconds: float) -> None:
+    """Stops the event loop itself: no callback runs and no socket is read for this time.
+
+    For fractions of a millisecond after which everything that came is one piece of work. Whatever else may
+    wait waits too, so the caller shows by measurement that it pays.
+    """
+    time.sleep(seconds)
 
 
 async def in_slices(items: Iterable[_T], per_turn: int) -> AsyncIterator[_T]:

@@ -2,56 +2,23 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 from pathlib import Path
 
 import click
 
 from magnetar.cli.processes.interrupts import end_at_once
-
-_log = logging.getLogger("magnetar.server")
-
-_PORT = click.IntRange(0, 65535)
-_FILE = click.Path(path_type=Path)
+from magnetar.cli.processes.serving import FILE, serve, serving_options
 
 
 @click.command(epilog="Every setting, also those without an option: docs/configuration.md.")
-@click.option("--data", "data_dir", type=_FILE, help="Folder of everything kept.  [~/.local/share/magnetar]")
+@click.option("--data", "data_dir", type=FILE, help="Folder of everything kept.  [~/.local/share/magnetar]")
 @click.option("--ephemeral", is_flag=True, default=None, help="Keep nothing; no fsync.")
-@click.option("--bookies", type=click.IntRange(0), help="Keep messages on so many bookies beside it.  [0]")
+@click.option("--bookies", type=click.IntRange(0), help="Keep messages on this many bookies beside it.  [0]")
 @click.option(
     "--metadata", "metadata_url", help="Cluster of bookies to keep them on, zk://HOST:PORT/ledgers."
 )
-@click.option("--port", "broker_port", type=_PORT, help="Port of the Pulsar protocol, 0: a free one.  [6650]")
-@click.option("--http-port", type=_PORT, help="Port of admin and metrics, 0: a free one.  [8080]")
-@click.option("--host", help="Address to listen on.  [127.0.0.1]")
-@click.option("--advertised-address", help="Host that clients are told to connect to.")
-@click.option("--insecure", is_flag=True, default=None, help="Let other machines do everything.")
-@click.option("--config", type=_FILE, envvar="MAGNETAR_CONFIG", help="Settings: TOML, or Pulsar's *.conf.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[info]")
-@click.option("--log-json", is_flag=True, default=None, help="Log JSON objects, one a line.")
-@click.option("--ready-file", type=_FILE, help="Write URLs and process id there, as JSON, once ready.")
+@serving_options("Host that clients are told to connect to.")
 @end_at_once()
 def standalone(config: Path | None, **overrides: object) -> int:
     """Run everything in one process, until Ctrl-C."""
-    # What is imported stays: collecting among it takes a tenth of the start. `Heap.settle` starts it again.
-    gc.disable()
-    # Imported here, so that `magnetar --help` need not wait for the server's rooms.
-    from magnetar.server.settings.loading import load
-
-    loaded = load(overrides, file=config)
-    settings = loaded.config
-    from magnetar.observability import logs
-    from magnetar.server.standalone import run
-
-    logs.configure(
-        level=settings.log_level,
-        as_json=settings.log_json,
-        per_minute_max=settings.log_event_records_per_minute,
-    )
-    for note in loaded.notes:
-        _log.info("%s", note)
-    for detail in loaded.details:
-        _log.debug("%s", detail)
-    return run(settings)
+    return serve(config, overrides, shares=False)

@@ -301,7 +301,7 @@ def test_a_seek_passes_over_hidden_entries() -> None:
     in_world(story, ON)
 
 
-def test_a_recovered_subscription_passes_over_hidden_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recovered_subscription_passes_over_hidden_entries() -> None:
     async def story(world: World) -> None:
         client = await opened(world)
         client.peer.send(send(1, 9, b"plain"))
@@ -311,11 +311,9 @@ def test_a_recovered_subscription_passes_over_hidden_entries(monkeypatch: pytest
         await world.settle()
         # Another process hid it: this cursor's state does not know.
         topic = await world.topic()
-        ledger = topic.log.last_position.ledger_id
         await world.broker.unload(topic.name)
         await client.abort(txn)
         await ring(world)
-        del ledger
         await killed(world)
         peer = world.peer()
         await peer.consumer(5, request_id=50, permits=10)

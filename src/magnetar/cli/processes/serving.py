@@ -1,0 +1,76 @@
+"""What `magnetar standalone` and `magnetar broker` have in common: options, and how they start."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+_log = logging.getLogger("magnetar.server")
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+FILE: Final = click.Path(path_type=Path)
+_PORT: Final = click.IntRange(0, 65535)
+
+
+def serving_options(advertised: str) -> Callable[[_Command], _Command]:
+    """Options of a process that serves clients. `advertised`: help of the address that is told to others."""
+    options = (
+        click.option(
+            "--port", "broker_port", type=_PORT, help="Port of the Pulsar protocol, 0: a free one.  [6650]"
+        ),
+        click.option("--http-port", type=_PORT, help="Port of admin and metrics, 0: a free one.  [8080]"),
+        click.option("--host", help="Address to listen on.  [127.0.0.1]"),
+        click.option("--advertised-address", help=advertised),
+        click.option("--insecure", is_flag=True, default=None, help="Let other machines do everything."),
+        click.option(
+            "--config", type=FILE, envvar="MAGNETAR_CONFIG", help="Settings: TOML, or Pulsar's *.conf."
+        ),
+        click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[info]"),
+        click.option("--log-json", is_flag=True, default=None, help="Log JSON objects, one a line."),
+        click.option("--ready-file", type=FILE, help="Write URLs and process id there, as JSON, once ready."),
+    )
+
+    def with_options(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+def serve(config: Path | None, overrides: Mapping[str, object], *, shares: bool) -> int:
+    """Runs a server until it is told to end; the exit code.
+
+    `shares`: it is one of several brokers of a cluster.
+    """
+    # What is imported stays: collecting among it takes a tenth of the start. `Heap.settle` starts it again.
+    gc.disable()
+    # Imported here, so that `magnetar --help` need not wait for the server's rooms.
+    from magnetar.server.settings.config import default_data_dir
+    from magnetar.server.settings.loading import load
+
+    loaded = load(overrides, file=config)
+    settings = loaded.config
+    if shares and settings.data_dir == default_data_dir():
+        # That is a standalone server's; nothing that a broker of a cluster needs is in a folder.
+        settings = replace(settings, data_dir=None)
+    from magnetar.observability import logs
+    from magnetar.server.standalone import run
+
+    logs.configure(
+        level=settings.log_level,
+        as_json=settings.log_json,
+        per_minute_max=settings.log_event_records_per_minute,
+    )
+    for note in loaded.notes:
+        _log.info("%s", note)
+    for detail in loaded.details:
+        _log.debug("%s", detail)
+    return run(settings, shares=shares)
