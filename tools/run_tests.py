@@ -137,6 +137,8 @@ class Outcome:
     remark: str = ""
     unsteady: tuple[str, ...] = ()
     """Tests that failed beside others and passed alone."""
+    failing: tuple[str, ...] = ()
+    """Tests that failed, also alone where they had a second look."""
 
 
 def main(arguments: list[str]) -> int:
@@ -269,8 +271,9 @@ def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
         kept = ["-o", f"cache_dir={Path(folder) / 'cache'}"]
         code = pytest([*paths, *stage.options, *options, *kept, f"--junitxml={results}"], deadline)
         count(results, outcome)
+        outcome.failing = tuple(failed_tests(Path(folder) / "cache"))
         if code == 1 and stage.name in SECOND_LOOK:
-            look_again(outcome, failed_tests(Path(folder) / "cache"), deadline)
+            look_again(outcome, deadline)
             code = 0 if outcome.failed == 0 else code
         outcome.seconds = time.monotonic() - started
     if code == 5:
@@ -282,15 +285,17 @@ def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
 
 
 def failed_tests(cache: Path) -> list[str]:
-    """Ids of the tests that failed, from pytest's cache; [] when a file could not be imported."""
+    """Ids of what failed, from pytest's cache; of a file that could not be imported, its path."""
     noted = cache / "v" / "cache" / "lastfailed"
-    tests = sorted(json.loads(noted.read_text(encoding="utf-8"))) if noted.exists() else []
-    return tests if all("::" in test for test in tests) else []
+    return sorted(json.loads(noted.read_text(encoding="utf-8"))) if noted.exists() else []
 
 
-def look_again(outcome: Outcome, tests: list[str], deadline: float) -> None:
+def look_again(outcome: Outcome, deadline: float) -> None:
     """Runs each of a few failed tests alone; moves those that pass from failed to passed and names them."""
+    tests = outcome.failing
     if not 0 < len(tests) <= SECOND_LOOKS_MAX or len(tests) != outcome.failed:
+        return
+    if not all("::" in test for test in tests):
         return
     for test in tests:
         print(f"== {outcome.name}: alone, for it failed beside others: {test}", flush=True)
@@ -298,6 +303,7 @@ def look_again(outcome: Outcome, tests: list[str], deadline: float) -> None:
             outcome.failed -= 1
             outcome.passed += 1
             outcome.unsteady += (test,)
+    outcome.failing = tuple(test for test in tests if test not in outcome.unsteady)
 
 
 def pytest(arguments: list[str], deadline: float) -> int:
@@ -346,6 +352,8 @@ def report(outcomes: list[Outcome]) -> int:
     for outcome in outcomes:
         for test in outcome.unsteady:
             print(f"UNSTEADY: failed beside others and passed alone, see above: {test} ({outcome.name})")
+        for test in outcome.failing:
+            print(f"FAILED: {test} ({outcome.name})")
     passed, failed, skipped = (
         sum(getattr(outcome, name) for outcome in outcomes) for name in ("passed", "failed", "skipped")
     )

@@ -281,7 +281,9 @@ def test_consumers_drain_a_topic_while_the_disk_is_full(
     # Each once: nobody was sent away, however often the producer came back meanwhile.
     assert seen == list(range(len(seen)))
     assert consumer.is_connected()
-    assert process.log_text().count("producers are disconnected") == 1
+    # Each refusal once. A part of a segment that was removed may have been room for a moment.
+    log = process.log_text()
+    assert log.count("producers are disconnected") <= log.count("messages are accepted again") + 1
 
     filler.unlink()
     wait_until(lambda: len(done) == sent - 20, 30, "sent")

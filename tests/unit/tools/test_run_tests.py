@@ -149,9 +149,18 @@ def test_what_passes_alone_is_named_unsteady(
     outcome = run_tests.run(the_stage(run_tests, "compat"), [], math.inf)
     assert (outcome.passed, outcome.failed) == (9, 1)
     assert run_tests.report([outcome]) == 1
-    assert "UNSTEADY: failed beside others and passed alone, see above: tests/compat/a.py::one (compat)" in (
-        capsys.readouterr().out.splitlines()
-    )
+    assert capsys.readouterr().out.splitlines()[-3:-1] == [
+        "UNSTEADY: failed beside others and passed alone, see above: tests/compat/a.py::one (compat)",
+        "FAILED: tests/compat/b.py::two (compat)",
+    ]
+
+
+def test_failures_without_a_second_look_are_named(
+    run_tests: ModuleType, pytests: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytests["failing"] = ["tests/compat/a.py"]
+    run_tests.report([run_tests.run(the_stage(run_tests, "compat"), [], math.inf)])
+    assert "FAILED: tests/compat/a.py (compat)" in capsys.readouterr().out
 
 
 def test_only_unsteady_tests_pass(run_tests: ModuleType, pytests: dict[str, Any]) -> None:
