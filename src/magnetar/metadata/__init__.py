@@ -1,1 +1,1 @@
-"""The metadata store: what every role coordinates through. See README.md."""
+"""The metadata store, through which all roles of the system coordinate. See README.md."""

@@ -1,7 +1,8 @@
-"""Values of the metadata store as what they must be: JSON objects, numbers, texts (pure).
+"""Reads values of the metadata store as JSON objects, numbers or texts (pure).
 
-Another program, an older version or a damaged disk may have left anything. What cannot be used is refused by
-its path; nothing is changed or deleted, and only what the value describes fails.
+Another program, an older version or a damaged disk may have left any bytes there. A value that cannot be used
+is refused with an error that names its path. Nothing is changed or deleted; only the object that the value
+describes fails.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _DIGITS_MAX: Final = 19
 
 
 class DamagedDocumentError(MetadataError):
-    """A stored value is not what its path must hold."""
+    """A stored value does not have the form that its path requires."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The backend that keeps the tree in one SQLite file of this machine.
+"""The backend that stores the tree in one SQLite file on this machine.
 
 Theory of operation. Two connections, in write-ahead mode, so that readers never wait:
 
@@ -7,9 +7,9 @@ Theory of operation. Two connections, in write-ahead mode, so that readers never
              transaction, and only its COMMIT, which is where the device is waited for, runs on the
              writer thread. Whatever arrives meanwhile forms the next group.
 
-The thread has one call to make per group because each return into Python costs it a fight for the
-interpreter with a busy loop; with every statement on the thread that is one fight per statement
-(figures: docs/decisions/0003-embedded-metadata-store.md).
+The thread makes one call per group, because each return into Python must win the interpreter lock from a busy
+loop. With every statement on the thread, each statement would wait for that lock (figures:
+docs/decisions/0003-embedded-metadata-store.md).
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _log = logging.getLogger("magnetar.metadata")
 _T = TypeVar("_T")
 
 GROUP_MAX: Final = 256
-"""Writes in one transaction: bounds how long applying them holds the loop (about 15 µs each)."""
+"""Most writes in one transaction. Applying a write holds the event loop for about 15 µs."""
 
 
 @dataclass(slots=True)
 class _Write:
-    """One call that waits for its place in a group."""
+    """One write call that waits for a group."""
 
     operation: Callable[[list[Notification]], Any]
     future: asyncio.Future[Any]
     many: bool
-    """Whether it may fail after it has changed something: then it has a savepoint of its own."""
+    """Whether the write may fail after a first change: it then gets its own savepoint."""
     result: Any = None
     error: Exception | None = None
     told: list[Notification] = field(default_factory=list)
@@ -98,7 +98,7 @@ class EmbeddedMetadataStore:
         self._waiting: deque[_Write] = deque()
         self._busy = False
         self._alone = 0
-        """So many writes at the head of the queue go in groups of one: their common group failed."""
+        """Number of writes at the head of the queue that are tried one by one, because their group failed."""
         self._failure: StorageFailedError | None = None
         self._session_watchers: list[Callable[[SessionEvent], None]] = []
         self._closed = False
@@ -116,9 +116,9 @@ class EmbeddedMetadataStore:
         """Opens the file at `path`, made with its folder where absent, and removes the ephemeral
         values of earlier sessions.
 
-        `on_fatal` is called once, on the event loop, when a commit has failed for another reason than
-        room: nothing is taken after that, and what can be read may not be on the device.
-        `reserve_bytes` are kept on the disk for writes that find it full (reserve.py).
+        `on_fatal` is called once, on the event loop, when a commit has failed for another reason than a
+        full disk: no write is taken after that, and what can be read may not be on the device.
+        `reserve_bytes` are kept on the disk for writes that find it full (reserve.py); 0 keeps none.
         `durable=False` leaves writing to the kernel: a crash of the machine loses the last writes.
         Raises StartupError when the file is in use, of a newer format or none of ours, DiskFullError,
         CorruptDataError, StorageFailedError. Blocks for some milliseconds.
@@ -150,7 +150,7 @@ class EmbeddedMetadataStore:
             raise
 
     async def get(self, path: str) -> Value | None:
-        """Inline: never waits for anything but the page cache."""
+        """Runs inline and reads the page cache only, so it never suspends."""
         self._check_usable()
         parent, name = paths.split(path)
         try:
@@ -160,7 +160,7 @@ class EmbeddedMetadataStore:
         return None if node is None else node.value(path, self._session)
 
     async def children(self, path: str) -> list[str]:
-        """Inline; about 0.4 µs for each child."""
+        """Runs inline; takes about 0.4 µs for each child."""
         self._check_usable()
         paths.check(path)
         try:
@@ -180,7 +180,7 @@ class EmbeddedMetadataStore:
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> Stat:
-        """A cancelled call may or may not have taken effect; so for every write here."""
+        """See `MetadataStore.put`. After a cancellation any write here may or may not have taken effect."""
         return await self._write(
             lambda told: self._tree.put(
                 told, path, data, expected_version, ephemeral=ephemeral, sequential=sequential
@@ -208,16 +208,16 @@ class EmbeddedMetadataStore:
         return lambda: self._session_watchers.remove(callback)
 
     async def sync(self) -> None:
-        """Nothing to do: there is one writer, so every read sees the newest value."""
+        """Does nothing: there is one writer, so every read sees the newest value."""
         self._check_usable()
 
     async def check(self) -> None:
-        """Looks at every row, in a thread; writers go on. Raises CorruptDataError, StorageError."""
+        """Checks every row, in a thread, while writes continue. Raises CorruptDataError, StorageError."""
         self._check_usable()
         await in_thread(check_file, self._file)
 
     async def close(self) -> None:
-        """Waits for the writes that were called before. May be called twice."""
+        """Waits for the writes that were called before, then closes the file. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -225,7 +225,7 @@ class EmbeddedMetadataStore:
             if self._failure is None:
                 await self._enqueue(self._tree.end_sessions)
         except StorageError:
-            # Without room the ephemeral values stay in the file; the next open removes them.
+            # On a full disk the ephemeral values stay in the file; the next open removes them.
             pass
         finally:
             self._watches.clear()
@@ -281,7 +281,7 @@ class EmbeddedMetadataStore:
         return [self._waiting.popleft() for _ in range(min(GROUP_MAX, len(self._waiting)))]
 
     def _apply(self, group: list[_Write]) -> bool:
-        """Runs the operations in a transaction and leaves it open; whether anything changed."""
+        """Runs the operations in a transaction and leaves it open; returns whether anything changed."""
         execute = self._writer.execute
         before = self._writer.total_changes
         execute("BEGIN IMMEDIATE")
@@ -318,7 +318,7 @@ class EmbeddedMetadataStore:
         self._next_group()
 
     def _finish(self, group: list[_Write], refusal: StorageError | None = None) -> None:
-        """Watchers first, then the callers, in the order of the calls; `refusal` is for all of them."""
+        """Tells the watchers first, then the callers, in the order of the calls. `refusal` fails them all."""
         for write in group:
             write.error = refusal or write.error
             if write.error is None:
@@ -331,7 +331,7 @@ class EmbeddedMetadataStore:
                 write.future.set_exception(write.error)
 
     def _group_failed(self, group: list[_Write], cause: sqlite3.Error | StorageError) -> None:
-        """Nothing of the group was kept: tries each write alone, or lets the only one fail."""
+        """No write of the group was kept: tries each write alone, or fails the only one."""
         error = translated(cause, self._file) if isinstance(cause, sqlite3.Error) else cause
         try:
             if self._writer.in_transaction:
@@ -348,12 +348,12 @@ class EmbeddedMetadataStore:
             self._finish(group, error)
 
     def _found_room(self, write: _Write) -> bool:
-        """Takes from the reserve for a write that did not fit; whether it is worth trying again."""
+        """Frees a piece of the reserve for a write that did not fit; returns whether to try it again."""
         is_new = any(each.change is Change.CREATED for each in write.told)
         try:
             if not self._reserve.give_up(for_new=is_new):
                 return False
-            # A log that was copied into the file is written over from its beginning, and needs no room.
+            # A log that was copied into the file is written over from its beginning, and needs no more space.
             self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         except (sqlite3.Error, OSError) as error:
             # Space was given up all the same, so the write is worth another try.
@@ -361,7 +361,7 @@ class EmbeddedMetadataStore:
         return True
 
     def _refill(self) -> None:
-        """Some write found space: perhaps there is some for the reserve again."""
+        """Fills the reserve again after a write that found space."""
         try:
             self._reserve.refill()
         except OSError as error:
@@ -369,8 +369,8 @@ class EmbeddedMetadataStore:
             _log.warning("the disk reserve could not be created again: %s", translated(error, self._file))
 
     def _fail(self, failure: StorageFailedError, group: list[_Write]) -> None:
-        """The kernel may have dropped the pages it could not write: what the file holds now is not known,
-        and a second sync that succeeds would prove nothing. Everything that waits is refused."""
+        """Refuses all waiting writes and stops. The kernel may have dropped the pages that it could not
+        write, so the content of the file is unknown, and a later successful sync would prove nothing."""
         _log.critical("the metadata store stops: %s", failure)
         self._failure = failure
         group = [*group, *self._waiting]

@@ -1,4 +1,4 @@
-"""The keyspace: where each kind of value lies. Paths are Pulsar's, so that its tools read our tree.
+"""The keyspace: the path of each kind of value. Paths are Pulsar's, so that its tools read our tree.
 
 | Key | Value | Written by |
 |---|---|---|
@@ -11,9 +11,9 @@
 | `/admin/local-policies/topic-policies/{...}/{topic}` | a topic's policies in this cluster | admin |
 | `/admin/resourcegroups/{group}` | rates that namespaces share, JSON | admin |
 | `/admin/clusters/{cluster}/failureDomain/{domain}` | brokers that fail together, JSON | admin |
-| `/admin/clusters/{cluster}/namespaceIsolationPolicies` | who serves which namespaces, JSON | admin |
-| `/bookies` | where bookies stand, JSON | admin |
-| `/loadbalance/resource-quota/...` | what bundles need, JSON | admin |
+| `/admin/clusters/{cluster}/namespaceIsolationPolicies` | brokers of namespaces, JSON | admin |
+| `/bookies` | racks of bookies, JSON | admin |
+| `/loadbalance/resource-quota/...` | expected load of bundles, JSON | admin |
 | `/admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}` | `{"partitions": n}` | admin, broker |
 | `/managed-ledgers/{tenant}/{namespace}/persistent/{topic}` | list of ledgers, protobuf | managedlog |
 | `/managed-ledgers/{...}/{topic}/{cursor}` | cursor, protobuf | managedlog |
@@ -22,16 +22,16 @@
 | `/loadbalance/brokers/{broker}` | broker data, JSON, ephemeral | broker |
 | `/counters/producer-name` | sequential: makes names of producers unique | broker |
 | `/ledgers/...` | ledgers of BookKeeper | ledger |
-| `/magnetar/offload-stores/{store}` | what was last written to an object store's record, JSON | tiered |
-| `/magnetar/offload-places` | where the object store of the data folder has been, JSON | managedlog |
+| `/magnetar/offload-stores/{store}` | copy of the record last written to an object store, JSON | tiered |
+| `/magnetar/offload-places` | earlier URLs of the object store in the data folder, JSON | managedlog |
 | `/magnetar/offload-owner` | id of this installation, for object stores | managedlog |
 | `/magnetar/unnamed-ledgers` | ledgers that no log names, JSON | managedlog |
-| `/magnetar/generation` | how new this metadata is, decimal | ledger |
+| `/magnetar/generation` | generation of this metadata, decimal; a restored copy has a lower one | ledger |
 | `/magnetar/bookies-beside/{bookie}` | generation of a bookie beside the broker, decimal | ledger |
-| `/magnetar/deletions/{ledger}` | a deletion that is under way, empty | ledger |
-| `/magnetar/transactions/coordinators/{coordinator}` | numbers below are given out, decimal | broker |
-| `/magnetar/transactions/headers/{coordinator}/{number}` | a transaction, JSON; decides it | broker |
-| `/magnetar/transactions/outcomes/{coordinator}/{page}` | how 1,024 transactions ended | broker |
+| `/magnetar/deletions/{ledger}` | marks a ledger whose deletion is under way, empty | ledger |
+| `/magnetar/transactions/coordinators/{coordinator}` | first number not yet reserved, decimal | broker |
+| `/magnetar/transactions/headers/{coordinator}/{number}` | state of a transaction, JSON | broker |
+| `/magnetar/transactions/outcomes/{coordinator}/{page}` | outcomes of 1,024 transactions | broker |
 | `/magnetar/transactions/hidden/{...}/{topic}/{ledger}` | entries of aborted transactions, a set | broker |
 
 `{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
@@ -45,13 +45,13 @@ from typing import Final
 from magnetar.base.names import NamespaceName, TopicName, decode_local, encode_local
 
 ADMIN: Final = "/admin"
-"""Above all that administrators set."""
+"""Parent of all that administrators set."""
 
 CLUSTERS: Final = "/admin/clusters"
 """Children: names of clusters."""
 
 CONFIGURATION: Final = "/admin/configuration"
-"""Settings that were changed while brokers run."""
+"""Settings that were changed while brokers run, JSON."""
 
 POLICIES: Final = "/admin/policies"
 """Children: names of tenants; below each, names of its namespaces."""
@@ -64,19 +64,20 @@ SCHEMAS: Final = "/schemas"
 PRODUCER_NAME_COUNTER: Final = "/counters/producer-name"
 
 OFFLOAD_OWNER: Final = "/magnetar/offload-owner"
-"""Which installation this is: object stores note who wrote to them first."""
+"""Id of this installation; an object store's record names the installation that owns it."""
 
 GENERATION: Final = "/magnetar/generation"
-"""How new this metadata is: copies of it that are restored have a lower number than those who saw it."""
+"""Generation of this metadata: a copy restored from a backup has a lower number than the bookies have
+seen."""
 
 BOOKIES_BESIDE: Final = "/magnetar/bookies-beside"
-"""Children: the bookies beside the broker; their folders say the same generation."""
+"""Children: the bookies beside the broker; their folders hold the same generation."""
 
 UNNAMED_LEDGERS: Final = "/magnetar/unnamed-ledgers"
-"""Ledgers of logs that no log names, and how long they were seen so."""
+"""Ledgers that no log names, each with the time of the first check that found it so."""
 
 OFFLOAD_PLACES: Final = "/magnetar/offload-places"
-"""URLs that the object store of the data folder has had."""
+"""Earlier URLs of the object store that lies in the data folder."""
 
 OFFLOAD_STORES: Final = "/magnetar/offload-stores"
 """Children: the object stores that this installation has written to."""
@@ -91,16 +92,16 @@ RESOURCE_GROUPS: Final = "/admin/resourcegroups"
 """Children: names of resource groups."""
 
 BOOKIE_RACKS: Final = "/bookies"
-"""Where bookies stand: group → bookie → rack, JSON."""
+"""Racks of bookies: group → bookie → rack, JSON."""
 
 RESOURCE_QUOTAS: Final = "/loadbalance/resource-quota"
-"""What a bundle is expected to need, JSON; children by namespace and bundle."""
+"""Expected load of a bundle, JSON; children by namespace and bundle."""
 
 BUNDLE_DIGITS: Final = 8
 """Hexadecimal digits of a bundle's bounds."""
 
 TRANSACTIONS: Final = "/magnetar/transactions"
-"""All that is kept of transactions."""
+"""Parent of all values of transactions."""
 
 TRANSACTION_COORDINATORS: Final = f"{TRANSACTIONS}/coordinators"
 """Children: coordinators that have begun a transaction."""
@@ -117,7 +118,7 @@ def cluster(name: str) -> str:
 
 
 def cluster_policies(name: str) -> str:
-    """Where a cluster's clients are to go, JSON."""
+    """Cluster to which the clients of a cluster are directed, JSON."""
     return f"{CLUSTERS}/{name}/policies"
 
 
@@ -137,7 +138,7 @@ def resource_group(name: str) -> str:
 
 
 def resource_quota(namespace: NamespaceName | None, bundle: str) -> str:
-    """What a bundle needs; without a namespace: any."""
+    """Expected load of a bundle; `namespace` None: the default of all bundles."""
     return (
         f"{RESOURCE_QUOTAS}/root"
         if namespace is None
@@ -156,12 +157,12 @@ def namespace_policies(namespace: NamespaceName) -> str:
 
 
 def local_policies(namespace: NamespaceName) -> str:
-    """What a namespace has in this cluster alone: its bundles."""
+    """What this cluster alone keeps of a namespace: its bundles."""
     return f"/admin/local-policies/{namespace}"
 
 
 def partitioned_topic(topic: TopicName) -> str:
-    """How many partitions a topic has. `topic` is the topic's own name, not a partition's."""
+    """The number of partitions of a topic. `topic` is the topic's own name, not a partition's."""
     return f"{_PARTITIONED_TOPICS}/{topic.namespace_name}/{topic.domain}/{topic.encoded_local}"
 
 
@@ -176,7 +177,7 @@ def managed_ledgers(namespace: NamespaceName) -> str:
 
 
 def cursor(log_name: str, name: str) -> str:
-    """A cursor of a managed log; `name` as people write it."""
+    """A cursor of a managed log; `name` as users write it, not encoded."""
     return f"{MANAGED_LEDGERS}/{log_name}/{encode_local(name)}"
 
 
@@ -201,7 +202,7 @@ def decode_child(name: str) -> str:
 
 
 def schema(topic: TopicName) -> str:
-    """Where the schemas of a topic lie; the partitions of a topic share one."""
+    """The schemas of a topic; all partitions of a topic share them."""
     return f"{SCHEMAS}/{topic.namespace_name}/{topic.base.encoded_local}"
 
 
@@ -216,17 +217,17 @@ def broker(broker_id: str) -> str:
 
 
 def transaction_coordinator(number: int) -> str:
-    """Which numbers of transactions a coordinator may have given out."""
+    """The first transaction number that a coordinator has not reserved."""
     return f"{TRANSACTION_COORDINATORS}/{number}"
 
 
 def transaction_headers(number: int) -> str:
-    """Children: the transactions of a coordinator that are not over, by number."""
+    """Children: the unfinished transactions of a coordinator, by number."""
     return f"{TRANSACTIONS}/headers/{number}"
 
 
 def transaction_outcomes(number: int) -> str:
-    """Children: pages of what became of a coordinator's transactions."""
+    """Children: pages of the outcomes of a coordinator's transactions."""
     return f"{TRANSACTIONS}/outcomes/{number}"
 
 

@@ -1,4 +1,4 @@
-"""Ephemeral nodes that exist as long as their process works."""
+"""Makes ephemeral nodes that exist as long as their process works."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from magnetar.metadata.store import MetadataStore, SessionEvent
 
 
 async def in_lasting_session(store: MetadataStore, work: Callable[[], Awaitable[None]]) -> None:
-    """Does `work`, which makes ephemeral nodes, again and again until no session has ended meanwhile.
+    """Does `work`, which makes ephemeral nodes, until it has run once without the end of a session.
 
-    The nodes of a session go with it, and who begins to watch for its end after `work` does not hear of it.
-    Raises what `work` raises.
+    The nodes of a session vanish with it; a caller that starts to watch sessions only after `work` would miss
+    an end during `work`. Raises what `work` raises.
     """
     lost = 0
 

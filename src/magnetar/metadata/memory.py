@@ -28,7 +28,7 @@ _SESSION = 1
 
 
 class DictNodes:
-    """A `NodeTable` of dicts that can take back what was done since `mark`."""
+    """A `NodeTable` of dicts that can undo the changes since `mark`."""
 
     def __init__(self) -> None:
         self._children: dict[str, dict[str, Node | None]] = {}
@@ -36,11 +36,11 @@ class DictNodes:
         self._undo: list[Callable[[], None]] = []
 
     def mark(self) -> None:
-        """Everything up to here is kept."""
+        """Keeps every change up to here: `undo` goes back to this state."""
         self._undo.clear()
 
     def undo(self) -> None:
-        """Takes back every change since `mark`; sequences stay used."""
+        """Undoes every change since `mark`, except that used sequence numbers stay used."""
         while self._undo:
             self._undo.pop()()
 
@@ -109,7 +109,7 @@ class DictNodes:
 
 
 class MemoryMetadataStore:
-    """A `MetadataStore` without durability. One session: that of the object."""
+    """A `MetadataStore` without durability. Its one session lasts as long as the object."""
 
     def __init__(self, clock: Clock) -> None:
         self._nodes = DictNodes()
@@ -164,7 +164,7 @@ class MemoryMetadataStore:
         return lambda: None
 
     async def sync(self) -> None:
-        """Nothing to do: there is one writer, so every read sees the newest value."""
+        """Does nothing: there is one writer, so every read sees the newest value."""
         self._check_open()
 
     async def close(self) -> None:

@@ -1,12 +1,12 @@
-"""Metadata services by URL: which store, which servers, where BookKeeper's tree begins.
+"""Opens metadata services by URL: kind of store, servers and root of BookKeeper's tree.
 
-    zk://HOST:PORT,HOST:PORT/ledgers                 the layout of ledgers is the one that is there
-    zk+hierarchical://HOST:PORT;HOST:PORT/ledgers    it must be this one (BookKeeper's metadataServiceUri)
+    zk://HOST:PORT,HOST:PORT/ledgers                 any layout of ledgers
+    zk+hierarchical://HOST:PORT;HOST:PORT/ledgers    this layout only (BookKeeper's metadataServiceUri)
     etcd://HOST:PORT,HOST:PORT/ledgers
-    sqlite:/PATH/FILE                                for one process
-    memory:                                          for one process, gone with it
+    sqlite:/PATH/FILE                                a file, for one process at a time
+    memory:                                          within one process; lost when it ends
 
-The path is the root of BookKeeper's tree, `/ledgers` when there is none; it is no chroot.
+The path is the root of BookKeeper's tree, `/ledgers` by default; it is not a chroot.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LAYOUTS: Final = {layout.value: layout for layout in LedgerLayout} | {"null": N
 
 
 class MetadataUrlError(StartupError):
-    """The URL names no metadata service."""
+    """The URL does not name a metadata service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class MetadataUrl:
     """`zk`, `etcd`, `sqlite` or `memory`."""
     addresses: tuple[tuple[str, int], ...] = ()
     file: str = ""
-    """Of `sqlite`."""
+    """Path of the file of `sqlite`; empty for the other kinds."""
     root: str = DEFAULT_ROOT
-    """Of BookKeeper's tree."""
+    """Root of BookKeeper's tree."""
     layout: LedgerLayout | None = None
-    """The layout that the tree must have; None: whichever it has."""
+    """The layout that the tree must have; None: any."""
 
 
 def parse_metadata_url(url: str) -> MetadataUrl:
@@ -67,9 +67,9 @@ def parse_metadata_url(url: str) -> MetadataUrl:
 
 
 async def open_metadata(url: MetadataUrl, clock: Clock, *, session_timeout_ms: int = 30_000) -> MetadataStore:
-    """Opens the store; what a kind of store needs is imported only for it.
+    """Opens the store; the modules of a kind of store are imported only when it is opened.
 
-    `session_timeout_ms`: so long do ephemeral values stay without contact, on stores that others share.
+    `session_timeout_ms`: milliseconds that ephemeral values stay without contact, on stores over a network.
     Raises StoreUnreachableError, StartupError.
     """
     if url.kind == "zk":

@@ -8,7 +8,7 @@ write finds none, the file is made shorter by a piece, and the write is tried ag
       ▲                                   │
       └──── a write while there is space ──┘
 
-Writes that make something new get the first half only.
+Writes that create something new get the first half only.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from typing import Final
 PIECE_BYTES: Final = 1 << 20
 """Bytes released at once: some hundred small writes, and too few for a segment of another store."""
 _MARGIN: Final = 4
-"""The file is only made longer while the disk has so many times its size free."""
+"""The file grows only while the disk has this many times its size free."""
 
 
 class Reserve:
-    """One file. Blocking, for less than a millisecond: nothing is written to it."""
+    """The reserve file. Calls block for less than a millisecond: no data is written to it."""
 
     def __init__(self, file: Path, size_bytes: int) -> None:
-        """`size_bytes` 0: nothing is kept. The file is made by `refill`."""
+        """`size_bytes`: size of the reserve; 0: no reserve. `refill` makes the file."""
         self._file = file
         self._size = size_bytes
         self._has = file.stat().st_size if size_bytes and file.exists() else 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of it is given up."""
+        """Whether no piece of the reserve is given up."""
         return self._has >= self._size
 
     def give_up(self, *, for_new: bool) -> bool:
-        """Frees a piece; False when nothing is left for such a write. Raises OSError.
+        """Frees a piece; False when none is left for such a write. Raises OSError.
 
-        `for_new`: it is wanted for something that was not there before.
+        `for_new`: the write creates something new, and so may use the first half only.
         """
         if self._has <= (self._size // 2 if for_new else 0):
             return False
@@ -49,7 +49,7 @@ class Reserve:
         return True
 
     def refill(self) -> bool:
-        """Makes the file whole where the disk has space for it; whether it is. Raises OSError."""
+        """Makes the file whole if the disk has enough space; returns whether it is whole. Raises OSError."""
         if self.is_whole:
             return True
         found = os.statvfs(self._file.parent)

@@ -1,4 +1,4 @@
-"""A part of a store as a store of its own: everything below one path."""
+"""Shows the part of a store below one path as a store of its own."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ from magnetar.metadata.store import (
 
 
 class ScopedMetadataStore:
-    """A `MetadataStore` whose root is a path of another one, which is closed with it.
+    """A `MetadataStore` whose root is a path of another store, which is closed with it.
 
-    Values beside the path are neither seen nor touched, so programs that know nothing of each other can
-    share a service.
+    Values outside the path are neither seen nor touched, so independent programs can share a service.
     """
 
     def __init__(self, store: MetadataStore, scope: str, *, beside: frozenset[str] = frozenset()) -> None:
-        """`scope`: the path that is the root here, not "/" itself. `beside`: paths that are not moved, but
-        shared with other users of the service."""
+        """`scope`: the path that is the root here, not "/" itself. `beside`: paths that are the same here as
+        in the other store, shared with its other users."""
         paths.split(scope)
         self._store = store
         self._scope = scope
         self._beside = beside
 
     def _outer(self, path: str) -> str:
-        """The outer path of a value."""
+        """The path of a value in the other store."""
         paths.split(path)
         return path if path in self._beside else self._scope + path
 

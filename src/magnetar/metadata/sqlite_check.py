@@ -1,8 +1,8 @@
 """Reads every row of a metadata file, and reports damage.
 
-One flipped bit in the file must not make a value vanish: code that deletes unnamed objects would believe it.
-A row is damaged when it fails its checksum, which covers its key; rows are missing when the totals disagree
-with the rows. Reads 100,000 rows in about a second on a busy machine.
+One flipped bit in the file must not make a value vanish: code that deletes unnamed objects would rely on its
+absence. A row is damaged when it fails its checksum, which covers its key. Rows are missing when the totals
+disagree with the rows. The check reads 100,000 rows in about a second on a busy machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magnetar.base.errors import CorruptDataError
 from magnetar.metadata.sqlite_schema import STATEMENTS
 
 _NAMED_MAX: Final = 5
-"""Damaged rows named in an error; there may be many more."""
+"""Most damaged rows that an error names."""
 _CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _NODES: Final = (
     "SELECT CASE WHEN data IS NULL THEN parent || char(10) || name ELSE parent || char(10) || name ||"
@@ -25,7 +25,7 @@ _NODES: Final = (
     " (data IS NULL AND ephemeral != 0) OR typeof(checksum) != 'integer', checksum"
     " FROM node"
 )
-"""What a row's checksum covers, put together by SQLite: that is several times faster."""
+"""Selects the bytes that a row's checksum covers; SQLite joins them several times faster than Python does."""
 _COUNTERS: Final = (
     "SELECT parent || char(10) || next, NULL, typeof(checksum) != 'integer', checksum FROM sequence"
 )
@@ -57,7 +57,7 @@ def check_rows(connection: sqlite3.Connection, file: Path, *, totals: bool = Tru
 def _problems(connection: sqlite3.Connection, *, totals: bool) -> list[str]:
     found: list[str] = []
     count = checksums = 0
-    # Damaged text need not be text.
+    # Damaged text may not be valid UTF-8.
     factory, connection.text_factory = connection.text_factory, bytes
     connection.execute("BEGIN")
     try:

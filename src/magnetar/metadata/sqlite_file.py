@@ -1,4 +1,4 @@
-"""The SQLite file of the embedded store: how it is opened, and what its errors mean."""
+"""Opens the SQLite file of the embedded store, and translates its errors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from magnetar.metadata.sqlite_schema import (
 )
 
 ROOM_BYTES_MIN: Final = 1 << 20
-"""With less free room than this, an input/output error of SQLite means a full disk: it reports some
-of them so, for instance when it cannot enlarge its shared-memory file."""
+"""Bytes. With less free space than this, an input/output error of SQLite counts as a full disk: SQLite
+reports a full disk so when, for instance, it cannot enlarge its shared-memory file."""
 
 _ROOM_CODES: Final = frozenset(
     {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMOPEN}
@@ -36,7 +36,9 @@ _CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB
 
 
 def check_left_log(file: Path, *, durable: bool = True) -> None:
-    """To be called before the file is opened: SQLite drops damaged commits, and the log with the last
+    """Checks the log that a killed process left behind, and repairs a single flipped bit.
+
+    Call it before the file is opened: SQLite drops damaged commits, and deletes the log with the last
     connection.
 
     Raises CorruptDataError, OSError.
@@ -49,7 +51,7 @@ def check_left_log(file: Path, *, durable: bool = True) -> None:
 
 
 def connect(file: Path, *, durable: bool, first: bool = False) -> sqlite3.Connection:
-    """A connection in write-ahead mode, without implicit transactions.
+    """Opens a connection in write-ahead mode, without implicit transactions.
 
     `first`: the file is not in use yet, so a log that was left is checked for damage. Raises sqlite3.Error,
     OSError, CorruptDataError.
@@ -63,7 +65,7 @@ def connect(file: Path, *, durable: bool, first: bool = False) -> sqlite3.Connec
         # FULL syncs the write-ahead log at each commit; NORMAL would not until a checkpoint.
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
     except UnicodeDecodeError as error:
-        # SQLite quotes the damaged schema in its complaint, which need not be text.
+        # SQLite's message quotes the damaged schema, which may not be valid UTF-8.
         connection.close()
         raise CorruptDataError(str(file), 0, "its tables cannot be read: restore it from a backup") from error
     except BaseException:
@@ -73,13 +75,14 @@ def connect(file: Path, *, durable: bool, first: bool = False) -> sqlite3.Connec
 
 
 def leave(connections: list[sqlite3.Connection], file: Path) -> None:
-    """Closes all, and leaves file and log as they are: the last one that may write would copy the log."""
+    """Closes all connections without a copy of the log into the file, which the last writable one would
+    do."""
     if not connections:
         return
     reader = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
     try:
         with contextlib.suppress(sqlite3.Error):
-            # Only now it counts as one that uses the log.
+            # Only after a read does SQLite count the connection as a user of the log.
             reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
         for connection in connections:
             connection.close()
@@ -88,7 +91,7 @@ def leave(connections: list[sqlite3.Connection], file: Path) -> None:
 
 
 def peek(file: Path, path: str) -> bytes | None:
-    """One value of a file that another process may use; None where it is not there. Raises sqlite3.Error."""
+    """One value of a file that another process may use; None when it is absent. Raises sqlite3.Error."""
     parent, _, name = path.rpartition("/")
     connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
     try:
@@ -100,9 +103,9 @@ def peek(file: Path, path: str) -> bytes | None:
 
 
 def check_format(connection: sqlite3.Connection, file: Path) -> bool:
-    """Makes the tables in a new file, and says so; looks at every row of one that is there.
+    """Makes the tables in a new file and returns True; checks every row of an existing file.
 
-    Raises StartupError when the file is not one that we can read, CorruptDataError, sqlite3.Error.
+    Raises StartupError when the file is not ours or newer than this release, CorruptDataError, sqlite3.Error.
     """
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -124,7 +127,7 @@ def check_format(connection: sqlite3.Connection, file: Path) -> bool:
 
 
 def check_file(file: Path) -> None:
-    """Looks at every row of a file that may be in use. Raises StorageError: damaged, or not readable."""
+    """Checks every row of a file that may be in use. Raises StorageError when it is damaged or unreadable."""
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
         try:
@@ -136,11 +139,11 @@ def check_file(file: Path) -> None:
 
 
 def empty_log(connection: sqlite3.Connection, file: Path) -> None:
-    """Copies what an earlier process left in the write-ahead log into the file, and starts the log anew.
+    """Copies what an earlier process left in the write-ahead log into the file, and empties the log.
 
-    That process may have left because a sync failed. Its last frames are then in the page cache and look
-    whole, but the kernel has given up writing them; commits behind them would be gone after a power cut,
-    because SQLite reads a log up to the first frame that is not there. On a full disk the log stays.
+    That process may have ended because a sync failed. Its last frames are then in the page cache and look
+    whole, but the kernel no longer tries to write them. Commits behind them would be lost in a power cut,
+    because SQLite reads a log up to the first missing frame. On a full disk the log stays.
     Raises sqlite3.Error.
     """
     try:
@@ -151,7 +154,7 @@ def empty_log(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def translated(error: sqlite3.Error | OSError, file: Path) -> StorageError:
-    """What an error of SQLite or the system means to our callers."""
+    """The StorageError for an error of SQLite or the system."""
     folder = file.parent
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

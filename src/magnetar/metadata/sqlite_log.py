@@ -1,23 +1,23 @@
-"""The write-ahead log of a metadata file that was not closed: whether damage took commits from it.
+"""Checks the write-ahead log of a metadata file that was not closed for commits lost to damage.
 
-SQLite reads a log up to the first frame that fails its checksum, and drops the rest without a word: that is
-right for a write that a crash cut short, and wrong for commits that were synced and damaged later. A crash
-cuts one commit at most, as each is synced before the next begins. So damage is certain where
+SQLite reads a log up to the first frame that fails its checksum, and drops the rest silently. That is right
+for a write that a crash cut short, and wrong for commits that were synced and damaged later. A crash cuts one
+commit at most, as each is synced before the next begins. So damage is certain in three cases:
 
-- one flipped bit in a frame makes it whole, in the last commit too: it is put right where it is the only one
-  that does (three of four are; the sums tell the highest bits of many words not apart);
-- whole frames of a later commit follow;
-- the index of the log, `-shm`, says that it goes on: SQLite notes there how many frames there are, once they
-  are synced, and what a killed process noted is kept.
+- Flipping one bit of a frame makes it whole, also in the last commit. The bit is corrected if no other bit
+  does the same, as in three of four cases (the sums do not distinguish the highest bits of many words).
+- Whole frames of a later commit follow.
+- The index of the log, `-shm`, counts more frames. SQLite writes the count there once the frames are synced,
+  and the count of a killed process is kept.
 
-After a power cut the index may be of any earlier moment. More than a bit of the last commit alone cannot be
-told from a write that was cut short then.
+After a power cut the index may be of any earlier moment. Damage of more than one bit in the last commit alone
+then looks like a write that was cut short.
 
     header   magic u32, format u32, page size u32, number u32, salt u32 x2, checksum u32 x2     big-endian
     frame    page u32, pages of the file after a commit or 0 u32, salt u32 x2, checksum u32 x2, the page
 
-A checksum goes over the header's first 24 bytes, then over 8 bytes and the page of each frame, each from
-where the last one ended, in words of the byte order that the magic says.
+A checksum covers the header's first 24 bytes, then 8 bytes and the page of each frame. Each continues from
+the one before, in words of the byte order that the magic names.
 
     index    twice: version, 0, changes, flags u32 x4, frames u32, pages u32, sums of the last frame u32 x2,
              salt as in the log, sums of these 40 bytes u32 x2; then frames copied to the file u32     native
@@ -46,7 +46,7 @@ _log = logging.getLogger("magnetar.metadata")
 _HEADER_BYTES: Final = 32
 _FRAME_HEAD_BYTES: Final = 24
 _MAGIC: Final = 0x377F0682
-"""The last bit says that words are big-endian."""
+"""Magic number; its last bit is set when words are big-endian."""
 _FORMAT: Final = 3_007_000
 _PAGE_BYTES: Final = frozenset(1 << shift for shift in range(9, 17))
 _WORD: Final = (1 << 32) - 1
@@ -65,17 +65,17 @@ _COPIED: Final = struct.Struct("=I")
 
 
 class Noted(NamedTuple):
-    """What the index of a log says of it."""
+    """Counts of frames in the index of a log."""
 
     frames: int
-    """So many were synced."""
+    """Frames that were synced."""
     copied: int
-    """So many of them are in the file itself."""
+    """Frames that are copied into the file."""
     salts: bytes
 
 
 def noted_in(index: bytes) -> list[Noted]:
-    """What each whole copy in the index says; none of a file that is damaged or of another format."""
+    """The counts of each undamaged copy in the index; empty for a damaged index or another format."""
     found: list[Noted] = []
     if len(index) < 2 * _INDEX.size + _COPIED.size:
         return found
@@ -89,7 +89,7 @@ def noted_in(index: bytes) -> list[Noted]:
 
 
 class Mended(NamedTuple):
-    """A bit that was wrong."""
+    """A flipped bit."""
 
     offset: int
     """Offset of its byte in the log."""
@@ -97,10 +97,10 @@ class Mended(NamedTuple):
 
 
 def checksum(data: bytes, sums: tuple[int, int], *, big_endian: bool) -> tuple[int, int]:
-    """Over `data`, whose length is a multiple of 8, going on from `sums`."""
+    """The checksum of `data`, whose length is a multiple of 8 bytes, continued from `sums`."""
     words = struct.unpack(f"{'>' if big_endian else '<'}{len(data) // 4}I", data)
     firsts, seconds, (to_first, to_second) = _weights(len(words))
-    # Each sum is one of products; going from word to word would take 20 times as long.
+    # Each sum is computed as a sum of products; a loop over the words would take 20 times as long.
     first = sum(map(mul, words, firsts)) + firsts[0] * sums[0] + to_first * sums[1]
     second = sum(map(mul, words, seconds)) + seconds[0] * sums[0] + to_second * sums[1]
     return first & _WORD, second & _WORD
@@ -108,8 +108,9 @@ def checksum(data: bytes, sums: tuple[int, int], *, big_endian: bool) -> tuple[i
 
 @cache
 def _weights(words: int) -> tuple[list[int], list[int], tuple[int, int]]:
-    """What one more in each of so many words adds to the first sum and to the second; and what one more in
-    the second of the sums before adds to both. One more in the first of those does as one in the first word.
+    """How the two sums change when a word, or a sum before, grows by 1: for each of `words` words what it
+    adds to the first and to the second sum, and what 1 in the second sum before adds to both. 1 in the first
+    sum before has the effect of 1 in the first word.
 
     The rule of each pair of words: first += word + second; second += other word + first.
     """
@@ -123,7 +124,7 @@ def _weights(words: int) -> tuple[list[int], list[int], tuple[int, int]]:
 @dataclass(slots=True)
 class _Frame:
     covered: bytes
-    """What its checksum goes over."""
+    """The bytes that its checksum covers."""
     salts: bytes
     stored: tuple[int, int]
     ends_commit: bool
@@ -149,7 +150,7 @@ class _Log:
         return found == self.sums
 
     def frames(self) -> Iterator[_Frame]:
-        """All that are there as a whole, of this log or of one before."""
+        """All complete frames, of this log or of an earlier one."""
         for at in range(_HEADER_BYTES, len(self.data) - self.frame_bytes + 1, self.frame_bytes):
             head = self.data[at : at + _FRAME_HEAD_BYTES]
             page = self.data[at + _FRAME_HEAD_BYTES : at + self.frame_bytes]
@@ -163,8 +164,8 @@ class _Log:
 def check_log(file: Path, *, durable: bool = True) -> Mended | None:
     """Repairs one flipped bit of the log of the metadata file `file`, durably; returns its description.
 
-    To be called before the file is opened. `durable`: its commits were synced. Raises CorruptDataError:
-    commits are lost, and nothing was changed; OSError.
+    Call it before the file is opened. `durable`: its commits were synced. Raises CorruptDataError when
+    commits are lost, and then changes nothing; OSError.
     """
     log_file = file.with_name(f"{file.name}-wal")
     data = log_file.read_bytes() if log_file.exists() else b""
@@ -189,35 +190,36 @@ def check_log(file: Path, *, durable: bool = True) -> Mended | None:
 
 
 def _compare(log_file: Path, examined: Examined, index_file: Path) -> None:
-    """Raises CorruptDataError when the index tells of frames that the log no longer has, OSError."""
+    """Raises CorruptDataError when the index counts frames that the log no longer has, OSError."""
     if not index_file.exists():
         return
     with index_file.open("rb") as index:
         notes = noted_in(index.read(2 * _INDEX.size + _COPIED.size))
     for note in notes:
-        # Other salts are of a log that begins anew, once all of this one is in the file; none: it is gone.
+        # Other salts belong to a log that was restarted once all of this one was in the file; no salts: no
+        # log.
         if examined.salts in (note.salts, b"") and max(examined.frames, note.copied) < note.frames:
             raise CorruptDataError(str(log_file), examined.end, _LOST.format(log_file.name))
 
 
 class Examined(NamedTuple):
-    """What a log holds."""
+    """The result of reading a log."""
 
     damage: Mended | None
-    """The flipped bit that ends it too early; None where it ends as it should."""
+    """The flipped bit that ends the log too early; None when there is none."""
     frames: int = 0
-    """Whole ones, one behind the other."""
+    """Number of consecutive whole frames."""
     salts: bytes = b""
-    """Empty: it has no header that holds."""
+    """Salts of the header; empty when the log has no valid header."""
     end: int = 0
-    """End of the last of them, in bytes."""
+    """Offset of the end of the last whole frame, in bytes."""
 
 
 def examine(data: bytes, file: Path) -> Examined:
-    """Goes through a log.
+    """Reads a log and looks for its end.
 
-    Raises CorruptDataError: damage of more than a bit ends it, or of a bit that may be one of several.
-    `file` is named then.
+    Raises CorruptDataError, which names `file`, when more than one bit is damaged, or when several bits
+    explain the damage.
     """
     if len(data) <= _HEADER_BYTES:
         return Examined(None)
@@ -242,7 +244,7 @@ def examine(data: bytes, file: Path) -> Examined:
 def _header_damage(data: bytes, file: Path) -> Mended | None:
     for bit in _bits(0, _HEADER_BYTES):
         log = _Log(_flipped(data, bit))
-        # Several bits give a header that is whole; the first frame goes on from the right sums.
+        # Several bits give a valid header; the first frame continues from the right sums.
         if log.header_is_good and (first := next(log.frames(), None)) and _goes_on(log, log.sums, first):
             return bit
     log = _Log(data)
@@ -266,17 +268,17 @@ def _bits(start: int, stop: int) -> Iterator[Mended]:
 
 
 def _flips_in(log: _Log, frames: Sequence[_Frame], at: int, found: tuple[int, int]) -> list[Mended]:
-    """The bits of the first frame of which one is wrong; none where it is not one. The second follows it.
+    """The bits of the first frame that may be the flipped one; empty when more than one bit is wrong.
 
-    `at`: where it begins; `found`: what it sums up to.
+    `frames`: the damaged frame and those after it. `at`: its offset in bytes; `found`: its sums.
     """
     frame = frames[0]
     if frame.salts != log.salts:
-        # From an earlier log, most likely.
+        # Most likely a frame of an earlier log.
         return [] if found != frame.stored else _difference(frame.salts, log.salts, at + 8)
     of_sums = _difference(struct.pack(">2I", *frame.stored), struct.pack(">2I", *found), at + 16)
     if of_sums and len(frames) > 1:
-        # A bit of a word may look like one of a sum: the next frame goes on from the right sums.
+        # A bit of a word may look like a bit of a sum: the next frame continues from the right sums.
         if _goes_on(log, found, frames[1]):
             return of_sums
         of_sums = []
@@ -292,7 +294,8 @@ def _difference(one: bytes, other: bytes, at: int) -> list[Mended]:
 
 
 def _covered_flips(log: _Log, frame: _Frame, found: tuple[int, int], at: int) -> list[Mended]:
-    """A change of a word by d changes the sums by d times a number that its place has: nothing is summed."""
+    """A change of a word by d changes the sums by d times a weight of its place, so no bit needs a new
+    sum."""
     wanted = ((frame.stored[0] - found[0]) & _WORD, (frame.stored[1] - found[1]) & _WORD)
     covered = frame.covered
     order = ">" if log.big_endian else "<"
@@ -310,16 +313,16 @@ def _covered_flips(log: _Log, frame: _Frame, found: tuple[int, int], at: int) ->
 
 
 def _one_pair_earlier(added: tuple[int, int]) -> tuple[int, int]:
-    """What a change of the sums by `added` becomes when one more pair of words follows."""
+    """The change of the sums after one more pair of words, when they changed by `added` before it."""
     first = (added[0] + added[1]) & _WORD
     return first, (added[1] + first) & _WORD
 
 
 def _is_followed(log: _Log, frames: Sequence[_Frame]) -> bool:
-    """Whether a whole commit, and a frame after it, follow the first of the frames, which is damaged.
+    """Whether a whole commit and a frame after it follow the first of the frames, which is damaged.
 
-    Each frame is looked at from the sums that the one before says. What a commit that failed has left behind
-    is no such row: commits over it begin at the same place, and their sums are others.
+    Each frame is checked from the sums stored in the one before. Frames left by a failed commit do not match:
+    later commits overwrite them from the same offset, with other sums.
     """
     has_commit = frames[0].ends_commit
     for before, frame in pairwise(frames):

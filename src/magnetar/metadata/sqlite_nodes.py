@@ -7,12 +7,12 @@
     sequence   parent TEXT, next INTEGER    counters of sequential puts
                checksum INTEGER             CRC-32 of both
     session    number INTEGER               one row: how often the file was opened
-    total      count INTEGER                one row: how many rows node and sequence have together,
-               checksums INTEGER            and the sum of their checksums; kept by triggers
+    total      count INTEGER                one row: the number of rows in node and sequence together,
+               checksums INTEGER            and the sum of their checksums; triggers update both
 
-SQLite checks frames of its write-ahead log, not pages of the file. So each row has its own checksum: a
-flipped bit is reported and never served. A row whose *key* was hit is not found under its path any more, and
-one whose place in the tree was hit may not be found at all: the totals tell (sqlite_check.py).
+SQLite checks frames of its write-ahead log, not pages of the file. So each row has its own checksum, and a
+damaged value is reported, never served. A row whose *key* is damaged is no longer found under its path, and a
+row in a damaged index page may not be found at all: the totals show that it is missing (sqlite_check.py).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def _checksum(parent: str, name: str, node: Node | None) -> int:
 
 
 class SqliteNodes:
-    """A `NodeTable` on one connection; the caller begins and commits. Raises sqlite3.Error."""
+    """A `NodeTable` on one connection; the caller begins and commits. Methods raise sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection, file: str) -> None:
-        """`file` is named in errors."""
+        """`file`: the path that errors name."""
         self._connection = connection
         self._file = file
 
@@ -123,7 +123,7 @@ class SqliteNodes:
         return self._connection.execute(query).fetchall()
 
     def next_session(self) -> int:
-        """Counts up the number of sessions and returns the new one."""
+        """Adds 1 to the number of sessions and returns it."""
         query = "UPDATE session SET number = number + 1 RETURNING number"
         number: int = self._connection.execute(query).fetchall()[0][0]
         return number

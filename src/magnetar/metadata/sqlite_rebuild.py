@@ -1,8 +1,8 @@
-"""Makes a metadata file anew from what is whole of a damaged one, where there is no backup.
+"""Makes a new metadata file from the undamaged rows of a damaged one, when there is no backup.
 
-A row that fails its checksum by one flipped bit is put right: no two single bits give the same CRC-32.
-Others are left out and named. The new file says that it is older than its messages
-(`bookie/belonging.py`), so nothing is deleted because it does not name it.
+A row with one flipped bit is corrected: no two single bits give the same CRC-32. Other damaged rows are left
+out and named. The new file is marked as older than its messages (`bookie/belonging.py`), so nothing is
+deleted because the file does not name it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _ROWS: Final = (
     "SELECT parent, name, data, version, created_ms, modified_ms, ephemeral, session, checksum FROM node"
 )
 _REPAIRED_BYTES_MAX: Final = 16 << 10
-"""Each bit of a longer row would take too long to try."""
+"""Bytes of the longest row that is corrected; trying each bit of a longer one would take too long."""
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What became of a file."""
+    """The result of a rebuild."""
 
     kept: int = 0
     repaired: list[str] = field(default_factory=list)
-    """Paths of rows with one flipped bit, which are right again."""
+    """Paths of corrected rows, which had one flipped bit."""
     lost: list[str] = field(default_factory=list)
-    """What could not be read, as far as it can be told."""
+    """Paths of the lost rows, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Row:
         return f"{self.parent.decode(errors='replace').rstrip('/')}/{self.name.decode(errors='replace')}"
 
     def flips(self) -> Iterator[_Row]:
-        """Every row that differs from this one by a bit."""
+        """Every row that differs from this one by one bit."""
         for flipped in _flips(self.name):
             yield _Row(self.parent, flipped, self.data, self.numbers)
         for flipped in _flips(self.parent):
@@ -109,14 +109,14 @@ def _nodes(source: sqlite3.Connection, done: Rebuilt) -> Iterator[_Row]:
 
 
 def _whole(parent: Any, name: Any, data: Any, numbers: Sequence[Any], checksum: Any) -> _Row | None:
-    """The row as it was; None where more than a bit of it is wrong."""
+    """The row, corrected when one bit was flipped; None when more bits are wrong."""
     fields = (parent, name, *numbers, checksum)
     if [type(each) for each in fields] != [bytes, bytes, *[int] * 6] or not isinstance(data, bytes | None):
         return None
     row = _Row(parent, name, data, tuple(numbers))
     found = row.checksum
     if found == checksum or (found ^ checksum).bit_count() == 1:
-        # Damage of a row, or of the checksum alone.
+        # The row or only its checksum is damaged.
         return row
     if len(parent) + len(name) + len(data or b"") > _REPAIRED_BYTES_MAX:
         return None
@@ -133,7 +133,7 @@ def _is_path(row: _Row) -> bool:
 
 
 def _older(rows: dict[tuple[bytes, bytes], _Row]) -> None:
-    """The file says that it is older than the messages beside it: what it does not name may be missing."""
+    """Marks the file as older than its messages: objects that it does not name may still be needed."""
     parent, _, name = GENERATION.encode().rpartition(b"/")
     row = rows.get((parent, name))
     if row is not None and row.data is not None and row.data.isdigit():
@@ -141,7 +141,7 @@ def _older(rows: dict[tuple[bytes, bytes], _Row]) -> None:
 
 
 def _with_ancestors(rows: dict[tuple[bytes, bytes], _Row]) -> dict[tuple[bytes, bytes], _Row]:
-    """With the nodes that are there for their children only."""
+    """The rows, with the nodes that exist only for their children added."""
     every = dict(rows)
     for row in rows.values():
         path = row.parent.decode()

@@ -1,6 +1,6 @@
-"""The tables of the embedded store's file, their checksums, and how older files become new ones.
+"""The tables of the embedded store's file, their checksums, and the upgrade of older files.
 
-What the tables hold: sqlite_nodes.py. Formats: 1 had no totals, and no checksum of a counter.
+sqlite_nodes.py describes the tables. Format 1 had no totals and no checksums of counters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 APPLICATION_ID: Final = 0x4D474E54
-"""In the file's header, so that `file` and we tell it from other SQLite files: "MGNT"."""
+"""Mark in the file's header, the letters MGNT, which distinguishes it from other SQLite files."""
 
 FORMAT_VERSION: Final = 2
 """In the file's header (`user_version`); a higher one was written by a newer release."""
@@ -53,7 +53,8 @@ _TOTALS: Final = (
     *_triggers("sequence"),
 )
 STATEMENTS: Final = frozenset((*_NODE, _SEQUENCE, *_TOTALS))
-"""What `sqlite_master` must hold, no more and no less: a flipped bit in a trigger would miscount."""
+"""The exact content that `sqlite_master` must have: a flipped bit in a trigger would make the totals
+wrong."""
 
 
 def row_checksum(parent: bytes, name: bytes, data: bytes | None, numbers: Sequence[int] = ()) -> int:
@@ -84,7 +85,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def add_totals(connection: sqlite3.Connection) -> None:
-    """Makes a file of format 1, which was checked, one of this format. Raises sqlite3.Error."""
+    """Upgrades a checked file of format 1 to this format. Raises sqlite3.Error."""
     connection.create_function("counter_checksum", 2, _counter_checksum, deterministic=True)
     _at_once(
         connection,

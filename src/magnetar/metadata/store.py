@@ -1,10 +1,10 @@
-"""The metadata store: a small tree of versioned values that every role coordinates through.
+"""The metadata store: a small tree of versioned values through which all roles coordinate.
 
-Backends differ in where the tree lies (memory, an embedded file, ZooKeeper, etcd); this contract is
-what all of them keep and what `tests/unit/metadata` checks on each.
+Backends store the tree in memory, an embedded file, ZooKeeper or etcd. All of them keep this contract;
+`tests/unit/metadata` checks it on each.
 
 Paths are absolute and slash-separated, without a trailing slash: `/admin/policies/public`.
-Source: the contract Pulsar asks of its backends (`MetadataStore`, `MetadataStoreExtended`).
+Source: Pulsar's contract for its backends (`MetadataStore`, `MetadataStoreExtended`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from magnetar.base.errors import MetadataError
 
 ANY_VERSION: Final = None
-"""`expected_version` of a write that does not look at what is there."""
+"""`expected_version` of a write that ignores the present version."""
 
 MUST_NOT_EXIST: Final = -1
 """`expected_version` of a write that creates."""
@@ -34,7 +34,7 @@ class BadVersionError(MetadataError):
 
 
 class NotFoundError(MetadataError):
-    """There is no value at the path."""
+    """The path holds no value."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path}: no such value")
@@ -64,10 +64,10 @@ class OutcomeUnknownError(MetadataError):
 
 
 class Stat(NamedTuple):
-    """What the store knows of a value besides its bytes."""
+    """The properties of a value."""
 
     path: str
-    """The real path: differs from the asked one for sequential puts."""
+    """Path of the value; for a sequential put with its counter."""
     version: int
     """0 at creation, one more at each put."""
     created_ms: int
@@ -75,10 +75,10 @@ class Stat(NamedTuple):
     modified_ms: int
     """Unix milliseconds; 0 where the backend keeps no times."""
     ephemeral: bool
-    """Vanishes with the session that created it."""
+    """Whether the value vanishes with the session that created it."""
     created_by_self: bool
-    """Whether this store's session created it; known of ephemeral values everywhere, of others only with a
-    single writer."""
+    """Whether this store's session created the value. Certain for ephemeral values; for others only in stores
+    with a single writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Change(Enum):
     MODIFIED = "modified"
     DELETED = "deleted"
     CHILDREN_CHANGED = "children-changed"
-    """A direct child came or went."""
+    """A direct child was created or deleted."""
 
 
 class Notification(NamedTuple):
@@ -124,14 +124,14 @@ class Delete:
 
 
 class SessionEvent(Enum):
-    """What became of the session that ephemeral values live with."""
+    """A change of the session to which ephemeral values belong."""
 
     CONNECTION_LOST = "connection-lost"
-    """The store cannot be reached; the session may live on, or not."""
+    """The store cannot be reached; the session may have ended or not."""
     RECONNECTED = "reconnected"
-    """The store is reached again in the same session: ephemeral values were there all the time."""
+    """The store is reached again in the same session: ephemeral values never vanished."""
     SESSION_LOST = "session-lost"
-    """The session ended without `close`: its ephemeral values are gone or about to go."""
+    """The session ended without `close`: its ephemeral values have vanished or soon will."""
     SESSION_RENEWED = "session-renewed"
     """A new session has begun, without the ephemeral values of the last one."""
 
@@ -145,7 +145,7 @@ class MetadataStore(Protocol):
     async def children(self, path: str) -> list[str]:
         """Names (not paths) of the direct children of `path`, sorted; empty when there are none.
 
-        A child is listed also when it exists only because it has children of its own.
+        A child without a value is listed too when it has children of its own.
         """
 
     async def exists(self, path: str) -> bool:
@@ -162,8 +162,9 @@ class MetadataStore(Protocol):
     ) -> Stat:
         """Stores `data`; parents need not exist.
 
-        `sequential` appends a ten-digit counter to the path, higher than any before below the same
-        parent. Raises BadVersionError when the version differs from `expected_version`.
+        `ephemeral`: the value vanishes with the session. `sequential` appends a ten-digit counter to the
+        path, higher than any before below the same parent. Raises BadVersionError when the version differs
+        from `expected_version`.
         """
 
     async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
@@ -173,7 +174,7 @@ class MetadataStore(Protocol):
         """Removes the value and everything below; not an error when nothing is there."""
 
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
-        """Applies all operations or none; the answer has a Stat for each Put, in order.
+        """Applies all operations or none; returns a Stat for each Put and None for each Delete, in order.
 
         Raises what the first failing operation would raise alone.
         """
@@ -181,20 +182,20 @@ class MetadataStore(Protocol):
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         """Calls back, on the event loop, for every change at or below `prefix`; returns the cancel.
 
-        A change is announced after the write is durable and before the writer's call returns. What others
-        changed while a shared store had no connection may not be announced: `watch_session` tells when to
-        look again.
+        A change is announced after the write is durable and before the writer's call returns. Changes by
+        other processes while a shared store had no connection may not be announced: `watch_session` tells
+        when to read again.
         """
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        """Calls back, on the event loop, for what happens to the session; returns the cancel.
+        """Calls back, on the event loop, for each change of the session; returns the cancel.
 
-        A store within the process has one session, for as long as it is open; it is lost when the store
-        fails.
+        A store within the process has one session while it is open; the session is lost when the store fails.
         """
 
     async def sync(self) -> None:
-        """Reads that begin after it see every write that any store returned from before it began."""
+        """Waits until reads of this store see every write, of any process, that had returned before this
+        call."""
 
     async def close(self) -> None:
         """Ends the session: its ephemeral values vanish. Further calls raise StoreClosedError."""

@@ -1,7 +1,7 @@
-"""What the writes of a metadata store mean, on any table of nodes.
+"""The effects of writes on the tree of a metadata store, on any table of nodes.
 
-The table answers questions about single nodes and changes them; this module decides. A node without
-a value is *implied*: it exists because it has children, and goes when the last of them goes.
+The table reads and changes single nodes; this module decides which. A node without a value is *implied*: it
+exists because it has children, and is removed with the last of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from magnetar.metadata.store import (
 )
 
 SEQUENCE_DIGITS: Final = 10
-"""Width of a sequential put's counter, as ZooKeeper has it; BookKeeper's ids depend on it."""
+"""Digits of a sequential put's counter, as in ZooKeeper; BookKeeper's ids depend on it."""
 
 
 class Node(NamedTuple):
@@ -41,7 +41,7 @@ class Node(NamedTuple):
     """Session that created the value."""
 
     def stat(self, path: str, session: int) -> Stat:
-        """What a reader of session `session` is told."""
+        """The Stat for a reader of session `session`."""
         return Stat(
             path=path,
             version=self.version,
@@ -52,7 +52,7 @@ class Node(NamedTuple):
         )
 
     def value(self, path: str, session: int) -> Value:
-        """The value as a reader of session `session` gets it."""
+        """The value for a reader of session `session`."""
         return Value(self.data, self.stat(path, session))
 
 
@@ -63,7 +63,7 @@ class NodeTable(Protocol):
         """The node, or None when it is absent or only implied."""
 
     def listed(self, parent: str, name: str) -> bool:
-        """Whether the node is there, with a value or implied."""
+        """Whether the node exists, with a value or implied."""
 
     def has_children(self, path: str) -> bool: ...
 
@@ -71,26 +71,26 @@ class NodeTable(Protocol):
         """Writes the node; None makes it an implied one."""
 
     def remove(self, parent: str, name: str) -> None:
-        """Takes the node away, which must be there."""
+        """Removes the node, which must exist."""
 
     def below(self, path: str) -> list[tuple[str, str, bool]]:
         """Parent, name and "has a value" of everything below `path`, children before their parents."""
 
     def remove_below(self, path: str) -> None:
-        """Takes everything below `path` away."""
+        """Removes everything below `path`."""
 
     def next_sequence(self, parent: str) -> int:
-        """Counts up: 0, 1, 2, ... for each parent; what it answered once it never answers again."""
+        """The next number of the parent: 0, 1, 2, …; a number is never returned twice."""
 
     def ephemerals(self) -> list[tuple[str, str]]:
         """Parent and name of every ephemeral node."""
 
 
 class Tree:
-    """The operations. Each appends to `notifications` what it changed.
+    """The write operations. Each appends its changes to `notifications`.
 
-    A sequential put or a transaction that raises may have changed the table before: the caller takes that
-    back. The others refuse before they change anything.
+    A sequential put or a transaction that raises may have changed the table: the caller undoes that. The
+    others raise before they change anything.
     """
 
     def __init__(self, nodes: NodeTable, clock: Clock, session: int) -> None:
@@ -108,7 +108,7 @@ class Tree:
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> Stat:
-        """See `MetadataStore.put`. An existing value stays ephemeral or not, as it was created."""
+        """See `MetadataStore.put`. An existing value keeps its `ephemeral`."""
         parent, name = paths.split(path)
         if sequential:
             parent, name = self._sequential_name(parent, name)
@@ -169,7 +169,7 @@ class Tree:
     def transact(
         self, notifications: list[Notification], operations: Sequence[Put | Delete]
     ) -> list[Stat | None]:
-        """See `MetadataStore.transact`. Each operation sees what those before it did."""
+        """See `MetadataStore.transact`. Each operation sees the changes of those before it."""
         stats: list[Stat | None] = []
         for operation in operations:
             match operation:
@@ -194,12 +194,12 @@ class Tree:
     def _sequential_name(self, parent: str, prefix: str) -> tuple[str, str]:
         while True:
             name = f"{prefix}{self._nodes.next_sequence(parent):0{SEQUENCE_DIGITS}d}"
-            # A plain put may have taken the name before the counter came by.
+            # A plain put may have taken the name before the counter reached it.
             if not self._nodes.listed(parent, name):
                 return parent, name
 
     def _imply_ancestors(self, notifications: list[Notification], path: str) -> None:
-        """A child of `path` has appeared: makes missing ancestors, tells of every changed listing."""
+        """After a child of `path` was created: makes missing ancestors, and notes every changed listing."""
         while True:
             notifications.append(Notification(Change.CHILDREN_CHANGED, path))
             if path == paths.ROOT:
@@ -211,7 +211,7 @@ class Tree:
             path = parent
 
     def _prune_ancestors(self, notifications: list[Notification], path: str) -> None:
-        """A child of `path` has gone: removes implied ancestors without children."""
+        """After a child of `path` was removed: removes implied ancestors without children."""
         while True:
             notifications.append(Notification(Change.CHILDREN_CHANGED, path))
             if path == paths.ROOT or self._nodes.has_children(path):

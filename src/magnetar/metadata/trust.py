@@ -1,33 +1,33 @@
-"""Whether the metadata may be believed when it does *not* name something.
+"""Whether an object that the metadata does *not* name may be deleted.
 
-Deleting objects that the metadata does not name is right only while it is complete and the newest. A copy
-that was restored from a backup, or one that belongs to other messages, does not name later objects, or never
-did. Code that deletes because of an absence asks here first, each time.
+That is right only while the metadata is complete and the newest. A copy that was restored from a backup does
+not name later objects, and a copy that belongs to other messages names none of ours. Code that deletes
+because of an absence asks here first, each time.
 """
 
 from __future__ import annotations
 
 
 class MetadataTrust:
-    """Shared by all who delete what nothing names. Starts as "may be believed"."""
+    """The reasons for doubt, shared by all code that deletes unnamed objects. Starts without doubt."""
 
     def __init__(self) -> None:
         self._doubts: dict[str, str] = {}
 
     @property
     def doubt(self) -> str | None:
-        """Why an absence says nothing, for people; None: metadata may be believed."""
+        """Why unnamed objects must be kept, as a text for operators; None: they may be deleted."""
         return "; ".join(self._doubts.values()) or None
 
     @property
     def is_trusted(self) -> bool:
-        """Whether what metadata does not name may be deleted."""
+        """Whether objects that the metadata does not name may be deleted."""
         return not self._doubts
 
     def doubted(self, source: str, reason: str) -> None:
-        """`source` found a reason for doubt; it replaces an earlier one of the same source."""
+        """Notes a reason for doubt that `source` found; it replaces an earlier one of the same source."""
         self._doubts[source] = reason
 
     def cleared(self, source: str) -> None:
-        """`source` has none any more."""
+        """Removes the reason of `source`."""
         self._doubts.pop(source, None)

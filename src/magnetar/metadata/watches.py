@@ -12,7 +12,7 @@ class Watches:
     """Callbacks by prefix, called in the order in which they were added."""
 
     def __init__(self, on_error: Callable[[Exception, Notification], None]) -> None:
-        """`on_error` hears of what a callback raised; the other callbacks are called all the same."""
+        """`on_error` gets what a callback raised; the other callbacks are still called."""
         self._entries: dict[int, tuple[str, Callable[[Notification], None]]] = {}
         self._next_id = 0
         self._on_error = on_error
@@ -48,7 +48,7 @@ class Watches:
 
 
 class SessionWatches:
-    """Callbacks for what happens to a store's session."""
+    """Callbacks for changes of a store's session."""
 
     def __init__(self) -> None:
         self._callbacks: dict[int, Callable[[SessionEvent], None]] = {}

@@ -3,8 +3,8 @@
     <root>/LAYOUT                       how ledgers' ids become paths: ledger_layouts.py
     <root>/INSTANCEID                   id of the cluster, a UUID as text
     <root>/available/<bookie>           ephemeral: a writable bookie; BookieServiceInfoFormat or nothing
-    <root>/available/readonly/<bookie>  ephemeral: a read-only one, the same value
-    <root>/cookies/<bookie>             which disks belong to it: cookies.py
+    <root>/available/readonly/<bookie>  ephemeral: a read-only bookie, the same value
+    <root>/cookies/<bookie>             which disks belong to the bookie: cookies.py
     <root>/idgen/ID-<n>                 sequential: each node drawn is an id
     <root>/idgen-long/HOB-<high>/ID-<n> sequential: ids of more than 31 bits
     <root>/<digits>/.../L<digits>       ledgers
@@ -67,7 +67,7 @@ class BookKeeperTree:
         return f"{self.root}/underreplication"
 
     def registration(self, bookie_id: str, *, read_only: bool) -> str:
-        """Where a live bookie stands."""
+        """The node that a live bookie makes, for writable or read-only bookies."""
         return f"{self.read_only if read_only else self.available}/{bookie_id}"
 
     def cookie(self, bookie_id: str) -> str:
@@ -82,5 +82,5 @@ class BookKeeperTree:
         return None if head or not separator else self.layout.ledger_id_of(rest)
 
     def holds_ledgers(self, path: str) -> bool:
-        """Whether ledgers may stand below the path."""
+        """Whether nodes of ledgers may lie below the path."""
         return path == self.root or self.layout.is_folder(path.removeprefix(f"{self.root}/"))

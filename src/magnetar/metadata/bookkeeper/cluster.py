@@ -1,4 +1,4 @@
-"""Making a cluster's tree, and finding the one that is there."""
+"""Creates the tree of a new cluster, and opens an existing one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataSto
 
 
 async def initialize_cluster(store: MetadataStore, tree: BookKeeperTree, instance_id: str) -> bool:
-    """Makes the tree of a new cluster; False when one is there already, which is left as it is.
+    """Makes the tree of a new cluster; False when one exists, which stays unchanged.
 
     Several processes may try at once: one of them wins. Raises LayoutError when the tree that is there
     has another layout than `tree`, MetadataError.
@@ -33,7 +33,7 @@ async def initialize_cluster(store: MetadataStore, tree: BookKeeperTree, instanc
     except BadVersionError:
         created = False
     try:
-        # A transaction of its own, as BookKeeper does: a process that finds the tree without it adds it.
+        # A separate transaction, as BookKeeper does: a process that finds the tree without this node adds it.
         await store.put(tree.layout_node, encode_layout(tree.layout), expected_version=MUST_NOT_EXIST)
     except BadVersionError:
         await open_tree(store, tree.root, layout=tree.layout)
@@ -43,7 +43,7 @@ async def initialize_cluster(store: MetadataStore, tree: BookKeeperTree, instanc
 async def open_tree(
     store: MetadataStore, root: str = DEFAULT_ROOT, *, layout: LedgerLayout | None = None
 ) -> BookKeeperTree:
-    """The tree that a cluster has. `layout` is the one that it must have; None takes what is there.
+    """Opens the tree of a cluster. `layout` is the layout that the tree must have; None accepts any.
 
     Raises ClusterNotInitializedError, LayoutError, MetadataError.
     """

@@ -3,9 +3,9 @@
     "5" LF                              version of the layout of the disks
     bookieHost: "127.0.0.1:3181"        CookieFormat as protobuf text
     journalDir: "/a,/b"                 folders joined by commas
-    ledgerDirs: "2\\t/c\\t/d"             how many, then each, joined by tabs (escaped as protobuf text is)
-    instanceId: "..."                   of the cluster
-    indexDirs: "1\\t/e"                  only where they differ from the folders of ledgers
+    ledgerDirs: "2\\t/c\\t/d"             their number, then each, joined by tabs (escaped as in protobuf
+    text) instanceId: "..."                   id of the cluster
+    indexDirs: "1\\t/e"                  only when they differ from the folders of ledgers
 
 The same bytes lie in the metadata store and in the file VERSION of each folder.
 
@@ -27,11 +27,11 @@ LAYOUT_VERSION: Final = 5
 
 
 class CookieError(MetadataError):
-    """The value is no cookie, or one of a version that is not known."""
+    """The value is not a cookie, or is a cookie of an unknown version."""
 
 
 def encode_cookie(cookie: Cookie) -> bytes:
-    """The value of the node and of the file. Raises CookieError for folders that would run together."""
+    """The value of the node and of the file. Raises CookieError when a folder's name has a comma or a tab."""
     every = (*cookie.journal_folders, *cookie.ledger_folders, *(cookie.index_folders or ()))
     if any("\t" in folder or "," in folder for folder in every):
         raise CookieError(f"a bookie's folders may have no comma and no tab in their names: {every}")

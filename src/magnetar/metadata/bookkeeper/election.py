@@ -14,7 +14,7 @@ from magnetar.metadata.store import MetadataStore, NotFoundError
 
 
 class AuditorElection:
-    """One candidate's vote. It stands as long as the store's session."""
+    """One candidate's vote. It lasts as long as the store's session."""
 
     def __init__(self, store: MetadataStore, paths: UnderreplicationPaths, candidate_id: str) -> None:
         self._store = store
@@ -25,9 +25,9 @@ class AuditorElection:
         """The vote that was told to have won."""
 
     async def wins(self) -> bool:
-        """Whether this candidate is the auditor now; votes first, where it has not. Raises MetadataError.
+        """Whether this candidate is the auditor now; votes first when it has not. Raises MetadataError.
 
-        To be asked again after each change below the election's node, and before each deed of the auditor.
+        Call it again after each change below the election's node, and before each action of the auditor.
         """
         await self._store.sync()
         own = None if self._vote is None else await self._store.get(self._vote)

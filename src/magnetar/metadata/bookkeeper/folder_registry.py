@@ -2,12 +2,12 @@
 
     FOLDER/instance           id of the cluster
     FOLDER/cookies/ID         the cookie
-    FOLDER/alive/ID           JSON: host, port, read_only, pid; what the bookie last told of itself
+    FOLDER/alive/ID           JSON: host, port, read_only, pid, as the bookie last wrote them
     FOLDER/alive/ID.lock      locked (flock) by the process that serves as ID
-    FOLDER/doubt              why the broker does not believe what its file does not name; mostly not there
+    FOLDER/doubt              why ledgers that the broker's file does not name must be kept; usually absent
 
-The kernel gives a lock back however its process ends, so a bookie that is killed is gone at once, and no
-session has to time out. Ledgers are looked up in the SQLite file of the broker's metadata, read only.
+The kernel releases a lock when its process ends for any reason, so a killed bookie is known as dead at once;
+no session has to time out. Ledgers are looked up in the SQLite file of the broker's metadata, read only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from magnetar.runtime.threads import in_thread
 
 _LOCK_SUFFIX: Final = ".lock"
 _LOOK_S: Final = 0.5
-"""Between two looks at who is alive, for those who watch."""
+"""Seconds between two checks for live bookies, while a watcher exists."""
 _LEDGERS_BELOW: Final = (
     "SELECT parent, name FROM node WHERE data IS NOT NULL AND (parent = ?1 OR (parent > ?1 || '/' AND "
     "parent < ?1 || '0'))"
@@ -56,7 +56,7 @@ class FolderBookieRegistry:
     """A `BookieRegistry` of bookies on this machine. Its calls take a few file operations each."""
 
     def __init__(self, folder: Path, metadata_file: Path, tree: BookKeeperTree) -> None:
-        """`metadata_file`: the broker's, with `tree` in it. Make the folder with `initialize`."""
+        """`metadata_file`: the broker's metadata, which holds `tree`. Make the folder with `initialize`."""
         self._folder = folder
         self._alive = folder / "alive"
         self._cookies = folder / "cookies"
@@ -65,7 +65,7 @@ class FolderBookieRegistry:
         self._locks: dict[str, int] = {}
 
     def initialize(self, instance_id: str) -> None:
-        """Makes the folder where it is missing. Raises OSError; MetadataError: of another cluster."""
+        """Makes the folder when it is missing. Raises OSError; MetadataError when it is another cluster's."""
         file = self._folder / "instance"
         self._alive.mkdir(parents=True, exist_ok=True)
         self._cookies.mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ class FolderBookieRegistry:
             )
 
     def _part(self, name: str) -> Path:
-        """Where a file is written before it is renamed into place: this folder is never listed."""
+        """The temporary name of a file, before it is renamed into its folder; no listing shows it."""
         return self._folder / f"{name}.part"
 
     async def instance_id(self) -> str:
@@ -123,7 +123,7 @@ class FolderBookieRegistry:
             os.close(lock)
 
     def _told(self, bookie_id: str) -> dict[str, Any] | None:
-        """What a bookie says of itself, if it lives."""
+        """The record of a live bookie; None when it is not alive. Raises MetadataError."""
         try:
             told: dict[str, Any] = json.loads((self._alive / bookie_id).read_bytes())
         except (FileNotFoundError, ValueError):
@@ -183,7 +183,7 @@ class FolderBookieRegistry:
             return None
 
     async def put_cookie(self, cookie: Cookie, *, expected_version: int) -> int:
-        """Once made, a cookie stays as it is."""
+        """Creates the cookie. A cookie here never changes: raises BadVersionError when one exists."""
         check_bookie_id(cookie.bookie_id)
         file = self._cookies / cookie.bookie_id
         if expected_version >= 0 or file.exists():
@@ -200,7 +200,7 @@ class FolderBookieRegistry:
         sync_folder(self._cookies)
 
     async def generation(self, bookie_id: str) -> int | None:
-        """The broker's: it raises that of its file at its starts and while it runs."""
+        """The generation in the broker's file; the broker raises it when it starts and while it runs."""
         if not (self._cookies / bookie_id).exists():
             return None
         parent, _, name = GENERATION.rpartition("/")
@@ -211,7 +211,7 @@ class FolderBookieRegistry:
         return await self.generation(bookie_id) or 0
 
     def connection_id(self) -> int:
-        """Identity of the broker's file: another file in its place has another number."""
+        """Identity of the broker's file: a file that replaces it has another number."""
         try:
             return self._metadata_file.stat().st_ino
         except OSError as error:
@@ -226,7 +226,7 @@ class FolderBookieRegistry:
             raise MetadataError(f"{self._folder / 'doubt'} cannot be read: {error}") from error
 
     def doubted(self, doubt: str) -> None:
-        """From the broker: what `doubt` says from now on; durable on return. Raises OSError."""
+        """Sets the text that `doubt` returns; the broker calls this. Durable on return. Raises OSError."""
         file = self._folder / "doubt"
         if doubt:
             write_durably(file, doubt.encode(), part=self._part("doubt"))

@@ -3,8 +3,8 @@
     idgen/ID-<n>               ids below 2^31 - 1: n itself
     idgen-long/HOB-<high>/ID-<n>   high << 32 | n, with high from 1 on; the next one when n runs out
 
-Once `idgen-long` exists all clients draw long ids. A node is deleted as soon as its number is known; one that
-stays behind costs only its place, for it is ephemeral.
+Once `idgen-long` exists all clients draw long ids. A node is deleted as soon as its number is known. A node
+that is left behind does no harm: it is ephemeral.
 
 Source: BookKeeper's ZkLedgerIdGenerator and LongZkLedgerIdGenerator.
 """
@@ -35,7 +35,7 @@ class LedgerIds:
     async def draw(self) -> int:
         """Draws a unique id. Raises MetadataError."""
         if not self._long:
-            # One look for each process would not see that others went over to long ids.
+            # Checked for each id: another process may have changed to long ids meanwhile.
             self._long = bool(await self._store.children(self._tree.long_id_generator))
         if not self._long:
             number = await self._next(f"{self._tree.id_generator}/ID-")

@@ -19,7 +19,7 @@ from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
 
 SHORT_ID_END: Final = (1 << 31) - 1
-"""Ids from here on have the long path."""
+"""First id that has the long path."""
 
 LONG_ID_END: Final = 1 << 63
 
@@ -32,11 +32,11 @@ _PACKAGE: Final = "org.apache.bookkeeper.meta."
 
 
 class LayoutError(MetadataError):
-    """The tree has a layout that this version does not know, or not the one that was asked for."""
+    """The tree has a layout that this version does not know, or another layout than the caller named."""
 
 
 class LedgerLayout(Enum):
-    """How a ledger's id becomes a path; the value is the name in metadata service URIs."""
+    """How a ledger's id maps to a path; the value is the name in metadata service URIs."""
 
     FLAT = "flat"
     LEGACY_HIERARCHICAL = "legacyhierarchical"
@@ -73,7 +73,7 @@ class LedgerLayout(Enum):
         return ledger_id if ledger_id < self.id_end and self.path(ledger_id) == path else None
 
     def is_folder(self, path: str) -> bool:
-        """Whether ledgers may stand below this path (below the root, without a leading slash)."""
+        """Whether ledgers may lie below this path (relative to the root, without a leading slash)."""
         parts = path.split("/")
         if not all(part.isascii() and part.isdigit() for part in parts):
             return False

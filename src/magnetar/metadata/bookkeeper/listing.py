@@ -11,9 +11,9 @@ from magnetar.runtime.tasks import yield_loop
 
 
 async def ledger_ids(store: MetadataStore, tree: BookKeeperTree) -> AsyncIterator[LedgerId]:
-    """Every ledger, in no order; one that comes or goes meanwhile may be there or not.
+    """Every ledger, in no order; a ledger made or deleted meanwhile may be listed or not.
 
-    Any error ends the walk by its exception: half a list must never look like a whole one. Raises
+    Any error ends the walk with an exception: a partial list must never look like a complete one. Raises
     MetadataError.
     """
     folders = [tree.root]

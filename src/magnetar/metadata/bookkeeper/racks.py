@@ -1,4 +1,4 @@
-"""Which racks bookies stand in, as Pulsar keeps it: a node with JSON, `{group: {bookie: {"rack": "/r"}}}`.
+"""The racks of bookies, stored as Pulsar does: a node with JSON, `{group: {bookie: {"rack": "/r"}}}`.
 
 Source: Pulsar's rack affinity of bookies (`/bookies`).
 """
@@ -44,7 +44,8 @@ class BookieRacks:
         self.path: Final = path
 
     async def load(self) -> None:
-        """Reads them anew. Raises MetadataError, of it RacksError for damage; then they stay as they were."""
+        """Reads the racks again. Raises MetadataError, for damage RacksError; the racks then do not
+        change."""
         found = await self._store.get(self.path)
         self._racks = {} if found is None else decode_racks(found.data)
 

@@ -66,7 +66,7 @@ class BookieEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBookie:
-    """What a bookie tells of itself while it is registered."""
+    """The record that a bookie publishes while it is registered."""
 
     bookie_id: str
     endpoints: tuple[BookieEndpoint, ...] = ()
@@ -74,13 +74,13 @@ class RegisteredBookie:
 
     @classmethod
     def at(cls, bookie_id: str, host: str, port: int) -> RegisteredBookie:
-        """A bookie with the one endpoint that ledger clients look for."""
+        """A bookie with a single endpoint, the one that ledger clients use."""
         return cls(bookie_id, (BookieEndpoint(BOOKIE_ENDPOINT, port, host, BOOKIE_PROTOCOL),))
 
     def address(self) -> tuple[str, int] | None:
-        """Host and port that ledger clients connect to; None when neither endpoints nor the id say it.
+        """Host and port that ledger clients connect to; None when neither endpoints nor the id name them.
 
-        A bookie that tells nothing of itself has an id of the form `host:port`.
+        A bookie that publishes no endpoints has an id of the form `host:port`.
         """
         for endpoint in self.endpoints:
             if endpoint.id == BOOKIE_ENDPOINT:
@@ -92,7 +92,7 @@ class RegisteredBookie:
 
 
 ListBookies: TypeAlias = Callable[[], Awaitable["LiveBookies"]]
-"""Says who is registered now. Raises MetadataError."""
+"""Returns the bookies that are registered now. Raises MetadataError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class LiveBookies:
 
     writable: frozenset[str]
     read_only: frozenset[str]
-    """Those that give but do not take; one that changes over may for a moment be in both."""
+    """Bookies that serve reads but take no entries; while a bookie changes over it may be in both sets."""
 
     def all(self) -> frozenset[str]:
         """All bookies that can be read from."""
@@ -112,8 +112,8 @@ class LiveBookies:
 class Cookie:
     """Which disks belong to a bookie: kept in the store and on each of the disks.
 
-    A bookie whose disks do not agree with it must not start: having lost entries it would deny them, and
-    recovery believes denials.
+    A bookie whose disks do not match its cookie must not start. It may have lost entries; it would answer
+    that they do not exist, and recovery relies on such answers.
     """
 
     bookie_id: str
@@ -122,7 +122,7 @@ class Cookie:
     instance_id: str | None
     """Instance id of the cluster; None in cookies of early releases."""
     index_folders: tuple[str, ...] | None = None
-    """None: where the ledgers are."""
+    """None: the same folders as `ledger_folders`."""
 
 
 class BookieRegistry(Protocol):
@@ -156,7 +156,7 @@ class BookieRegistry(Protocol):
         """
 
     async def info(self, bookie_id: str) -> RegisteredBookie | None:
-        """What a registered bookie tells of itself; None when it is not registered.
+        """The record of a registered bookie; None when it is not registered.
 
         With `RegisteredBookie.address` this is how an id becomes host and port.
         """
@@ -167,40 +167,40 @@ class BookieRegistry(Protocol):
     async def put_cookie(self, cookie: Cookie, *, expected_version: int) -> int:
         """Stores the cookie and returns its version.
 
-        `expected_version` is MUST_NOT_EXIST or what `cookie` answered. Raises BadVersionError.
+        `expected_version` is MUST_NOT_EXIST or the version that `cookie` returned. Raises BadVersionError.
         """
 
     async def delete_cookie(self, bookie_id: str, *, expected_version: int) -> None:
-        """Forgets a bookie for good. Raises NotFoundError, BadVersionError."""
+        """Deletes a bookie's cookie: the bookie is gone for good. Raises NotFoundError, BadVersionError."""
 
     async def generation(self, bookie_id: str) -> int | None:
-        """How new the metadata is as far as this bookie is concerned: older copies have a lower number.
+        """The generation of the metadata for this bookie: an older copy has a lower number.
 
-        None where the metadata does not know the bookie.
+        None when the metadata does not name the bookie.
         """
 
     async def raise_generation(self, bookie_id: str, seen: int) -> int:
-        """Makes the metadata newer than every copy made so far, where that is the bookie's to do.
+        """Makes the metadata newer than every copy made so far, if the bookie is in charge of that.
 
-        `seen`: the generation that the caller has judged. Another one has come in its place: BadVersionError.
-        Raises NotFoundError.
+        `seen`: the generation that the caller has checked. Raises BadVersionError when the generation is
+        another one by now, NotFoundError.
         """
 
     def connection_id(self) -> int:
-        """Another number after each interruption of the connection to the store: answers that were given
-        under one number are of one session with it."""
+        """A number that changes after each interruption of the connection to the store: all answers received
+        under one number belong to one session."""
 
     def doubt(self) -> str:
-        """Why an absence in the metadata says nothing, as who keeps it knows; empty: no such reason."""
+        """Why what the metadata does not name may still exist, as the broker reports; empty: no reason."""
 
     async def known_bookies(self) -> frozenset[str]:
         """Every bookie that has a cookie, alive or not."""
 
     async def ledger_exists(self, ledger_id: LedgerId) -> bool:
-        """Whether the ledger exists certainly or certainly not; sees what others wrote before the call."""
+        """Whether the ledger exists; certain, since it sees all writes that ended before the call."""
 
     def ledger_ids(self) -> AsyncIterator[LedgerId]:
-        """Every ledger, in no order; one that comes or goes meanwhile may be there or not.
+        """Every ledger, in no order; a ledger made or deleted meanwhile may be listed or not.
 
-        An error ends the iteration by its exception: what was not listed is not known to be gone.
+        An error ends the iteration with an exception: ledgers not listed by then may exist.
         """

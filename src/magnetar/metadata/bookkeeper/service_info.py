@@ -1,4 +1,4 @@
-"""What a registered bookie tells of itself: protobuf, or nothing at all for early releases.
+"""The record that a registered bookie publishes: protobuf; empty in early releases.
 
 Source: BookKeeper's BookieServiceInfo.
 """
@@ -31,7 +31,7 @@ def encode_info(info: RegisteredBookie) -> bytes:
 
 
 def decode_info(bookie_id: str, value: bytes) -> RegisteredBookie:
-    """What the bookie told. Raises MetadataError."""
+    """The record from the node's value. Raises MetadataError."""
     try:
         message = BookieServiceInfoFormat.FromString(value)
     except DecodeError as error:

@@ -36,8 +36,8 @@ from magnetar.runtime.tasks import TaskGroup, happens_within, pause
 _log = logging.getLogger("magnetar.metadata")
 
 CLAIM_TIMEOUT_S: Final = 30.0
-"""How long a registration waits for the last session of the same bookie to end: as long as sessions last
-without their owner, and some more."""
+"""Seconds that a registration waits for the last session of the same bookie to end: longer than a session
+outlives its process."""
 
 _RETRY_S: Final = 1.0
 
@@ -48,7 +48,7 @@ class TreeBookieRegistry:
     def __init__(
         self, store: MetadataStore, tree: BookKeeperTree, *, claim_timeout_s: float = CLAIM_TIMEOUT_S
     ) -> None:
-        """`claim_timeout_s`: how long `register` waits for another session that holds the id."""
+        """`claim_timeout_s`: seconds that `register` waits while another session holds the id."""
         self._store = store
         self._tree = tree
         self._claim_timeout_s = claim_timeout_s
@@ -59,7 +59,7 @@ class TreeBookieRegistry:
 
     @property
     def tree(self) -> BookKeeperTree:
-        """Where everything lies."""
+        """The paths of this cluster."""
         return self._tree
 
     async def instance_id(self) -> str:
@@ -126,7 +126,7 @@ class TreeBookieRegistry:
         await self._store.delete(self._tree.cookie(bookie_id), expected_version=expected_version)
 
     async def generation(self, bookie_id: str) -> int | None:
-        """The version of the cookie: one more each time that it is written, as it is."""
+        """The version of the cookie; each write adds 1, also one that does not change the value."""
         found = await self.cookie(bookie_id)
         return None if found is None else found[1]
 
@@ -154,13 +154,13 @@ class TreeBookieRegistry:
         return ledger_ids(self._store, self._tree)
 
     async def close(self) -> None:
-        """Stops bringing registrations back. They stay until the store's session ends."""
+        """Stops renewing registrations. They stay until the store's session ends."""
         self._unwatch()
         self._registered.clear()
         await self._tasks.close()
 
     async def _claim(self, bookie: RegisteredBookie, *, read_only: bool) -> None:
-        """Makes the bookie's node, or takes over what this session made before."""
+        """Makes the bookie's node, or takes over the node that this session made before."""
         path = self._tree.registration(bookie.bookie_id, read_only=read_only)
         gone = asyncio.Event()
         unwatch = self._store.watch(path, lambda _: gone.set())

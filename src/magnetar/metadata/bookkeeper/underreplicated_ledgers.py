@@ -33,7 +33,7 @@ from magnetar.metadata.store import (
 
 _LEVELS: Final = 4
 _CLOCKS_MS: Final = 300_000
-"""How far the clocks of two machines of a cluster may be apart."""
+"""Milliseconds by which the clocks of two machines of a cluster may differ."""
 
 
 class UnderreplicatedLedgers:
@@ -45,7 +45,7 @@ class UnderreplicatedLedgers:
         self.paths: Final = UnderreplicationPaths(tree)
 
     async def prepare(self) -> None:
-        """Makes the nodes of auto-recovery where they are not. Raises MetadataError."""
+        """Makes the missing nodes of auto-recovery. Raises MetadataError."""
         for path, value in (
             (self.paths.layout, encode_layout()),
             (self.paths.ledgers, b""),
@@ -61,7 +61,7 @@ class UnderreplicatedLedgers:
     # -- marks ---------------------------------------------------------------------------------
 
     async def mark(self, ledger_id: LedgerId, replicas: frozenset[str]) -> None:
-        """Notes that bookies have lost their copies of a ledger, besides what was noted before."""
+        """Notes that bookies have lost their copies of a ledger; adds them to those noted before."""
         path = self.paths.ledger(ledger_id)
         while True:
             found = await self._store.get(path)
@@ -69,11 +69,11 @@ class UnderreplicatedLedgers:
                 known, version = UnderreplicatedLedger(ledger_id, (), self._clock.now_ms()), MUST_NOT_EXIST
             else:
                 known, version = decode_mark(ledger_id, found.data), found.stat.version
-            # Also without news it is written again: a worker that is done with what it knew finds a newer
-            # version and leaves the mark.
+            # The mark is written again even when nothing changed: a worker that has repaired the old one
+            # finds a newer version and leaves the mark.
             every = (*known.replicas, *sorted(replicas - set(known.replicas)))
             value = encode_mark(UnderreplicatedLedger(ledger_id, every, known.marked_ms))
-            with contextlib.suppress(BadVersionError):  # another auditor wrote: read anew
+            with contextlib.suppress(BadVersionError):  # another auditor wrote: read it again
                 await self._store.put(path, value, expected_version=version)
                 return
 
@@ -94,7 +94,7 @@ class UnderreplicatedLedgers:
                     yield ledger_id
 
     async def replicated(self, ledger_id: LedgerId, version: int) -> bool:
-        """Takes the mark away, unless it was marked again since `version`; whether it is gone."""
+        """Removes the mark unless it was marked again since `version`; returns whether it is gone."""
         try:
             await self._store.delete(self.paths.ledger(ledger_id), expected_version=version)
         except NotFoundError:
@@ -108,7 +108,7 @@ class UnderreplicatedLedgers:
     async def lock(self, ledger_id: LedgerId, worker_id: str) -> bool:
         """Takes the ledger for this worker, for as long as its session lasts; False when another has it.
 
-        After an error it may be taken: asking again tells, and `unlock` gives it back.
+        After an error the ledger may be locked: call again to find out; `unlock` releases it.
         """
         value = encode_lock(worker_id)
         try:
@@ -127,9 +127,9 @@ class UnderreplicatedLedgers:
         return frozenset(ledger_id for ledger_id in found if ledger_id is not None)
 
     async def unlock(self, ledger_id: LedgerId) -> None:
-        """Gives a ledger back. Raises MetadataError."""
+        """Releases a ledger. Raises MetadataError."""
         found = await self._store.get(self.paths.lock(ledger_id))
-        # After a lost session it may be another worker's by now.
+        # After a lost session another worker may hold it by now.
         if found is not None and found.stat.created_by_self:
             with contextlib.suppress(NotFoundError):  # the end of an earlier session took it
                 await self._store.delete(self.paths.lock(ledger_id))
@@ -137,7 +137,7 @@ class UnderreplicatedLedgers:
     # -- switches ------------------------------------------------------------------------------
 
     async def enabled(self) -> bool:
-        """Whether auto-recovery is to work."""
+        """Whether auto-recovery is switched on."""
         return not await self._store.exists(self.paths.disable)
 
     async def lost_bookie_delay_s(self) -> int | None:
@@ -156,7 +156,7 @@ class UnderreplicatedLedgers:
             await self._store.put(path, str(seconds).encode(), expected_version=MUST_NOT_EXIST)
 
     async def set_lost_bookie_delay(self, seconds: int) -> None:
-        """Sets the delay; the auditor looks for lost bookies at once when it is what it was."""
+        """Sets the delay; setting the same value again makes the auditor look for lost bookies at once."""
         await self._store.put(self.paths.lost_bookie_delay, str(seconds).encode())
 
     async def enable(self, *, enabled: bool) -> None:
@@ -168,16 +168,16 @@ class UnderreplicatedLedgers:
             await self._store.delete(self.paths.disable)
 
     async def note_checked(self, check: AuditCheck) -> None:
-        """Notes that a check of all ledgers was done now."""
+        """Notes the present time as that of the last check of all ledgers."""
         await self._store.put(self.paths.checked(check), encode_check_time(self._clock.now_ms()))
 
     async def since_checked_s(self, check: AuditCheck) -> float | None:
-        """Seconds since it was last done, by whomever; None: never, or by a clock that was ahead."""
+        """Seconds since any auditor last did the check; None: never, or noted by a clock that was ahead."""
         found = await self._store.get(self.paths.checked(check))
         if found is None or (time_ms := decode_check_time(found.data)) < 0:
             return None
         since_ms = self._clock.now_ms() - time_ms
-        # Noted by a clock that was a year ahead, the next check would be a year late.
+        # A time noted by a clock that was a year ahead would delay the next check by a year.
         return None if since_ms < -_CLOCKS_MS else max(0.0, since_ms / 1_000)
 
     def watch(self, changed: Callable[[str], None]) -> Callable[[], None]:

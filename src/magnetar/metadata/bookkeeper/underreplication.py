@@ -1,17 +1,17 @@
-"""What auto-recovery works on, in Apache's nodes and values.
+"""The nodes and values of auto-recovery, as Apache BookKeeper has them.
 
     underreplication/LAYOUT                           type: "BASIC" version: 1
     underreplication/ledgers/<4 levels>/urL<id>       a ledger that lacks copies: which bookies lost them
     underreplication/locks/urL<id>                    ephemeral: a worker repairs it
     underreplication/auditorelection/V_<n>            ephemeral: the first of them is the auditor
-    underreplication/disable                          auto-recovery does nothing while it is there
+    underreplication/disable                          auto-recovery does nothing while this node exists
     underreplication/lostBookieRecoveryDelay          seconds, decimal text
     underreplication/checkallledgersctime             when all ledgers were last checked; binary
     underreplication/placementpolicycheckctime        when their placement was
     underreplication/replicascheckctime               when all their replicas were
 
-The four levels are the id's 64 bits by 16, as four hexadecimal digits each. Values are protobuf text unless
-said otherwise.
+The four levels are the id's 64 bits in groups of 16, as four hexadecimal digits each. Values are protobuf
+text where this table names no other form.
 
 Source: BookKeeper's ZkLedgerUnderreplicationManager and ZkLedgerAuditorManager.
 """
@@ -43,13 +43,13 @@ _M = TypeVar("_M", bound=Message)
 
 
 class AuditCheck(Enum):
-    """The checks of all ledgers whose last times are noted: name of the node."""
+    """The checks of all ledgers whose last time is stored; the value is the name of the node."""
 
     SAMPLES = "checkallledgersctime"
-    """First and last entries of fragments, and others by chance."""
+    """Reads the first and last entries of fragments, and random others."""
     PLACEMENT = "placementpolicycheckctime"
     REPLICAS = "replicascheckctime"
-    """Every entry that a bookie is to hold, by the bookie's list."""
+    """Compares every entry that a bookie must hold with the bookie's own list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class UnderreplicatedLedger:
 
     ledger_id: LedgerId
     replicas: tuple[str, ...]
-    """Bookies that have lost theirs."""
+    """Ids of the bookies that lost their copies."""
     marked_ms: int | None
-    """Unix milliseconds."""
+    """When the ledger was marked, Unix milliseconds; None when unknown."""
 
 
 class UnderreplicationPaths:
@@ -77,16 +77,16 @@ class UnderreplicationPaths:
         self.lost_bookie_delay = f"{self.root}/lostBookieRecoveryDelay"
 
     def ledger(self, ledger_id: LedgerId) -> str:
-        """The mark of a ledger."""
+        """Path of the mark of a ledger."""
         levels = "/".join(f"{ledger_id >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
         return f"{self.ledgers}/{levels}/{_MARK}{ledger_id:010d}"
 
     def lock(self, ledger_id: LedgerId) -> str:
-        """Its lock."""
+        """Path of the lock of a ledger."""
         return f"{self.locks}/{_MARK}{ledger_id:010d}"
 
     def checked(self, check: AuditCheck) -> str:
-        """When a check of all ledgers was last done."""
+        """Path of the time at which a check of all ledgers was last done."""
         return f"{self.root}/{check.value}"
 
     @staticmethod
@@ -97,7 +97,7 @@ class UnderreplicationPaths:
 
 
 def vote_order(name: str) -> tuple[int, str]:
-    """By this key votes are sorted: the first is the auditor's."""
+    """Sort key of votes: the vote that sorts first is the auditor's."""
     digits = name.rpartition("_")[2]
     return (int(digits) if digits.isdigit() else 1 << 62, name)
 
@@ -108,7 +108,7 @@ def encode_layout() -> bytes:
 
 
 def check_layout(value: bytes) -> None:
-    """Raises MetadataError for a layout of another kind."""
+    """Raises MetadataError when the LAYOUT node names another layout than ours."""
     layout = _parse(value, LedgerRereplicationLayoutFormat())
     if (layout.type, layout.version) != ("BASIC", 1):
         raise MetadataError(f"a layout of underreplicated ledgers that is not known: {value[:80]!r}")
@@ -138,12 +138,12 @@ def encode_vote(candidate_id: str) -> bytes:
 
 
 def decode_vote(value: bytes) -> str:
-    """Whose vote it is. Raises MetadataError."""
+    """Id of the candidate that cast the vote. Raises MetadataError."""
     return _parse(value, AuditorVoteFormat()).bookieId
 
 
 def encode_check_time(time_ms: int) -> bytes:
-    """Value of a time, Unix milliseconds."""
+    """Value of a time node. `time_ms`: Unix milliseconds."""
     return CheckTimeFormat(ctime=time_ms).SerializeToString()
 
 

@@ -14,13 +14,13 @@ from magnetar.metadata.store import StoreUnreachableError
 from magnetar.runtime.tasks import pause
 
 RETRY_S: Final = 0.1
-"""Pause between two members."""
+"""Seconds of pause before the next member is tried."""
 
 ATTEMPT_S: Final = 3.0
-"""So long may one member take for one call."""
+"""Seconds that one member may take for one call."""
 
 _AGAIN: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL"})
-"""Statuses of calls that another member, or the same one later, may answer."""
+"""Statuses after which a call is tried again, with another member or later."""
 
 
 class _Message(Protocol):
@@ -39,10 +39,10 @@ class LeaseGoneError(MetadataError):
 
 
 class EtcdClient:
-    """Calls and streams. Made on the event loop."""
+    """Sends calls and streams to etcd's members. Made on the event loop."""
 
     def __init__(self, addresses: Sequence[tuple[str, int]], call_timeout_s: float) -> None:
-        """`call_timeout_s`: how long `call` tries. Raises StartupError without grpcio."""
+        """`call_timeout_s`: seconds that `call` keeps trying. Raises StartupError when grpcio is missing."""
         try:
             from grpc import aio
         except ImportError as error:
@@ -58,7 +58,8 @@ class EtcdClient:
         self._call_timeout_s = call_timeout_s
 
     async def once(self, method: str, request: _Message, response: type[_Response]) -> _Response:
-        """One attempt. Raises CallLostError when the outcome is not known, MetadataError for a refusal."""
+        """Sends the call once. Raises CallLostError when the outcome is not known, MetadataError for a
+        refusal."""
         channel = self._channels[self._at % len(self._channels)]
         rpc = channel.unary_unary(
             f"/etcdserverpb.{method}",
@@ -72,7 +73,8 @@ class EtcdClient:
         return answer
 
     async def call(self, method: str, request: _Message, response: type[_Response]) -> _Response:
-        """Attempts until one is answered, for calls that may be repeated. Raises StoreUnreachableError."""
+        """Repeats the call until a member answers; only for calls that may take effect twice. Raises
+        StoreUnreachableError after `call_timeout_s`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._call_timeout_s
         while True:
@@ -121,7 +123,7 @@ class EtcdClient:
 def _check_wanted() -> None:
     """Raises CancelledError in a task that was cancelled.
 
-    gRPC may return the end of the cancelled call to such a task: one that then tries again would never end.
+    gRPC may return the end of the cancelled call to such a task; a task that then retried would never end.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

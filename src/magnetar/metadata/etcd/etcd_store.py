@@ -1,6 +1,6 @@
 """The metadata store on etcd.
 
-How a write is put together and found out about after a lost connection: `transactions.py`.
+`transactions.py` describes how a write is composed, and how its outcome is found after a lost connection.
 """
 
 from __future__ import annotations
@@ -62,23 +62,23 @@ from magnetar.runtime.turns import Turns
 SESSION_TIMEOUT_MS: Final = 30_000
 CALL_TIMEOUT_S: Final = 30.0
 MARKERS: Final = "/magnetar-writers"
-"""Keys that tell writes that took effect from those that did not: one for each write under way, on the
-store's lease, so they vanish with it."""
+"""Parent of the marker keys. A marker shows whether a write took effect; each write under way has one.
+Markers hang on the store's lease and vanish with it."""
 MARKERS_MAX: Final = 64
 ATTEMPTS_MAX: Final = 32
-"""Attempts at one write: each fails only when other writers change the same keys at the same time."""
+"""Most attempts at one write; an attempt fails only when other writers change the same keys meanwhile."""
 PAGE: Final = 1000
-"""Keys in one answer to a question for children."""
+"""Keys in one answer when children are listed."""
 ANNOUNCE_S: Final = 1.0
-"""How long a write waits at most for its change to come back to this store's watchers."""
+"""Most seconds that a write waits until its change has reached this store's watchers."""
 
 
 class EtcdMetadataStore:
     """A `MetadataStore` on etcd 3.4 or newer. Made by `open`.
 
-    Differences that etcd brings: times in a Stat are 0; the parent of sequential values is a value itself,
-    and deleting it ends their counter; watchers hear of every ancestor's children when a value comes or
-    goes; a value that a transaction deletes and puts again goes on counting its versions.
+    Differences from other stores: times in a Stat are 0. The parent of sequential values is a value itself,
+    and deleting it ends their counter. When a value is made or deleted, watchers are told that the children
+    of every ancestor changed. A value that a transaction deletes and puts again keeps counting its versions.
     """
 
     def __init__(self, client: EtcdClient, root: str, session_timeout_ms: int, call_timeout_s: float) -> None:
@@ -111,8 +111,8 @@ class EtcdMetadataStore:
     ) -> EtcdMetadataStore:
         """Opens a session with one of the members.
 
-        Args as for `ZooKeeperMetadataStore.open`; the session's time is a whole number of seconds. Raises
-        StoreUnreachableError, StartupError when grpcio is not installed.
+        Arguments as for `ZooKeeperMetadataStore.open`; the session's time is a whole number of seconds.
+        Raises StoreUnreachableError, StartupError when grpcio is not installed.
         """
         paths.check(root)
         store = cls(EtcdClient(addresses, call_timeout_s), root, session_timeout_ms, call_timeout_s)
@@ -148,7 +148,7 @@ class EtcdMetadataStore:
                 break
             last = answer.kvs[-1].key
             child, deep, _ = last[len(first) :].partition(b"/")
-            # The rest below a child that has a deep tree is of no interest.
+            # Skip the rest below a child that has a deep tree.
             start = first + child + b"0" if deep else last + b"\0"
         if not self._root and path == paths.ROOT:
             names.discard(MARKERS[1:])
@@ -166,9 +166,9 @@ class EtcdMetadataStore:
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> Stat:
-        """See `MetadataStore.put`. A cancelled call may or may not have taken effect; so for every write.
+        """See `MetadataStore.put`. After a cancellation a write may or may not have taken effect.
 
-        All writes raise OutcomeUnknownError when no member could be asked what became of one under way.
+        Every write raises OutcomeUnknownError when its answer was lost and no member tells the outcome.
         """
         self._check_open()
         parent, _ = paths.split(path)
@@ -181,7 +181,7 @@ class EtcdMetadataStore:
             try:
                 (stat,) = await self._write([Put(at, data, expected_version)], ephemeral=ephemeral)
             except BadVersionError:
-                # A plain put may have taken the name before the counter came by.
+                # A plain put may have taken the name before the counter reached it.
                 if not sequential:
                     raise
                 continue
@@ -200,7 +200,7 @@ class EtcdMetadataStore:
         changes = [RequestOp(request_delete_range=DeleteRangeRequest(key=first, range_end=end))]
         if path != paths.ROOT:
             changes.append(RequestOp(request_delete_range=DeleteRangeRequest(key=first[:-1])))
-        # Done twice it is done once: no marker is needed.
+        # A repeated deletion has no further effect: no marker is needed.
         answer = await self._client.call("KV/Txn", TxnRequest(success=changes), TxnResponse)
         if any(part.response_delete_range.deleted for part in answer.responses):
             await self._follower.seen(answer.header.revision, ANNOUNCE_S)
@@ -220,7 +220,7 @@ class EtcdMetadataStore:
         return self._sessions.add(callback)
 
     async def sync(self) -> None:
-        """Nothing to wait for: etcd's reads see every write that returned before."""
+        """Does nothing: etcd's reads see every write that returned before."""
         self._check_open()
 
     async def close(self) -> None:
@@ -236,7 +236,7 @@ class EtcdMetadataStore:
     # -- writing -------------------------------------------------------------------------------
 
     async def _write(self, writes: Sequence[Put | Delete], *, ephemeral: bool = False) -> list[Stat | None]:
-        """Takes all writes or none. Writes to one path take effect in the order of the calls."""
+        """Applies all writes or none. Writes to one path take effect in the order of the calls."""
         async with self._turns.hold(write.path for write in writes), self._room:
             for _ in range(ATTEMPTS_MAX):
                 seen = await self._read([write.path for write in writes])
@@ -263,7 +263,7 @@ class EtcdMetadataStore:
         }
 
     async def _apply(self, made: TransactionPlan, seen: dict[str, SeenNode], lease: int) -> int | None:
-        """The revision of the changes; None when the keys were not as `seen` any more."""
+        """The revision of the changes; None when the keys no longer were as `seen`."""
         marker, before = self._take_marker()
         move = Move(marker, before, self._next_value(), lease)
         request = made.request(seen, self._root, move)
@@ -274,7 +274,7 @@ class EtcdMetadataStore:
         if answer.succeeded:
             self._free_markers.append((marker, move.after))
             return answer.header.revision
-        # Why it does not hold may be the marker itself, gone with the last lease: it is not used again.
+        # The cause may be the marker itself, which vanished with the last lease: it is not used again.
         return None
 
     async def _find_out(self, move: Move) -> int | None:
@@ -298,7 +298,7 @@ class EtcdMetadataStore:
         raise OutcomeUnknownError("whether a write took effect is not known: its marker is gone")
 
     def _take_marker(self) -> tuple[bytes, bytes]:
-        """A marker that no write uses, and the value that it has; empty for a new one."""
+        """A marker that no write uses, and its present value; the value of a new marker is empty."""
         if self._free_markers:
             return self._free_markers.pop()
         self._markers_made += 1

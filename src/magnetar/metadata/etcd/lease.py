@@ -1,4 +1,4 @@
-"""The session: a lease that is kept alive, and a new one when it was lost."""
+"""The session: a lease that is kept alive, and replaced when it is lost."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _log = logging.getLogger("magnetar.metadata")
 
 
 class Lease:
-    """The lease that ephemeral values hang on."""
+    """The lease to which ephemeral values belong."""
 
     def __init__(self, client: EtcdClient, ttl_s: int, on_session: Callable[[SessionEvent], None]) -> None:
-        """`ttl_s`: so long do ephemeral values stay without contact."""
+        """`ttl_s`: seconds that ephemeral values stay without contact to etcd."""
         self._client = client
         self._ttl_s = ttl_s
         self._on_session = on_session
         self._lost_contact = False
         self.id = 0
-        """0 before `begin`."""
+        """Id of the lease; 0 before `begin`."""
 
     async def begin(self) -> None:
         """Takes a lease. Raises StoreUnreachableError, MetadataError."""
-        # Repeated after a lost answer it may leave a lease behind, on which nothing hangs.
+        # A repetition after a lost answer may leave a lease behind, to which no value belongs.
         granted = await self._client.call(
             "Lease/LeaseGrant", LeaseGrantRequest(TTL=self._ttl_s), LeaseGrantResponse
         )
@@ -58,9 +58,9 @@ class Lease:
             await pause(RETRY_S)
 
     async def end(self) -> None:
-        """Gives the lease back: ephemeral values vanish."""
+        """Revokes the lease: ephemeral values vanish."""
         if self.id:
-            with contextlib.suppress(MetadataError):  # what is not revoked runs out by itself
+            with contextlib.suppress(MetadataError):  # a lease that is not revoked expires
                 await self._client.once(
                     "Lease/LeaseRevoke", LeaseRevokeRequest(ID=self.id), LeaseRevokeResponse
                 )
@@ -74,7 +74,8 @@ class Lease:
             while True:
                 answered.clear()
                 yield LeaseKeepAliveRequest(ID=lease_id)
-                # The next one a third of the time after the last answer, not after the last request.
+                # The next request follows a third of the lease's time after the last answer, not after the
+                # last request.
                 await answered.wait()
                 await pause(self._ttl_s / 3)
 

@@ -1,18 +1,19 @@
-"""What a write of the store is in etcd's transactions. Pure.
+"""Writes of the store as etcd's transactions. Pure.
 
-Theory of operation. The keys that a write concerns are read as of one moment; the write is tried on what was
-read, which either raises or gives the changes; they are sent as one transaction that holds only if those
-keys are as they were read. Otherwise it begins anew.
+Theory of operation. A write reads the keys that it concerns at one revision. It is then tried on these
+values, which either raises or gives the changes. The changes are sent as one transaction that takes effect
+only if the keys still are as they were read. Otherwise the write begins again.
 
-Each transaction also moves a *marker*, a key of this store alone, from a value that only it expects to one
-never used before. When the connection breaks before the answer, a second transaction moves the marker from
-the old value to a third one, if it still has it. Either the write had taken effect, or it never will: its
-comparison fails from then on, also when etcd has it in its log still.
+Each transaction also moves a *marker*, a key that this store alone uses, from a value that only this
+transaction expects to a value never used before. When the connection breaks before the answer, a second
+transaction moves the marker from the old value to a third one, if it still has the old one. After that the
+write either has taken effect or never will: its comparison fails from then on, even if etcd still has it in
+its log.
 
     key                the path in UTF-8
     version            etcd's, counted from 0 instead of 1
     ephemeral          the key has the session's lease
-    sequential         the parent is put, its new version is the number (as Pulsar does)
+    sequential         the parent is put; its new version is the number (as Pulsar does)
 """
 
 from __future__ import annotations
@@ -51,16 +52,16 @@ class SeenNode:
     """A key as it was read."""
 
     mod_revision: int
-    """0: there is no such key."""
+    """Revision of the last change; 0 when the key does not exist."""
     version: int = -1
     lease: int = 0
     has_children: bool = False
-    """Known only for keys that are to be deleted."""
+    """Whether keys lie below; known only for keys that are to be deleted."""
 
 
 @dataclass(slots=True)
 class _Now:
-    """A key as it is after the changes so far."""
+    """A key after the changes so far."""
 
     version: int | None
     lease: int
@@ -73,15 +74,15 @@ class Move:
 
     marker: bytes
     before: bytes
-    """Empty: the marker is not there yet."""
+    """The marker's value before the transaction; empty when the marker does not exist yet."""
     after: bytes
     lease: int
-    """The store's: its markers vanish with it."""
+    """The store's lease; its markers vanish with it."""
 
 
 @dataclass(slots=True)
 class TransactionPlan:
-    """Changes that were tried on what was read."""
+    """The changes of one write, computed from the values that were read."""
 
     stats: list[Stat | None] = field(default_factory=list)
     puts: dict[str, tuple[bytes, int]] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class TransactionPlan:
     deletes: set[str] = field(default_factory=set)
 
     def request(self, seen: Mapping[str, SeenNode], root: str, move: Move) -> TxnRequest:
-        """The transaction. `root` stands before every path."""
+        """The request for the transaction. `root` is the prefix of every path."""
         compares = [marker_is(move.marker, move.before)]
         for path, known in seen.items():
             key = f"{root}{path}".encode()
@@ -116,7 +117,7 @@ def plan(
 ) -> TransactionPlan:
     """Tries the writes, in order, on the keys as they were read: `seen` has every path of them.
 
-    `lease`: that of new values, 0 for those that stay. Raises BadVersionError, NotFoundError,
+    `lease`: lease of new values; 0 for values that are not ephemeral. Raises BadVersionError, NotFoundError,
     HasChildrenError.
     """
     now = {
@@ -154,12 +155,12 @@ def plan(
 
 
 def stat_of(path: str, found: KeyValue, own_lease: int) -> Stat:
-    """What a reader is told of a key."""
+    """The Stat of a key for readers."""
     return _stat(path, found.version - 1, found.lease, own_lease)
 
 
 def seen_of(found: KeyValue | None, *, has_children: bool = False) -> SeenNode:
-    """A key as a read answered it; None when there is none."""
+    """A key from the answer to a read; `found` is None when the key does not exist."""
     if found is None:
         return SeenNode(0, has_children=has_children)
     return SeenNode(found.mod_revision, found.version - 1, found.lease, has_children)
@@ -177,20 +178,21 @@ def below(key: bytes) -> tuple[bytes, bytes]:
 
 
 def without_children(key: bytes) -> Compare:
-    """Holds when there is nothing below a path."""
+    """A comparison that holds when no key lies below a path."""
     first, end = below(key)
     return Compare(result=Compare.EQUAL, target=Compare.CREATE, key=first, range_end=end, create_revision=0)
 
 
 def marker_is(marker: bytes, value: bytes) -> Compare:
-    """Holds when the marker has the value; empty: when it is not there."""
+    """A comparison that holds when the marker has the value; for an empty value, when it does not exist."""
     if not value:
         return Compare(result=Compare.EQUAL, target=Compare.CREATE, key=marker, create_revision=0)
     return Compare(result=Compare.EQUAL, target=Compare.VALUE, key=marker, value=value)
 
 
 def fence(move: Move, fenced: bytes) -> TxnRequest:
-    """Moves the marker elsewhere: a transaction with `move` never holds from then on. Else reads it."""
+    """Moves the marker to `fenced`, so that no transaction with `move` takes effect later; when the marker
+    already moved, reads it."""
     return TxnRequest(
         compare=[marker_is(move.marker, move.before)],
         success=[RequestOp(request_put=PutRequest(key=move.marker, value=fenced))],
@@ -199,7 +201,7 @@ def fence(move: Move, fenced: bytes) -> TxnRequest:
 
 
 def count(parent: bytes) -> TxnRequest:
-    """Makes the next version of a parent, whose value stays."""
+    """Adds 1 to the version of a parent; its value does not change."""
     return TxnRequest(
         compare=[Compare(result=Compare.GREATER, target=Compare.VERSION, key=parent, version=0)],
         success=[
@@ -210,12 +212,12 @@ def count(parent: bytes) -> TxnRequest:
 
 
 def counted(answer: TxnResponse) -> int:
-    """The version that `count` made, from 1 on."""
+    """The version from the answer to `count`, from 1 on."""
     return answer.responses[0].response_put.prev_kv.version + 1 if answer.succeeded else 1
 
 
 def reads(concerned: Sequence[str], root: str) -> TxnRequest:
-    """Reads paths as of one moment: for each the key, and whether there is something below it."""
+    """Reads paths at one revision: each key, and whether keys lie below it."""
     requests = []
     for path in concerned:
         key = f"{root}{path}".encode()

@@ -1,4 +1,4 @@
-"""Follows the changes of the keys: nothing is missed over lost connections, for etcd keeps what happened."""
+"""Follows the changes of keys. No change is missed when a connection breaks, because etcd keeps a history."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RevisionFollower:
         on_events: Callable[[list[Event]], None],
         on_gap: Callable[[], None],
     ) -> None:
-        """`on_gap`: changes were missed, because etcd has compacted them away meanwhile."""
+        """`on_gap` is called when changes were missed because etcd has compacted its history."""
         self._client = client
         self._first = first
         self._end = end
@@ -43,13 +43,14 @@ class RevisionFollower:
         self._moved = asyncio.Event()
 
     async def begin(self) -> None:
-        """Finds out from where on changes count. Raises StoreUnreachableError."""
+        """Reads the revision from which changes are followed. Raises StoreUnreachableError."""
         request = RangeRequest(key=self._first, count_only=True)
         self._revision = (await self._client.call("KV/Range", request, RangeResponse)).header.revision
 
     async def seen(self, revision: int, timeout_s: float) -> None:
-        """Waits until changes up to `revision`, itself one below the key, were told, or the time is up."""
-        # The caller goes on with what was told, as the docstring says.
+        """Waits until `on_events` got the changes up to `revision`, a change below the key, or for
+        `timeout_s` seconds at most."""
+        # The time is up: the caller continues, as the docstring says.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._revision < revision:
@@ -57,13 +58,13 @@ class RevisionFollower:
                     await self._moved.wait()
 
     async def follow(self) -> None:
-        """Tells of changes, until cancelled."""
+        """Passes changes to `on_events` until cancelled."""
         while True:
             try:
                 await self._follow_stream()
-            except CallLostError:  # the loop is the retry, from the last revision that was told
+            except CallLostError:  # the loop is the retry, from the last revision passed on
                 _log.debug("the stream of changes broke")
-            except MetadataError:  # the loop is the retry; said in full, as it may not help
+            except MetadataError:  # the loop is the retry; logged in full, as a retry may not help
                 _log.exception("etcd refuses a watch")
             await pause(RETRY_S)
 

@@ -19,7 +19,7 @@ _LONG: Final = struct.Struct(">q")
 
 
 class JuteError(ProtocolError):
-    """The server sent bytes that are no record of the kind that was due."""
+    """The server sent bytes that are not a record of the expected kind."""
 
 
 def pack_int(number: int) -> bytes:
@@ -43,7 +43,7 @@ def pack_string(text: str) -> bytes:
 
 
 class JuteReader:
-    """Reads one record after the other from a frame. Every method raises JuteError when it is cut short."""
+    """Reads consecutive records from a frame. Every method raises JuteError when the frame is too short."""
 
     __slots__ = ("_at", "_frame")
 
@@ -53,7 +53,7 @@ class JuteReader:
 
     @property
     def left(self) -> int:
-        """Bytes that were not read yet."""
+        """Number of bytes that are not read yet."""
         return len(self._frame) - self._at
 
     def int32(self) -> int:
@@ -68,7 +68,7 @@ class JuteReader:
         return self._take(1) != b"\x00"
 
     def buffer(self) -> bytes:
-        """Null reads as empty."""
+        """Counted bytes; null reads as empty."""
         length = self.int32()
         return b"" if length == -1 else self._take(length)
 

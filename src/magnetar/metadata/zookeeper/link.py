@@ -1,9 +1,9 @@
-"""Connections to ZooKeeper's servers, one after the other, for one session.
+"""Keeps one session with ZooKeeper over successive connections to its servers.
 
-Theory of operation. One task connects, to one server after the other, and holds the connection until it
-breaks; pings keep the session alive, and a server that says nothing for two thirds of the session's time is
-left. Requests go out in the order of the calls. When a connection breaks, requests on it fail with
-`LostInFlightError`: they may or may not have taken effect, which the caller finds out (`writes.py`).
+Theory of operation. One task connects to one server after the other, and holds a connection until it breaks.
+Pings keep the session alive; a connection on which the server sends nothing for two thirds of the session's
+time is closed. Requests are sent in the order of the calls. When a connection breaks, requests on it fail
+with `LostInFlightError`: they may or may not have taken effect, which the caller finds out (`writes.py`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ _log = logging.getLogger("magnetar.metadata")
 
 RETRY_FIRST_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
-"""Pause between two attempts to connect, doubled from the first to the last, and up to as much again."""
+"""Longest pause between two attempts to connect, in seconds. Pauses double; a random share of up to as much
+is added."""
 
 Address = tuple[str, int]
 
 
 class LostInFlightError(MetadataError):
-    """The connection broke while a request was on it."""
+    """The connection broke before a request was answered."""
 
 
 class ZooKeeperLink:
-    """Sends requests of one session, over whatever connection there is. Made on the event loop."""
+    """Sends requests of one session over the present connection. Made on the event loop."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class ZooKeeperLink:
         on_event: Callable[[Event], None],
         on_session: Callable[[SessionEvent], None],
     ) -> None:
-        """`call_timeout_s`: how long a call waits for a connection when there is none."""
+        """`call_timeout_s`: seconds that a call waits for a connection."""
         self._addresses = random.sample(addresses, len(addresses))
         self._call_timeout_s = call_timeout_s
         self._on_event = on_event
@@ -59,7 +60,7 @@ class ZooKeeperLink:
         self._watched: dict[str, int] = {}
         self._ever_joined = False
         self._served = False
-        """Whether the connection now, or the last one, has joined."""
+        """Whether the present or last connection has joined the session."""
         self._closed = False
         self._tasks = TaskGroup("zookeeper")
         self._tasks.spawn(self._stay_connected())
@@ -70,10 +71,10 @@ class ZooKeeperLink:
         return self._session.session_id
 
     async def call(self, opcode: Opcode, record: bytes) -> Reply:
-        """The answer, whatever it says.
+        """Sends a request and returns the answer, which may be an error.
 
-        Raises StoreUnreachableError when no connection came about in time (nothing was sent),
-        LostInFlightError when it broke before the answer, StoreClosedError.
+        Raises StoreUnreachableError when there was no connection in time (nothing was sent),
+        LostInFlightError when the connection broke before the answer, StoreClosedError.
         """
         if not self._joined.is_set():
             await self.connected()
@@ -99,13 +100,13 @@ class ZooKeeperLink:
             self._forget(self._send(Opcode.ADD_WATCH, pack_add_watch(path)))
 
     def unwatch(self, path: str) -> None:
-        """Takes one `watch` back. Events may come until the connection ends."""
+        """Undoes one `watch`. Events may come until the connection ends."""
         self._watched[path] -= 1
         if not self._watched[path]:
             del self._watched[path]
 
     async def close(self) -> None:
-        """Ends the session, if a server can be told so at once, and the connection."""
+        """Ends the connection; ends the session too if a server is connected."""
         if self._joined.is_set() and not self._closed:
             # A session that is not closed expires.
             with contextlib.suppress(MetadataError, TimeoutError):
@@ -119,12 +120,12 @@ class ZooKeeperLink:
     # -- one connection ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """A server has accepted."""
+        """A server has accepted the connection."""
         self._transport = transport
         transport.write(self._session.connect())
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the server. Whatever they are, they end the connection at worst."""
+        """Handles bytes from the server. Invalid ones end the connection and have no other effect."""
         try:
             for output in self._session.receive(data):
                 match output:
@@ -162,14 +163,14 @@ class ZooKeeperLink:
     def _answered(self, reply: Reply) -> None:
         answer = self._answers.popleft()
         if reply.error in (Code.SESSION_MOVED, Code.SESSION_EXPIRED):
-            # The server refuses everything from here on: the next connection tells what is left.
+            # The server refuses all further requests: the next connection starts with a new session.
             self._answers.appendleft(answer)
             self._drop()
         elif not answer.done():
             answer.set_result(reply)
 
     def _has_joined(self, *, resumed: bool) -> None:
-        # The server keeps watches by connection. These go first, so that no change slips through between
+        # The server keeps watches by connection. They are sent first, so that no change is missed between
         # the reads that follow and the watch.
         for path in self._watched:
             self._forget(self._send(Opcode.ADD_WATCH, pack_add_watch(path)))
@@ -213,7 +214,7 @@ class ZooKeeperLink:
             await pause(pause_s * (1 + random.random()))
 
     async def _one_connection(self, host: str, port: int) -> bool:
-        """Holds one connection until it ends; whether the session was served by it."""
+        """Holds one connection until it ends; returns whether it served the session."""
         loop = asyncio.get_running_loop()
         attempt_s = self._session.timeout_ms / 1000 / 3
         try:
@@ -238,13 +239,13 @@ class ZooKeeperLink:
 
 
 class _Wire(asyncio.Protocol):
-    """Tells the link what happens on one connection."""
+    """Passes the events of one connection to the link."""
 
     def __init__(self, link: ZooKeeperLink) -> None:
         self._link = link
         self.ended = asyncio.Event()
         self.heard = asyncio.get_running_loop().time()
-        """When the server last said something, in the loop's time."""
+        """When the server last sent bytes, in seconds of the loop's clock."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have asyncio's methods but not its classes.

@@ -1,11 +1,11 @@
-"""Nodes that tell this store's writes that took effect from those that did not.
+"""Marker nodes, which show whether a write of this store took effect.
 
     /magnetar-writers/<store>           one for each store that is or was open
-    /magnetar-writers/<store>/alive     ephemeral, while it is
+    /magnetar-writers/<store>/alive     ephemeral: the store is open
     /magnetar-writers/<store>/<n>       a marker, for one write at a time; its value is never used twice
 
-A store deletes its own when it is closed. Those of processes that were killed are deleted by the next store
-that opens, when they are older than a day.
+A store deletes its own nodes when it is closed. Nodes of killed processes are deleted by the next store that
+opens, once they are older than a day.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ WRITERS: Final = "/magnetar-writers"
 ALIVE: Final = "alive"
 
 MARKERS_MAX: Final = 64
-"""Writes of one store under way at a time; more wait."""
+"""Most writes of one store under way at a time; further writes wait."""
 
 ABANDONED_MS: Final = 24 * 3600 * 1000
-"""Milliseconds after which a silent store has no write whose outcome is still awaited."""
+"""Milliseconds after which no process still waits for the outcome of a write of a store without `alive`."""
 
 
 @dataclass(slots=True)
@@ -32,13 +32,13 @@ class Marker:
     count: int = 0
 
     def next_value(self) -> bytes:
-        """A value that the marker never had."""
+        """A value that the marker never had before."""
         self.count += 1
         return str(self.count).encode()
 
 
 class Markers:
-    """The markers of one store: given out and taken back."""
+    """Lends the markers of one store to writes."""
 
     def __init__(self, store_name: str) -> None:
         self.folder = f"{WRITERS}/{store_name}"
@@ -47,11 +47,11 @@ class Markers:
 
     @property
     def alive(self) -> str:
-        """The node that tells that the store is open."""
+        """Path of the node that exists while the store is open."""
         return f"{self.folder}/{ALIVE}"
 
     def take(self) -> Marker:
-        """One that no write uses: used before, or a new one, whose node is not there yet (count 0)."""
+        """A marker that no write uses. The node of a new marker (count 0) does not exist yet."""
         if self._free:
             return self._free.pop()
         marker = Marker(f"{self.folder}/{self._made}")
@@ -59,5 +59,5 @@ class Markers:
         return marker
 
     def give_back(self, marker: Marker) -> None:
-        """The marker's write is over, and its outcome is known."""
+        """Takes back a marker whose write has a known outcome."""
         self._free.append(marker)

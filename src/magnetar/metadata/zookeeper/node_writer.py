@@ -1,4 +1,4 @@
-"""Reads and writes nodes, again after each lost connection, and finds out what became of writes."""
+"""Reads and writes nodes, repeats reads after a lost connection, and finds out the outcome of writes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from magnetar.runtime.turns import Turns
 _log = logging.getLogger("magnetar.metadata")
 
 ATTEMPTS_MAX: Final = 32
-"""Plans of one write. Each refusal teaches something, unless others change the same nodes all the time."""
+"""Most plans of one write. A refusal improves the next plan unless others keep changing the same nodes."""
 
 _SEQUENTIAL: Final = (CreateMode.SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL)
 
@@ -66,7 +66,7 @@ class NodeWriter:
         self._began = False
 
     async def begin(self, root: str) -> None:
-        """Makes what the store needs. Raises StoreUnreachableError."""
+        """Makes the nodes that the store needs. Raises StoreUnreachableError."""
         await self._link.connected()
         for path in [*ancestors(f"{root}/x"), *ancestors(f"{self._markers.folder}/x")]:
             await self._make(path, b"")
@@ -74,12 +74,12 @@ class NodeWriter:
         await self.show_alive()
 
     async def show_alive(self) -> None:
-        """Tells other stores that this one is open; needed once for each session."""
+        """Makes the node that shows other stores that this one is open; needed once for each session."""
         create = Create(self._markers.alive, b"", CreateMode.EPHEMERAL)
         await self._again(Opcode.CREATE, pack_operation(create))
 
     async def end(self) -> None:
-        """Deletes the markers, if a server is there. The others do so otherwise, some day."""
+        """Deletes the markers if a server is connected; otherwise another store's `sweep` does so later."""
         if not self._began:
             return
         # The docstring's reason: the others delete them.
@@ -88,7 +88,7 @@ class NodeWriter:
                 await self._delete_folder(self._markers.folder)
 
     async def sweep(self) -> None:
-        """Deletes the markers of stores that were killed long ago."""
+        """Deletes the markers of stores that were killed more than a day ago."""
         own = await self._stat(self._markers.folder)
         for name in await self.children(WRITERS):
             folder = f"{WRITERS}/{name}"
@@ -118,7 +118,7 @@ class NodeWriter:
         return reply.reader.strings()
 
     async def sync(self, node: str) -> None:
-        """Reads after it see all writes before it."""
+        """Waits until reads see all writes that returned before."""
         _check(await self._again(Opcode.SYNC, pack_path(node)), node)
 
     async def _stat(self, node: str) -> NodeStat | None:
@@ -131,7 +131,7 @@ class NodeWriter:
     # -- writing -------------------------------------------------------------------------------
 
     async def write(self, steps: Sequence[Step]) -> list[ReplyOutcome]:
-        """Takes all steps or none; their outcomes in order.
+        """Applies all steps or none; returns their outcomes in order.
 
         Writes to one path take effect in the order of the calls. Raises BadVersionError, NotFoundError,
         HasChildrenError, StoreUnreachableError, OutcomeUnknownError, MetadataError.
@@ -185,7 +185,7 @@ class NodeWriter:
                 step.parents.append(Create(above, b"" if counter else IMPLIED))
 
     async def _once(self, operations: list[Operation], mark: SetData) -> list[ReplyOutcome]:
-        """One multi, certainly applied or certainly not; sent again only in the second case."""
+        """Sends one multi until it is certainly applied; repeats it only when it certainly was not."""
         while True:
             try:
                 reply = await self._link.call(Opcode.MULTI, pack_multi([*operations, mark]))
@@ -201,7 +201,7 @@ class NodeWriter:
             return read_multi(reply.reader)
 
     async def _applied(self, mark: SetData) -> NodeStat | None:
-        """The marker's stat when the multi with `mark` took effect, None when it never will."""
+        """The marker's stat when the multi with `mark` took effect; None when it never will."""
         try:
             await self.sync(mark.path)
             found = await self.read(mark.path)
@@ -232,7 +232,7 @@ class NodeWriter:
     # -- what may be done twice ----------------------------------------------------------------
 
     async def _make(self, node: str, data: bytes) -> None:
-        """Makes a node unless it is there."""
+        """Makes a node unless it exists."""
         for _ in range(ATTEMPTS_MAX):
             reply = await self._again(Opcode.CREATE, pack_operation(Create(node, data)))
             if reply.error != Code.NO_NODE:
@@ -244,7 +244,7 @@ class NodeWriter:
             _check(reply, node)
 
     async def remove(self, node: str) -> bool:
-        """Deletes a node, if it is there; False when it has children."""
+        """Deletes a node if it exists; False when it has children."""
         reply = await self._again(Opcode.DELETE, pack_operation(Remove(node)))
         if reply.error == Code.NOT_EMPTY:
             return False

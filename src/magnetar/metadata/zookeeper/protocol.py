@@ -34,7 +34,7 @@ ANY: Final = -1
 
 
 class Opcode(IntEnum):
-    """Kinds of requests."""
+    """Operation codes of requests."""
 
     DELETE = 2
     EXISTS = 3
@@ -43,20 +43,20 @@ class Opcode(IntEnum):
     SYNC = 9
     PING = 11
     GET_CHILDREN = 12
-    """The one whose reply has the parent's stat: getChildren2."""
+    """getChildren2, whose reply has the parent's stat."""
     MULTI = 14
     CREATE = 15
-    """The one whose reply has a stat: create2."""
+    """create2, whose reply has a stat."""
     ADD_WATCH = 106
     CLOSE = -11
 
 
 class Code(IntEnum):
-    """Errors that mean something to the store."""
+    """Error codes that the store handles."""
 
     OK = 0
     ROLLED_BACK = -2
-    """An operation of a multi behind the one that failed."""
+    """Result of an operation in a multi after the one that failed."""
     NO_NODE = -101
     BAD_VERSION = -103
     NO_CHILDREN_FOR_EPHEMERALS = -108
@@ -67,7 +67,7 @@ class Code(IntEnum):
 
 
 class EventType(IntEnum):
-    """What an event tells of its path."""
+    """The change of a path that an event reports."""
 
     CREATED = 1
     DELETED = 2
@@ -101,7 +101,7 @@ class NodeStat:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Reply: the real path and the stat."""
+    """Creates a node. Reply: the node's path and stat."""
 
     path: str
     data: bytes
@@ -110,7 +110,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Reply: the stat."""
+    """Sets the data of a node. Reply: the stat."""
 
     path: str
     data: bytes
@@ -119,7 +119,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Reply: nothing."""
+    """Deletes a node. Empty reply."""
 
     path: str
     version: int = ANY
@@ -130,11 +130,11 @@ Operation = Create | SetData | Remove
 
 @dataclass(frozen=True, slots=True)
 class ReplyOutcome:
-    """What became of one operation of a multi."""
+    """Outcome of one operation of a multi."""
 
     error: int
     path: str = ""
-    """Real path of a creation."""
+    """Path of a created node, with its counter; empty for other operations."""
     stat: NodeStat | None = None
 
 
@@ -165,7 +165,7 @@ def pack_operation(operation: Operation) -> bytes:
 
 
 def pack_multi(operations: Sequence[Operation]) -> bytes:
-    """The record of changes that happen all or not at all."""
+    """The record of a multi: changes that are applied all or none."""
     parts = []
     for operation in operations:
         parts += [pack_int(_OPCODES[type(operation)]), b"\x00", pack_int(-1), pack_operation(operation)]
@@ -203,7 +203,7 @@ def pack_read(path: str) -> bytes:
 
 
 def pack_add_watch(path: str) -> bytes:
-    """The record that asks for events of a node and all below it, for as long as the connection lasts."""
+    """The record that requests events of a node and all below it, until the connection ends."""
     return pack_string(path) + pack_int(1)
 
 

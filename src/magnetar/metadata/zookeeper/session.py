@@ -1,8 +1,8 @@
 """A session with ZooKeeper, without sockets and clocks: bytes in, events out.
 
-A session outlives connections. Each connection begins with one frame that opens the session or resumes it;
-then requests are answered in the order in which they were sent, with watch events in between: an event that
-a request caused comes before the answer to it.
+A session outlives connections. Each connection begins with one frame that opens or resumes the session. After
+that, requests are answered in the order in which they were sent, with watch events in between. An event that
+a request caused arrives before the answer to that request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from magnetar.metadata.zookeeper.protocol import (
 )
 
 FRAME_BYTES_MAX: Final = 64 << 20
-"""A longer one is not of ZooKeeper: its servers send no more than 1 MiB unless told otherwise."""
+"""Bytes of the longest frame that is accepted. ZooKeeper's servers send at most 1 MiB by default."""
 
 _XID_MAX: Final = (1 << 31) - 1
 _NO_PASSWORD: Final = bytes(16)
@@ -33,17 +33,17 @@ class Joined:
     """The connection serves the session now."""
 
     resumed: bool
-    """The same session as before; otherwise a new one."""
+    """True: the session continues; False: it is a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The server has ended the session; the connection is of no use any more."""
+    """The server has ended the session; the connection cannot be used any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to the oldest request that had none."""
+    """The answer to the oldest unanswered request."""
 
     error: int
     reader: JuteReader
@@ -53,13 +53,13 @@ SessionOutput = Joined | Expired | Reply | Event
 
 
 class ZooKeeperSession:
-    """The client's end."""
+    """The client's side of a session."""
 
     def __init__(self, timeout_ms: int) -> None:
-        """`timeout_ms`: how long the session is to last without contact; the server may choose another."""
+        """`timeout_ms`: milliseconds that the session lasts without contact; the server may change them."""
         self._asked_timeout_ms = timeout_ms
         self.timeout_ms = timeout_ms
-        """What the server granted."""
+        """Milliseconds that the server granted."""
         self.session_id = 0
         self._password = _NO_PASSWORD
         self._last_zxid = 0
@@ -69,25 +69,26 @@ class ZooKeeperSession:
         self._waiting: deque[int] = deque()
 
     def connect(self) -> bytes:
-        """The first bytes of a new connection; what waited on the last one has no answer any more."""
+        """The first bytes of a new connection; requests on the last one get no answer any more."""
         self._buffer.clear()
         self._waiting.clear()
         self._joined = False
         return pack_connect(self._last_zxid, self._asked_timeout_ms, self.session_id, self._password)
 
     def request(self, opcode: Opcode, record: bytes) -> bytes:
-        """The bytes of a request, which is due an answer from now on."""
+        """The bytes of a request; `receive` returns its answer later."""
         assert self._joined
         self._xid = self._xid % _XID_MAX + 1
         self._waiting.append(self._xid)
         return pack_request(self._xid, opcode, record)
 
     def ping(self) -> bytes:
-        """The bytes that keep the session alive; their answer is not told."""
+        """The bytes that keep the session alive; `receive` does not return their answer."""
         return pack_request(PING_XID, Opcode.PING, b"")
 
     def receive(self, data: bytes) -> list[SessionOutput]:
-        """What the server's bytes mean. Raises JuteError, after which the connection must be dropped."""
+        """The answers and events in the server's bytes. Raises JuteError; the caller then closes the
+        connection."""
         self._buffer += data
         outputs: list[SessionOutput] = []
         at = 0

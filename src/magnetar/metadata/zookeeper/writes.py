@@ -1,14 +1,14 @@
-"""A write of the store in ZooKeeper's operations, and the meaning of its errors. Pure.
+"""Writes of the store as ZooKeeper's operations, and the meaning of their errors. Pure.
 
-Theory of operation. Every write is one multi whose last operation sets a *marker*: a node of this store alone
-that gets a value never used before. When the connection breaks before the answer, a sync and a read of the
-marker tell whether the multi took effect: ZooKeeper refuses later what an older connection of the session has
-not brought through, and a multi happens as a whole. So nothing is guessed, even when another process wrote
-the same bytes to the same place. The marker's stat has the transaction's number and time, which identify the
-nodes that it made.
+Theory of operation. Every write is one multi whose last operation sets a *marker*, a node that this store
+alone uses, to a value never used before. When the connection breaks before the answer, a sync and a read of
+the marker show whether the multi took effect: a multi is applied as a whole, and ZooKeeper refuses requests
+of an older connection once the session has a new one. So the outcome is certain, even when another process
+wrote the same bytes to the same path. The marker's stat has the transaction's number and time, which identify
+the nodes that it made.
 
-Whether a path holds a value is not known beforehand. A write assumes the likelier case and is planned again
-when the server says otherwise.
+Whether a path holds a value is not known before a write. A write assumes the likelier case, and is planned
+again when the server's answer shows the other.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from magnetar.metadata.zookeeper.protocol import (
 )
 
 IMPLIED: Final = b"\x00implied"
-"""Value of nodes that exist for their children alone: for the store they hold no value. Parents that other
-programs made are values, if only empty ones."""
+"""Value of nodes that exist only for their children: for the store they hold no value. Parents that other
+programs made count as values, possibly empty ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +59,25 @@ class FoundNode:
 
 
 class Belief(Enum):
-    """What a plan assumes of the path of a Put."""
+    """What a plan assumes about the path of a Put."""
 
     VALUE = "value"
     NOTHING = "nothing"
     IMPLIED = "implied"
-    """A node without a value, of the version that the step notes."""
+    """A node without a value, with the version in the step."""
 
 
 @dataclass(slots=True)
 class Step:
-    """One write of a transaction, and what is believed of its path."""
+    """One write of a transaction, with the assumption about its path."""
 
     write: Put | Delete
     mode: CreateMode = CreateMode.PERSISTENT
     belief: Belief = Belief.NOTHING
     implied_version: int = 0
     parents: list[Create] = field(default_factory=list)
-    """Nodes that are missing above the path: made in the same multi, so that a write that is refused leaves
-    nothing behind."""
+    """Missing nodes above the path. The same multi makes them, so that a refused write leaves nothing
+    behind."""
 
     def __post_init__(self) -> None:
         plain = self.mode is CreateMode.PERSISTENT
@@ -85,7 +85,7 @@ class Step:
             self.belief = Belief.VALUE
 
     def operation(self) -> Operation:
-        """What the server is asked for."""
+        """The operation for the server."""
         match self.write:
             case Delete(path, expected):
                 return Remove(path, ANY if expected is ANY_VERSION else expected)
@@ -99,7 +99,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class WritePart:
-    """One operation of a multi, and the step that it is for."""
+    """One operation of a multi, and its step."""
 
     step: Step
     operation: Operation
@@ -123,7 +123,7 @@ class Remedy(Enum):
 
 
 def failed_index(outcomes: Sequence[ReplyOutcome]) -> int | None:
-    """Which operation of a multi was refused; None when all took effect."""
+    """Index of the operation of a multi that was refused; None when all took effect."""
     for index, outcome in enumerate(outcomes):
         if outcome.error not in (Code.OK, Code.ROLLED_BACK):
             return index
@@ -131,14 +131,14 @@ def failed_index(outcomes: Sequence[ReplyOutcome]) -> int | None:
 
 
 def wants_look(error: int) -> bool:
-    """Whether the node must be read before it is clear what a refusal means."""
+    """Whether the node must be read to interpret the refusal."""
     return error in (Code.NODE_EXISTS, Code.BAD_VERSION, Code.NOT_EMPTY)
 
 
 def learn(step: Step, error: int, found: FoundNode | None) -> Remedy:
-    """Corrects what the step believes, or raises what its caller is told.
+    """Corrects the assumption of the step, or raises the error for its caller.
 
-    `found` is the node as read after the refusal, where `wants_look` asks for it. Raises BadVersionError,
+    `found`: the node as read after the refusal, if `wants_look` is true. Raises BadVersionError,
     NotFoundError, HasChildrenError, MetadataError.
     """
     path, expected = step.write.path, step.write.expected_version
@@ -173,7 +173,7 @@ def learn(step: Step, error: int, found: FoundNode | None) -> Remedy:
 
 
 def _found_instead(step: Step, found: FoundNode | None, valued: FoundNode | None) -> None:
-    """A creation met a node."""
+    """Corrects the assumption of a creation that met a node. Raises BadVersionError."""
     if found is None:
         return
     if valued is None:
@@ -186,10 +186,10 @@ def _found_instead(step: Step, found: FoundNode | None, valued: FoundNode | None
 
 
 def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode | None) -> ReplyOutcome:
-    """The outcome of an operation that took effect with the marker, though its answer was lost.
+    """The outcome of an operation that took effect with the marker, when its answer was lost.
 
-    `found` is the node as it is now; another process may have changed it since. Sequential creations are not
-    for this function: their paths are not known.
+    `found`: the node as it is now; another process may have changed it since. Do not call this for sequential
+    creations: their paths are not known.
     """
     match operation:
         case Remove():

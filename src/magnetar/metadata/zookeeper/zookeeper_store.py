@@ -1,6 +1,7 @@
 """The metadata store on ZooKeeper.
 
-How a write is put together and found out about after a lost connection: `writes.py`, `writer.py`.
+`writes.py` describes how a write is composed, `node_writer.py` how its outcome is found after a lost
+connection.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SESSION_TIMEOUT_MS: Final = 30_000
 CALL_TIMEOUT_S: Final = 30.0
 
 _HIDDEN: Final = frozenset({"/zookeeper", WRITERS})
-"""Top nodes that are not of the tree: the server's own, and those of markers."""
+"""Nodes at the top that do not belong to the tree: the server's own, and those of markers."""
 
 _CHANGES: Final = {
     EventType.CREATED: Change.CREATED,
@@ -49,9 +50,9 @@ _CHANGES: Final = {
 class ZooKeeperMetadataStore:
     """A `MetadataStore` on an ensemble of ZooKeeper 3.6 or newer. Made by `open`.
 
-    Differences of ZooKeeper: an ephemeral value has no children; deleting the parent of sequential values
-    ends their counter; a parent that another program made is an empty value, even if it was not created as
-    one; `delete_recursive` is not atomic; the first version of a value put where children were is not 0.
+    Differences from other stores: An ephemeral value has no children. Deleting the parent of sequential
+    values ends their counter. A parent that another program made is an empty value. `delete_recursive` is not
+    atomic. The first version of a value put at an implied node is not 0.
     """
 
     def __init__(
@@ -83,9 +84,9 @@ class ZooKeeperMetadataStore:
     ) -> ZooKeeperMetadataStore:
         """Opens a session with one of the servers.
 
-        Args: `root`: the node that is this store's "/". `session_timeout_ms`: so long do ephemeral values
-        stay without contact; servers limit it (2 to 20 of their ticks). `call_timeout_s`: how long a call
-        waits for a connection. Raises StoreUnreachableError.
+        `root`: the node that is this store's "/". `session_timeout_ms`: milliseconds that ephemeral values
+        stay without contact; servers limit it to 2 to 20 of their ticks. `call_timeout_s`: seconds that a
+        call waits for a connection. Raises StoreUnreachableError.
         """
         paths.check(root)
         store = cls(addresses, root, session_timeout_ms, call_timeout_s)
@@ -125,9 +126,9 @@ class ZooKeeperMetadataStore:
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> Stat:
-        """See `MetadataStore.put`. A cancelled call may or may not have taken effect; so for every write.
+        """See `MetadataStore.put`. After a cancellation a write may or may not have taken effect.
 
-        All writes raise OutcomeUnknownError when no server could be asked what became of one under way.
+        Every write raises OutcomeUnknownError when its answer was lost and no server tells the outcome.
         """
         self._check_open()
         paths.split(path)
@@ -220,7 +221,7 @@ class ZooKeeperMetadataStore:
             raise StoreClosedError("the metadata store is closed")
 
     def _at(self, path: str) -> str:
-        """The node of a path; "" for the root of an unrooted store."""
+        """The server's node for a path; "" for the root of a store whose root is "/"."""
         return self._root if path == paths.ROOT else f"{self._root}{path}"
 
     def _from(self, node: str) -> str:
@@ -228,7 +229,7 @@ class ZooKeeperMetadataStore:
 
     @contextlib.contextmanager
     def _own_paths(self) -> Iterator[None]:
-        """Errors name paths of this store, not of the server."""
+        """Makes errors raised within name paths of this store, not of the server."""
         try:
             yield
         except BadVersionError as error:
