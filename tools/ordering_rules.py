@@ -453,9 +453,17 @@ RULES: Final = (
     Rule(
         "ids begin above what was ever used",
         "as above, beside metadata that was restored from an older copy",
-        "ledger/embedded.py",
-        "start = max(start, self._guard.ids_end)",
-        "pass",
+        "ledger/listing.py",
+        "return start if known_end is None else max(start, known_end)",
+        "return start",
+        (GUARD,),
+    ),
+    Rule(
+        "a damaged number of ids begins above what was ever used",
+        "an id of a deleted ledger is given away again",
+        "ledger/listing.py",
+        "max(known_end, LedgerId(await highest_ledger(metadata) + 1), FIRST_ID)",
+        "max(LedgerId(await highest_ledger(metadata) + 1), FIRST_ID)",
         (GUARD,),
     ),
     Rule(

@@ -34,14 +34,14 @@ from magnetar.ledger.api import (
     WriterListener,
 )
 from magnetar.ledger.guard import LedgerGuard
-from magnetar.ledger.ids import RANGE_SIZE, IdRange, decode_reserved, encode_reserved
+from magnetar.ledger.ids import RANGE_SIZE, IdRange, encode_reserved
 from magnetar.ledger.ledger_metadata import (
     LedgerMetadata,
     LedgerState,
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
-from magnetar.ledger.listing import existing_ledgers
+from magnetar.ledger.listing import existing_ledgers, first_unreserved
 from magnetar.ledger.paths import ID_GENERATOR, deletion_path, ledger_path
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
@@ -281,11 +281,9 @@ class EmbeddedLedgers:
         async with self._reserving:
             if (ledger_id := self._ids.take()) is None:
                 stored = await self._metadata.get(ID_GENERATOR)
-                start = decode_reserved(None if stored is None else stored.data, ID_GENERATOR)
+                known_end = None if self._guard is None else self._guard.ids_end
+                start = await first_unreserved(self._metadata, stored, known_end)
                 if self._guard is not None:
-                    # The metadata may be an older copy: ids that were assigned since must not be assigned
-                    # again.
-                    start = max(start, self._guard.ids_end)
                     await self._guard.ids_given(start + RANGE_SIZE)
                 version = MUST_NOT_EXIST if stored is None else stored.stat.version
                 reservation = Put(ID_GENERATOR, encode_reserved(start + RANGE_SIZE), version)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
+from magnetar.metadata.documents import DamagedDocumentError, number_of
 
 RANGE_SIZE: Final = 256
 """Ids reserved by one write. The rest of a range is lost when the process ends."""
 FIRST_ID: Final = LedgerId(1)
+_START_MAX: Final = (1 << 63) - RANGE_SIZE
 
 
 class IdRange:
@@ -35,12 +36,14 @@ class IdRange:
 
 
 def decode_reserved(value: bytes | None, path: str) -> LedgerId:
-    """First unreserved id, from the generator's value. Raises MetadataError when it is no number."""
+    """First unreserved id, from the generator's value. Raises DamagedDocumentError when it is no number, or
+    leaves no range."""
     if value is None or not value:
         return FIRST_ID
-    if not value.isdigit():
-        raise MetadataError(f"{path}: not a number: {value[:32]!r}")
-    return LedgerId(int(value))
+    start = number_of(path, value)
+    if start > _START_MAX:
+        raise DamagedDocumentError(path, "no ids are left above it")
+    return LedgerId(start)
 
 
 def encode_reserved(end: int) -> bytes:

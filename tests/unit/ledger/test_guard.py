@@ -12,14 +12,18 @@ import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import CorruptDataError, StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import BELONGS_FILE, decode
 from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, encode_decisions
 from magnetar.bookie.segment_store import SegmentStore
 from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.guard import LedgerGuard
-from magnetar.ledger.paths import DELETIONS, deletion_path, ledger_path
+from magnetar.ledger.listing import first_unreserved
+from magnetar.ledger.paths import DELETIONS, ID_GENERATOR, deletion_path, ledger_path
+from magnetar.metadata.documents import DamagedDocumentError
 from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.trust import MetadataTrust
 
 GRACE_S = 3_600
@@ -104,6 +108,43 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 
 def decide(folder: Path, decisions: Decisions) -> None:
     (folder / "bookie" / DECISIONS_FILE).write_bytes(encode_decisions(decisions))
+
+
+@pytest.mark.parametrize("value", [b"-1", b"9" * 5_000, b"\x00\xff"])
+def test_a_damaged_generator_of_ids_is_replaced_by_what_the_folder_knows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, value: bytes
+) -> None:
+    """Ids of deleted ledgers are not assigned again either: the existing ones do not tell them."""
+
+    async def story() -> None:
+        async with process(tmp_path) as running:
+            kept, deleted = await running.write(), await running.write()
+            await running.ledgers.delete(deleted)
+            given = running.guard.ids_end
+            assert kept < deleted < given
+        async with process(tmp_path) as running:
+            await running.metadata.put(ID_GENERATOR, value)
+            assert await running.write() == given
+            assert await running.write() == given + 1
+            stored = await running.metadata.get(ID_GENERATOR)
+            assert stored is not None
+            assert int(stored.data) == running.guard.ids_end > given
+        assert ID_GENERATOR in caplog.text
+
+    run(story)
+
+
+def test_a_damaged_generator_of_ids_is_refused_where_no_folder_knows(tmp_path: Path) -> None:
+    async def story() -> None:
+        metadata = MemoryMetadataStore(ManualClock())
+        await metadata.put(ID_GENERATOR, b"-1")
+        stored = await metadata.get(ID_GENERATOR)
+        with pytest.raises(DamagedDocumentError, match=ID_GENERATOR):
+            await first_unreserved(metadata, stored, None)
+        await metadata.put(ledger_path(LedgerId(40)), b"damaged as well")
+        assert await first_unreserved(metadata, stored, LedgerId(7)) == 41
+
+    run(story)
 
 
 def test_what_metadata_lost_is_kept_and_found_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

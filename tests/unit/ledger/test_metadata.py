@@ -180,6 +180,7 @@ def test_a_range_gives_each_id_once() -> None:
     assert ids.take() == 1000
 
 
-def test_a_generator_that_is_no_number_is_an_error() -> None:
-    with pytest.raises(MetadataError):
-        decode_reserved(b"-1", "/x")
+@pytest.mark.parametrize("value", [b"-1", b"9" * 5_000, b"9223372036854775807"])
+def test_a_generator_without_a_usable_number_is_an_error(value: bytes) -> None:
+    with pytest.raises(MetadataError, match=r"^/x "):
+        decode_reserved(value, "/x")
