@@ -10,6 +10,7 @@ ORDER: Final = "unit/broker/transactions/test_order.py"
 SESSIONS: Final = "unit/broker/transactions/test_sessions.py"
 REPAIRED: Final = "unit/broker/transactions/test_repaired.py"
 COMBINED: Final = "unit/broker/transactions/test_combinations.py"
+DAMAGED: Final = "unit/broker/transactions/test_damaged_values.py"
 KEPT: Final = "unit/broker/transactions/test_kept.py"
 BOUNDS: Final = "unit/broker/transactions/test_bounds.py"
 VISIBLE: Final = "unit/managedlog/test_visible.py"
@@ -44,6 +45,30 @@ TRANSACTION_RULES: Final = (
         ),
         "            pass\n        except MagnetarError as error:\n            answer(error)\n",
         (ORDER,),
+    ),
+    Rule(
+        "a transaction with a damaged header is unknown",
+        "messages of an aborted or open transaction are delivered after its header was damaged",
+        "broker/transactions/resolving.py",
+        "unknown = [txn for each in self.coordinators.values() for txn in each.unknown.values()]",
+        "unknown: list[Transaction] = []",
+        (DAMAGED,),
+    ),
+    Rule(
+        "all topics are searched before an unknown transaction is given up",
+        "its messages in topics that were not loaded count as committed",
+        "broker/transactions/resolving.py",
+        "await self._broker.topic(name, create=False)\n        coordinator.take_up(",
+        "pass\n        coordinator.take_up(",
+        (DAMAGED,),
+    ),
+    Rule(
+        "a damaged page of outcomes is put aside before it is overwritten",
+        "outcomes that could still be read are lost",
+        "broker/transactions/kept.py",
+        "if data is not None\n",
+        "if False\n",
+        (DAMAGED,),
     ),
     Rule(
         "messages of a transaction are durable before it is decided",

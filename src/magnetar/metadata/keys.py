@@ -32,6 +32,7 @@
 | `/magnetar/transactions/coordinators/{coordinator}` | first number not yet reserved, decimal | broker |
 | `/magnetar/transactions/headers/{coordinator}/{number}` | state of a transaction, JSON | broker |
 | `/magnetar/transactions/outcomes/{coordinator}/{page}` | outcomes of 1,024 transactions | broker |
+| `/magnetar/transactions/damaged-outcomes/{coordinator}/{page}-{sum}` | a damaged page of outcomes | broker |
 | `/magnetar/transactions/hidden/{...}/{topic}/{ledger}` | entries of aborted transactions, a set | broker |
 
 `{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
@@ -229,6 +230,11 @@ def transaction_headers(number: int) -> str:
 def transaction_outcomes(number: int) -> str:
     """Children: pages of the outcomes of a coordinator's transactions."""
     return f"{TRANSACTIONS}/outcomes/{number}"
+
+
+def damaged_outcomes(number: int) -> str:
+    """Children: damaged pages of outcomes that were put aside before they were overwritten."""
+    return f"{TRANSACTIONS}/damaged-outcomes/{number}"
 
 
 def hidden_entries(log_name: str) -> str:

@@ -43,6 +43,8 @@ def _found(call: Call) -> Transaction:
     transactions, id_ = _transactions(call), _id(call)
     coordinator = transactions.coordinators.get(id_.coordinator)
     txn = None if coordinator is None else coordinator.transactions.get(id_.sequence)
+    if coordinator is not None and (unknown := coordinator.unknown.get(id_.sequence)) is not None:
+        raise TransactionNotFoundError(unknown.reason)
     if txn is None or txn.state is not TxnState.OPEN:
         raise TransactionNotFoundError(f"Transaction {id_} is not open, or was never begun")
     return txn
@@ -96,8 +98,12 @@ async def slow(call: Call) -> object:
 
 
 async def abort(call: Call) -> None:
-    """Aborts an open transaction. Its client hears of it when it ends it, or sends or acknowledges in it."""
+    """Aborts an open transaction. Its client hears of it when it ends it, or sends or acknowledges in it.
+
+    One whose header is damaged is aborted too, after all topics were searched for its messages.
+    """
     transactions, id_ = _transactions(call), _id(call)
+    await transactions.take_up(id_)
     await transactions.end(id_, TxnState.ABORTED, ANYBODY, reason="an operator aborted it")
 
 

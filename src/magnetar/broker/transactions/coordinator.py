@@ -58,6 +58,9 @@ class Coordinator:
         """Numbers below it may be assigned: the store has reserved them."""
         self.transactions: dict[int, Transaction] = {}
         """By sequence: open ones, and decided ones that are not resolved."""
+        self.unknown: dict[int, Transaction] = {}
+        """By sequence: their stored headers are damaged, so it is not known whether they are open or decided,
+        nor which topics they concern. `reason` says so."""
         self.open_count = 0
         self._open_of: Counter[str] = Counter()
         """Open ones, by owner."""
@@ -114,6 +117,20 @@ class Coordinator:
             txn.unresolved = txn.topics
         self.next_sequence = max(self.next_sequence, txn.id.sequence + 1)
 
+    def damaged(self, txn: Transaction, reason: str) -> None:
+        """A transaction of an earlier process whose header cannot be read. Its time does not end it: it may
+        be committed."""
+        txn.reason = reason
+        self.unknown[txn.id.sequence] = txn
+        self.next_sequence = max(self.next_sequence, txn.id.sequence + 1)
+
+    def take_up(self, txn: Transaction, *, now_ms: float) -> None:
+        """All topics that hold entries of an unknown transaction are known, and it is to be aborted: it is
+        open from now on, and its time is over."""
+        if self.unknown.pop(txn.id.sequence, None) is not None:
+            txn.deadline_ms = now_ms
+            self._add(txn)
+
     def _add(self, txn: Transaction) -> None:
         self.transactions[txn.id.sequence] = txn
         self.open_count += 1
@@ -137,8 +154,11 @@ class Coordinator:
         """The transaction; None when it is resolved. Raises TransactionNotFoundError."""
         txn = self.transactions.get(txn_id.sequence)
         if txn is None:
+            if (unknown := self.unknown.get(txn_id.sequence)) is not None:
+                raise TransactionNotFoundError(unknown.reason)
             if self.outcomes.of(txn_id.sequence) is None:
-                raise TransactionNotFoundError(f"transaction {txn_id} is not known")
+                lost = self.outcomes.lost(txn_id.sequence)
+                raise TransactionNotFoundError(f"transaction {txn_id} is not known{lost and f': {lost}'}")
             return None
         if not who.may(txn):
             raise TransactionNotFoundError(f"transaction {txn_id} is not known to {who.role or 'you'}")
@@ -267,6 +287,8 @@ class Coordinator:
         assert self.open_count == sum(1 for _ in self.open_ones())
         assert self._open_of == Counter(txn.owner for txn in self.open_ones())
         waiting = {sequence for _, sequence in self._deadlines}
+        assert not self.unknown.keys() & self.transactions.keys()
+        assert all(sequence < self.next_sequence for sequence in self.unknown)
         for sequence, txn in self.transactions.items():
             txn.check()
             assert txn.id == TxnId(self.number, sequence)

@@ -10,7 +10,6 @@ from magnetar.base.ids import LedgerId
 from magnetar.base.recent import Recent
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId
-from magnetar.broker.transactions.outcomes import PAGE_BYTES
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.cursors.entry_set import EntrySet
 from magnetar.managedlog.cursors.entry_set_codec import MalformedAckedError, decode, encode
@@ -24,8 +23,10 @@ from magnetar.metadata.store import (
     NotFoundError,
     Put,
     Stat,
+    Value,
 )
 from magnetar.runtime.tasks import gathered
+from magnetar.wire.checksum import crc32c
 
 _VERSIONS_KEPT: Final = 100_000
 """A value whose version is not kept is read when it is to be written."""
@@ -62,8 +63,8 @@ class KeptTransactions:
 
     # -- headers -----------------------------------------------------------------------------------
 
-    async def headers(self, number: int) -> AsyncIterator[tuple[int, bytes, int]]:
-        """Number, header and version of a coordinator's transactions, ascending."""
+    async def headers(self, number: int) -> AsyncIterator[tuple[int, Value]]:
+        """Numbers and headers of a coordinator's transactions, ascending."""
         path = keys.transaction_headers(number)
         names = sorted(map(int, await self._store.children(path)))
         for start in range(0, len(names), TOGETHER):
@@ -71,7 +72,7 @@ class KeptTransactions:
             values = await gathered(self._store.get(f"{path}/{name}") for name in part)
             for name, value in zip(part, values, strict=True):
                 if value is not None:
-                    yield name, value.data, value.stat.version
+                    yield name, value
 
     async def header(self, txn_id: TxnId) -> tuple[bytes, int] | None:
         value = await self._store.get(_header(txn_id))
@@ -94,17 +95,31 @@ class KeptTransactions:
             Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in sorted(pages)
         ]
         operations += [Delete(_header(txn.id)) for txn in txns]
+        # A damaged page is overwritten only together with a copy of it: the outcomes in it may
+        # still be readable by hand.
+        damaged = [(page, coordinator.outcomes.damaged.get(page)) for page in sorted(pages)]
+        operations += [
+            Put(_aside(coordinator.number, page, data), data) for page, data in damaged if data is not None
+        ]
         await self._store.transact(operations)
+        coordinator.outcomes.put_aside(pages)
 
     # -- outcomes ----------------------------------------------------------------------------------
 
     async def outcomes(self, number: int) -> AsyncIterator[tuple[int, bytes]]:
-        """The pages of a coordinator."""
+        """The pages of a coordinator, of any size."""
         path = keys.transaction_outcomes(number)
         for name in await self._store.children(path):
             value = await self._store.get(f"{path}/{name}")
-            if value is not None and len(value.data) == PAGE_BYTES:
+            if value is not None:
                 yield int(name), value.data
+
+    async def outcomes_aside(self, number: int) -> dict[int, str]:
+        """Paths of the damaged pages of a coordinator that were put aside, by page."""
+        folder = keys.damaged_outcomes(number)
+        return {
+            int(name.partition("-")[0]): f"{folder}/{name}" for name in await self._store.children(folder)
+        }
 
     async def forget_outcomes(self, number: int, page: int) -> None:
         await _delete(self._store, f"{keys.transaction_outcomes(number)}/{page}")
@@ -185,6 +200,11 @@ def _together(
 
 def _header(txn_id: TxnId) -> str:
     return f"{keys.transaction_headers(txn_id.coordinator)}/{txn_id.sequence}"
+
+
+def _aside(coordinator: int, page: int, data: bytes) -> str:
+    """Named by its content: putting it there again changes nothing, and another one does not replace it."""
+    return f"{keys.damaged_outcomes(coordinator)}/{page}-{crc32c(data):08x}"
 
 
 async def _delete(store: MetadataStore, path: str) -> None:

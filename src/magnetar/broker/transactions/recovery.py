@@ -8,7 +8,9 @@ from magnetar.base.clock import Clock
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.outcomes import PAGE
 from magnetar.broker.transactions.transaction import InvalidHeaderError, Transaction
+from magnetar.metadata import keys
 from magnetar.metadata.documents import DamagedDocumentError
 
 _log = logging.getLogger("magnetar.broker.transactions")
@@ -27,16 +29,38 @@ async def left_by(kept: KeptTransactions, number: int, *, open_max: int, clock: 
         try:
             coordinator.outcomes.read(page, data)
         except ValueError as error:
-            # They answer repeated END_TXN commands only, which are answered with "not known" from now on.
-            _log.error("outcomes %s/%s of transactions cannot be told any more: %s", number, page, error)
+            path = f"{keys.transaction_outcomes(number)}/{page}"
+            coordinator.outcomes.lose(page, f"outcomes in {path} of the metadata are damaged ({error})")
+            _log.error(
+                "%s in the metadata cannot be used: %s. The outcomes of its %d transactions are not known: "
+                "a repeated END_TXN gets not found. The value is put aside before the page is written again",
+                path,
+                error,
+                PAGE,
+            )
+    for page, path in (await kept.outcomes_aside(number)).items():
+        coordinator.outcomes.lose(page, f"outcomes were lost with a damaged page, which lies at {path}")
     wall_ms, now_ms = clock.now_ms(), clock.monotonic_ms()
-    async for sequence, header, version in kept.headers(number):
+    async for sequence, header in kept.headers(number):
         txn = Transaction(TxnId(number, sequence), owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
         try:
-            txn.read(header, version)
+            txn.read(header.data, header.stat.version)
         except InvalidHeaderError as error:
-            # It stays stored, for examination. One of them must not keep the broker from starting.
-            _log.error("a damaged transaction is left out, and its messages count as committed: %s", error)
+            # It may be open, committed or aborted. One of them must not keep the broker from starting.
+            txn = Transaction(txn.id, owner="", ttl_ms=0, started_ms=header.stat.created_ms, deadline_ms=0)
+            txn.version = header.stat.version
+            coordinator.damaged(txn, _unknown(txn, error))
+            _log.error("%s", txn.reason)
             continue
         coordinator.recovered(txn, wall_ms=wall_ms, now_ms=now_ms)
     return coordinator
+
+
+def _unknown(txn: Transaction, error: InvalidHeaderError) -> str:
+    number, sequence = txn.id.coordinator, txn.id.sequence
+    return (
+        f"{keys.transaction_headers(number)}/{sequence} in the metadata cannot be used ({error}): whether "
+        f"transaction {txn.id} is committed is not known. Topics that hold messages of it deliver none from "
+        "the first of them on. Restore the value from a backup and restart, or give the transaction up with "
+        f"`magnetar transactions abort {number} {sequence}`"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,8 @@ from magnetar.broker.transactions.kept import TOGETHER, KeptTransactions
 from magnetar.broker.transactions.subscription_acks import AbortOf
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
+from magnetar.managedlog.orphans import log_paths
+from magnetar.metadata.keys import MANAGED_LEDGERS
 from magnetar.runtime.tasks import SingleFlight, gathered
 
 if TYPE_CHECKING:
@@ -169,10 +172,14 @@ class Resolving:
         """
         name = str(topic.name)
         known = list(self.of_topic.get(name, {}).values())
-        if not (known or self.any_hidden):
+        unknown = [txn for each in self.coordinators.values() for txn in each.unknown.values()]
+        if not (known or unknown or self.any_hidden):
             return
         part = TopicTransactions(topic, self._kept, self._abort_of, self._broker.clock)
-        await part.recover(known)
+        await part.recover(known, unknown)
+        for txn in unknown:
+            if txn.id in part.spans:
+                self._concerns_unknown(txn, name)
         concerned = list(self.of_topic.get(name, {}).values())
         if not (part.spans or part.spans.visible.hidden or concerned):
             topic.log.reading.visible = None
@@ -180,8 +187,31 @@ class Resolving:
         topic.transactions = part
         # In this turn, so that nothing comes in between: including decisions made while the log was read.
         part.recover_acks(concerned)
-        for txn in {txn.id: txn for txn in (*known, *concerned)}.values():
+        for txn in {txn.id: txn for txn in (*known, *unknown, *concerned)}.values():
             # Also those whose decisions needed no work here when they were made: the log was being read then,
             # and they counted as open.
             if txn.state is not TxnState.OPEN:
                 self._tell(txn, name, part)
+
+    # -- transactions whose headers are damaged --------------------------------------------------------
+
+    def _concerns_unknown(self, txn: Transaction, name: str) -> None:
+        _log.error("%s is held back by transaction %s: %s", name, txn.id, txn.reason)
+        txn.partitions.setdefault(name, None)
+        self.concerns(txn, (name,))
+
+    async def take_up(self, txn_id: TxnId) -> None:
+        """An operator gives up an unknown transaction: it can be aborted on return. Every topic is loaded
+        first, because any may hold entries of it; a header without one would make them count as committed.
+
+        Raises MagnetarError: then it stays unknown.
+        """
+        coordinator = self.coordinators.get(txn_id.coordinator)
+        txn = None if coordinator is None else coordinator.unknown.get(txn_id.sequence)
+        if coordinator is None or txn is None:
+            return
+        for path in await log_paths(self._broker.store):
+            name = TopicName.from_log_name(path.removeprefix(f"{MANAGED_LEDGERS}/"))
+            with contextlib.suppress(TopicNotFoundError):  # it was deleted meanwhile, with all that it held
+                await self._broker.topic(name, create=False)
+        coordinator.take_up(txn, now_ms=self._broker.clock.monotonic_ms())

@@ -14,6 +14,7 @@ from weakref import ref
 from magnetar.base.clock import Clock
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import RefusedError
+from magnetar.broker.transactions.coordinator import TTL_MS_MAX
 from magnetar.broker.transactions.hidden import pass_all_hidden, pass_hidden
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
 from magnetar.broker.transactions.kept import KeptTransactions
@@ -183,8 +184,11 @@ class TopicTransactions:
 
     # -- recovery ----------------------------------------------------------------------------------
 
-    async def recover(self, transactions: Collection[Transaction]) -> None:
-        """Recovers an earlier process's state, before the first read. Raises what reading raises."""
+    async def recover(
+        self, transactions: Collection[Transaction], unknown: Collection[Transaction] = ()
+    ) -> None:
+        """Recovers an earlier process's state, before the first read. Entries of `unknown` transactions,
+        which any topic may have, count as those of open ones. Raises what reading raises."""
         log, name = self._log, self._name
         self.spans.visible.hidden = await self._kept.hidden(log.name)
         searched = {
@@ -195,12 +199,23 @@ class TopicTransactions:
             start = log.first_position
             if None not in lasts:
                 start = max(start, log.next_position(min(last for last in lasts if last is not None)))
+        if unknown:
+            start = await self._start_of(unknown) if not searched else log.first_position
+            searched |= {txn.id for txn in unknown}
+        if searched:
             async for id_, position in entries_of(log.reading, searched, start):
                 if not self.spans.visible.is_hidden(position):
                     self.spans.appended(id_, position, 1)
                     self._found.add(id_)
         for subscription in self._subscriptions.values():
             pass_all_hidden(subscription.cursor, self.spans.visible)
+
+    async def _start_of(self, unknown: Collection[Transaction]) -> Position:
+        """A position before all of their entries: what was stored a day before their headers is older."""
+        created_ms = min(txn.started_ms for txn in unknown)
+        if not created_ms:
+            return self._log.first_position
+        return await self._log.position_of_time(created_ms - TTL_MS_MAX)
 
     def recover_acks(self, transactions: Collection[Transaction]) -> None:
         """Recovers the subscriptions' acknowledgements in these transactions."""

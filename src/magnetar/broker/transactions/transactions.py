@@ -68,6 +68,8 @@ class Transactions:
         self._resolving = Resolving(broker, self._kept, self.abort_of)
         self.coordinators = self._resolving.coordinators
         """Coordinators that have begun a transaction."""
+        self.recover = self._resolving.recover
+        self.take_up = self._resolving.take_up
         self.topics = broker.topics
         """Loaded topics, by full name."""
         self._saves = OneAtATime()
@@ -382,10 +384,6 @@ class Transactions:
         self.coordinators[txn.id.coordinator].decided(txn, state, now_ms)
         txn.saved = txn.revision
         self._resolving.follow(txn)
-
-    async def recover(self, topic: Topic) -> None:
-        """See `Resolving.recover`."""
-        await self._resolving.recover(topic)
 
     async def forget_topic(self, log_name: str) -> None:
         """The topic is deleted. Raises MetadataError."""

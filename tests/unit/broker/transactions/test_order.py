@@ -302,6 +302,7 @@ def test_a_damaged_header_keeps_nobody_from_starting() -> None:
         await world.start()
         coordinator = world.broker.transactions.coordinators[0]
         assert list(coordinator.transactions) == [other.sequence]
+        assert list(coordinator.unknown) == [txn.sequence]
         assert coordinator.next_sequence > other.sequence
 
     in_world(story, ON)
