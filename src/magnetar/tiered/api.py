@@ -1,4 +1,4 @@
-"""What the managed log knows of tiered storage, and what that knows of a log."""
+"""The interfaces between the managed log and tiered storage, in both directions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from magnetar.tiered.context import OffloadContext, OffloadedCopy
 
 
 class LedgerMovedError(LogError):
-    """The ledger has left the list, or its copy is another one than the caller knows."""
+    """The ledger has left the list, or the list now names another copy of it than the caller expects."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedLedger:
-    """A ledger of a log whose end is stored."""
+    """A closed ledger of a log: its last entry is recorded in the list."""
 
     ledger_id: LedgerId
     entries: int
@@ -29,8 +29,8 @@ class SealedLedger:
     """Broker time of the last entry, Unix ms."""
     offload: OffloadContext | None
     held: bool = False
-    """Whether it has entries that readers do not get, yet or ever: then it is not copied, as everything that
-    reads copies would show them."""
+    """Whether it has entries that readers must not get, now or ever. It is then not copied, because readers
+    of copies would get them."""
 
 
 class CopyReader(LedgerReader, Protocol):
@@ -45,15 +45,15 @@ class CopyReader(LedgerReader, Protocol):
 
 
 class Follower(Protocol):
-    """Something outside of the stored lists that names objects of copies: tables of a lake."""
+    """A user of copies' objects besides the stored lists, such as the tables of a lake."""
 
     def changed(self, log_name: str) -> None:
         """A copy of this log became complete, or the log was deleted. Returns at once, raises nothing."""
 
     async def retire(self, log_name: str, attempts: Collection[UUID]) -> None:
-        """Objects of these attempts are about to be deleted: nothing names them after.
+        """Removes all references to the objects of these attempts, before they are deleted.
 
-        Raises StorageError, MetadataError: then they must stay.
+        Raises StorageError, MetadataError: the objects must then stay.
         """
 
 
@@ -61,22 +61,22 @@ class Tiers(Protocol):
     """Copies of ledgers in object stores."""
 
     async def retire(self, log_name: str, copies: Sequence[OffloadedCopy]) -> None:
-        """To be called before copies are deleted, once for all of them; see `Follower.retire`."""
+        """Call it once before copies are deleted, with all of them; see `Follower.retire`."""
 
     def changed(self, log_name: str) -> None:
         """The log was deleted; see `Follower.changed`."""
 
     def place(self, url: str) -> str:
-        """Where the store is now that a list names by this URL."""
+        """The present URL of the store that a list names by `url`."""
 
     def reader(self, log_name: str, copy: OffloadedCopy, *, entries: int, size_bytes: int) -> CopyReader:
-        """Reads a complete copy; `entries` and `size_bytes` are those of the ledger. Asks the store nothing
-        yet. Raises StoreSetupError."""
+        """A reader of a complete copy; `entries` and `size_bytes` are those of the ledger. Makes no request
+        to the store yet. Raises StoreSetupError."""
 
     async def delete(self, log_name: str, copy: OffloadedCopy) -> None:
-        """Deletes the objects of an attempt, however far it came. Not an error when there are none.
+        """Deletes all objects of an attempt, finished or not. Not an error when there are none.
 
-        Raises StoreError: some may be left.
+        Raises StoreError; some objects may then be left.
         """
 
 
@@ -89,14 +89,14 @@ class OffloadedLog(Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether this process still has the log."""
+        """Whether this process still has the log open."""
 
     def sealed(self) -> Sequence[SealedLedger]:
         """The ledgers whose end is stored, in order."""
 
     @property
     def first_behind(self) -> LedgerId | None:
-        """The first of the newest ledgers that have no complete copy; None when these hold nothing."""
+        """The oldest ledger after the last complete copy; None when no entry lies there."""
 
     @property
     def written(self) -> int | None:
@@ -106,7 +106,7 @@ class OffloadedLog(Protocol):
         """Broker time of a ledger's first entry, Unix ms. Raises LedgerError, CorruptDataError."""
 
     def leave_ledger(self) -> None:
-        """Has the ledger that takes entries sealed, soon, when it holds any."""
+        """Requests that the ledger that takes entries is sealed soon, if it holds any."""
 
     async def read(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """Entries of the bookies' copy, as `LedgerReader.read`. Raises LedgerError, CorruptDataError."""
@@ -114,46 +114,47 @@ class OffloadedLog(Protocol):
     async def remember(
         self, ledger_id: LedgerId, known: OffloadContext | None, context: OffloadContext
     ) -> None:
-        """Stores what is to be known of a ledger's copy, where `known` still is.
+        """Stores `context` as the record of a ledger's copy, if the stored record still is `known`.
 
-        Durable on return. Raises LedgerMovedError, LogFencedError, and MetadataError: then it is unknown
-        whether it was stored.
+        Durable on return. Raises LedgerMovedError, LogFencedError, and MetadataError, after which it is
+        unknown whether the record was stored.
         """
 
     @property
     def retention(self) -> tuple[int, int]:
-        """How long and how much of what was consumed is kept: milliseconds and bytes, -1 for everything."""
+        """Retention of consumed messages: milliseconds and bytes, -1 without a bound."""
 
     @property
     def replaced(self) -> int:
-        """Copies that others have replaced, and that are not deleted yet."""
+        """Number of replaced copies that are not deleted yet."""
 
     async def begin_merge(self, copy: OffloadedCopy) -> None:
-        """Stores that an object is about to be made of those of several ledgers; durable on return.
+        """Notes in the list an object that a merge is about to write; durable on return.
 
-        Until `end_merge` or `drop_merge` it is not deleted. Raises LogFencedError, MetadataError.
+        The object is not deleted until `end_merge` or `drop_merge`. Raises LogFencedError, MetadataError.
         """
 
     async def end_merge(
         self, made: OffloadedCopy, members: Sequence[SealedLedger], delete_after_ms: int
     ) -> None:
-        """Has these ledgers read from the object that was made, if all are as they are given; durable on
-        return.
+        """Makes the list name the merged object for these ledgers, if their records are as in `members`;
+        durable on return.
 
-        Those that they had are deleted when `delete_after_ms` has come. Raises LedgerMovedError,
-        LogFencedError, and MetadataError: then it is unknown whether it was stored.
+        Their former objects are deleted after `delete_after_ms`, Unix ms. Raises LedgerMovedError,
+        LogFencedError, and MetadataError, after which it is unknown whether the change was stored.
         """
 
     def drop_merge(self, attempt: UUID) -> None:
-        """Nothing comes of it: what there is of the object is deleted by `delete_copies`."""
+        """Gives a merge up: `delete_copies` deletes what was written of its object."""
 
     async def delete_copies(self) -> None:
-        """Deletes the objects of ledgers that retention removed, and what was replaced long enough ago; what
-        fails is left to the next call."""
+        """Deletes the objects of ledgers that retention removed, and replaced objects whose time has come.
+        Deletions that fail are repeated by the next call."""
 
     async def delete_local(self, ledger_id: LedgerId) -> None:
-        """Makes a complete copy the only one: stores that, then deletes the ledger from the bookies.
+        """Makes a complete copy the only one: records that in the list, then deletes the ledger from the
+        bookies.
 
-        Raises LedgerMovedError, LogFencedError, MetadataError. What the bookies do not delete now goes when
-        the log is opened next.
+        Raises LedgerMovedError, LogFencedError, MetadataError. If the bookies cannot delete it now, the next
+        opening of the log does.
         """

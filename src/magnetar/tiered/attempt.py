@@ -1,20 +1,21 @@
-"""One attempt to copy a ledger, as a machine: results in, effects out.
+"""One attempt to copy a ledger, as a state machine: results in, effects out.
 
-    begin ─ Remember what is known of an earlier attempt ─ DiscardObjects of it ─ Remember the intent
+    begin ─ Remember the record of an earlier attempt ─ DiscardObjects of it ─ Remember the intent
           ─ ( Convert ─ Upload ─ Verify ) for each segment ─ Remember that it is complete ─ done
 
-One effect at a time; the driver that carries it out calls `succeeded` or `failed`. After a failure the
-objects of the attempt are deleted, and the list goes on naming it, so that the next attempt deletes what this
-one could not.
+There is one effect at a time; the driver that carries it out calls `succeeded` or `failed`. After a failure
+the objects of the attempt are deleted. The list keeps naming the attempt, so that the next one deletes what
+this one could not.
 
-An earlier attempt is stored once more as it is known before its objects go: when the answer to its last write
-was lost it may count as complete, and this process not know it; then that write fails, by version.
+The record of an earlier attempt is written again, unchanged, before its objects are deleted. If the answer to
+its last write was lost, the stored record may say "complete" without this process knowing; the write then
+fails, by version, and nothing is deleted.
 
-What a crash leaves between any two effects:
+A crash leaves, depending on when it comes:
 - before the intent is stored: nothing of this attempt;
 - after it: objects that the stored list names, which the next attempt deletes first;
 - after it is stored as complete: a copy that may be read.
-The bookies' copy is not touched here: `local_copy_may_go` decides about it, later.
+This module never deletes the bookies' copy; `policy.local_copies_that_may_go` decides about that later.
 
 Pure: no input or output, no time.
 """
@@ -41,7 +42,7 @@ class DiscardObjects:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Store `context` where the list still holds `known`."""
+    """Store `context` as the ledger's record if the list still holds `known`."""
 
     ledger_id: LedgerId
     known: OffloadContext | None
@@ -50,7 +51,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class Convert:
-    """Write the next segment to a file here; the result is a Segment."""
+    """Write the next segment to a local file; the result is an OffloadedSegment."""
 
     first_entry: int
 
@@ -79,8 +80,8 @@ FOLLOWS: Final[Mapping[type[Effect] | None, frozenset[type[Effect]]]] = {
     Upload: frozenset({Verify, DiscardObjects}),
     Verify: frozenset({Convert, Remember, DiscardObjects}),
 }
-"""The effect under way is the state of an attempt: what may follow each; None before the first one. After
-Remember and DiscardObjects it may be over."""
+"""The effects that may follow each effect; None stands for the begin. The effect under way is the state of an
+attempt. It may end after Remember and DiscardObjects."""
 
 
 class Outcome(Enum):
@@ -88,9 +89,9 @@ class Outcome(Enum):
 
     COPIED = "copied"
     FAILED = "failed"
-    """Nothing of it is left, or the next attempt deletes it."""
+    """No object is left, or the next attempt deletes those that are."""
     UNKNOWN = "unknown"
-    """Whether the copy counts is not known here; the stored list knows."""
+    """This process does not know whether the stored list names the copy as complete."""
 
 
 class OffloadAttempt:
@@ -101,11 +102,11 @@ class OffloadAttempt:
         assert ledger.entries > 0, "an empty ledger leaves the list"
         assert ledger.offload is None or not ledger.offload.local_deleted, "there is nothing to copy from"
         self.outcome: Outcome | None = None
-        """None while it goes on."""
+        """None while the attempt is under way."""
         self.error: Exception | None = None
-        """Why it failed."""
+        """Why the attempt failed; None when it did not."""
         self.segments: list[OffloadedSegment] = []
-        """Written, stored and compared."""
+        """Segments that were written, uploaded and compared."""
         self._ledger = ledger
         self._intent = OffloadContext(attempt, url, timestamp_ms=now_ms)
         self._copy = OffloadedCopy(ledger.ledger_id, self._intent)
@@ -113,7 +114,7 @@ class OffloadAttempt:
 
     @property
     def copy(self) -> OffloadedCopy:
-        """What is being made."""
+        """The copy that this attempt makes."""
         return self._copy
 
     def begin(self) -> Effect:
@@ -134,7 +135,8 @@ class OffloadAttempt:
         return Remember(self._ledger.ledger_id, self._ledger.offload, self._intent)
 
     def succeeded(self, now_ms: int, made: OffloadedSegment | None = None) -> Effect | None:
-        """The effect was carried out; the next one, None at the end. `made` is what Convert gave."""
+        """Takes the success of the effect; returns the next one, None at the end. `made`: the segment that
+        Convert wrote."""
         effect = self._effect
         assert effect is not None, "nothing is under way"
         if isinstance(effect, DiscardObjects):
@@ -166,9 +168,10 @@ class OffloadAttempt:
         return self._do(Convert(0))
 
     def failed(self, error: Exception, *, refused: bool = False) -> Effect | None:
-        """The effect was not carried out, or only in part; the next one, None at the end.
+        """Takes the failure of the effect, which may have been done in part; returns the next one, None at
+        the end.
 
-        `refused`: of Remember, it is certain that nothing was stored.
+        `refused`: for Remember, it is certain that nothing was stored.
         """
         effect = self._effect
         assert effect is not None, "nothing is under way"
@@ -176,7 +179,7 @@ class OffloadAttempt:
         if first:
             self.error = error
         if isinstance(effect, Remember) and effect.context.complete and not refused:
-            # It may have been stored: the objects must not go.
+            # The record may have been stored: the objects must not be deleted.
             self._end(Outcome.UNKNOWN)
             return None
         if isinstance(effect, DiscardObjects):

@@ -18,15 +18,15 @@ class Backoff:
         self._not_before_ms = 0
 
     def waits(self, now_ms: int) -> bool:
-        """Whether it is too early to try again. A clock that is set back makes no pause longer."""
+        """Whether it is too early to try again. A clock that is set back does not make a pause longer."""
         return 0 < self._not_before_ms - now_ms <= self._pause_ms
 
     def failed(self, now_ms: int) -> int:
-        """How long to wait now, ms."""
+        """Notes a failure; returns the pause in ms."""
         self._pause_ms = min(LONGEST_MS, self._pause_ms * 2 or FIRST_MS)
         self._not_before_ms = now_ms + self._pause_ms
         return self._pause_ms
 
     def succeeded(self) -> None:
-        """The next failure begins anew."""
+        """Resets the pause to the shortest one."""
         self._pause_ms = self._not_before_ms = 0

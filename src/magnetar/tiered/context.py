@@ -1,11 +1,11 @@
 """The record of a ledger's copy in an object store.
 
-One copy is one attempt with an id of its own: the names of its objects begin with it, so that two attempts
-never write the same object, and an object that no list of ledgers names is an orphan. A copy is made of
+Each attempt to copy a ledger has its own id. The names of its objects begin with the id, so that two attempts
+never write the same object. An object that no list of ledgers names is an orphan. A copy consists of
 segments: Parquet files with consecutive entries.
 
-Small segments of neighbouring ledgers become one object on request (`merger.py`): these ledgers then share
-one attempt, and the object is named by the first of them.
+Small segments of neighbouring ledgers can be merged into one object (`merger.py`). These ledgers then share
+one attempt, and the name of the object has the id of the first of them.
 
 Source: Pulsar's `OffloadContext` in the stored list of ledgers.
 """
@@ -23,7 +23,7 @@ DRIVER: Final = "magnetar-parquet"
 """Name of the format in Pulsar's `OffloadDriverMetadata`; programs that do not know it leave the ledger
 alone."""
 MERGED_DRIVER: Final = "magnetar-parquet-merged"
-"""The same for copies in an object of several ledgers."""
+"""Name of the format of copies in an object that several ledgers share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,16 @@ class OffloadedSegment:
     last_entry: int
     file_bytes: int
     footer: Footer | None = None
-    """What its end must be; None in copies of versions that did not note it."""
+    """Length and checksum that the object's footer must have; None in copies of versions that did not record
+    them."""
 
 
 class KeyObject(NamedTuple):
-    """The directory of keys that a copy has beside its segments; see `magnetar.history.key_directory`."""
+    """A directory of keys, stored beside the segments of a copy; see `magnetar.history.key_directory`."""
 
     file_bytes: int
     ledgers: int
-    """It tells of this ledger and those before it, so many in all."""
+    """Number of ledgers that the directory covers: this one and those before it."""
 
     def encode(self) -> str:
         """`bytes:ledgers`."""
@@ -56,7 +57,7 @@ class KeyObject(NamedTuple):
 
 
 class LedgerRange(NamedTuple):
-    """The ledgers that have an object in common, both included; what lies between them is of the same log."""
+    """First and last ledger that share an object; all ledgers of the log between them share it too."""
 
     first: LedgerId
     last: LedgerId
@@ -74,40 +75,42 @@ class LedgerRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffloadContext:
-    """One attempt to copy a ledger, and how far it came."""
+    """The record of one attempt to copy a ledger."""
 
     attempt: UUID
-    """Which attempt; also in the names of its objects."""
+    """Id of the attempt; part of the names of its objects."""
     url: str
-    """The store, without credentials; the copy stays there when the setting changes."""
+    """URL of the store, without credentials; the copy stays there when the setting changes."""
     complete: bool = False
-    """The copy was read back and compared: it may be read."""
+    """Whether the copy was read back and compared, and may be read."""
     local_deleted: bool = False
-    """The copy is the only one: the ledger was taken from the bookies."""
+    """Whether the ledger was deleted from the bookies, so that the copy is the only one."""
     timestamp_ms: int = 0
-    """When the attempt began, or when it was complete, Unix ms."""
+    """Unix ms: when the copy became complete, before that when the attempt began."""
     segments: tuple[OffloadedSegment, ...] = ()
-    """Without gaps, in the order of entries; empty until it is complete."""
+    """All segments in the order of entries, without gaps; empty until the copy is complete."""
     keys: KeyObject | None = None
-    """Its directory of keys; None for most copies."""
+    """The copy's directory of keys; None for most copies."""
     merged: LedgerRange | None = None
-    """The ledgers that have its object in common; None for a copy of its own."""
+    """The ledgers that share the object; None when the copy has its own objects."""
     delete_after_ms: int = 0
-    """For a replaced copy, Unix ms: readers may hold it until then."""
+    """For a replaced copy, Unix ms: its objects are deleted after this time, since readers may use them
+    until then."""
     foreign: bytes = b""
-    """As it is stored, when another offloader wrote it: kept, and neither read nor deleted here."""
+    """The stored bytes of a record that another offloader wrote. They are kept; the copy is neither read nor
+    deleted here. Empty for our own copies."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the objects; 0 until it is complete."""
+        """Bytes of the objects; 0 until the copy is complete."""
         return sum(segment.file_bytes for segment in self.segments)
 
     def completed(self, *, now_ms: int, segments: tuple[OffloadedSegment, ...]) -> OffloadContext:
-        """The same attempt after its copy was compared."""
+        """The record of the same attempt once its copy was compared."""
         return replace(self, complete=True, timestamp_ms=now_ms, segments=segments)
 
     def without_local(self) -> OffloadContext:
-        """The same attempt when the copy is to become the only one."""
+        """The record of the same attempt once the copy is the only one."""
         assert self.complete, "the only copy of a ledger would be unfinished"
         return replace(self, local_deleted=True)
 
@@ -121,13 +124,13 @@ class OffloadedCopy:
 
     @property
     def named_by(self) -> LedgerId:
-        """The ledger that the names of its objects begin with."""
+        """Id of the ledger in the names of its objects."""
         merged = self.context.merged
         return self.ledger_id if merged is None else merged.first
 
 
 def attempt_prefix(log_name: str, ledger_id: LedgerId, attempt: UUID) -> str:
-    """What the names of all objects of an attempt begin with."""
+    """Prefix of the names of all objects of an attempt."""
     return f"{log_name}/{ledger_id:019d}-{attempt}"
 
 
@@ -145,7 +148,7 @@ def keys_name(log_name: str, copy: OffloadedCopy) -> str:
 
 
 def parse_object_name(name: str) -> tuple[str, int, UUID] | None:
-    """Log, ledger and attempt of an object; None for one that is not ours."""
+    """Log, ledger and attempt in an object's name; None for other names."""
     log_name, slash, last = name.rpartition("/")
     digits, dash, rest = last.partition("-")
     if not slash or not dash or len(digits) != 19 or not (digits.isascii() and digits.isdigit()):
@@ -163,14 +166,14 @@ def encode_segments(segments: tuple[OffloadedSegment, ...]) -> str:
 
 
 def encode_footers(segments: tuple[OffloadedSegment, ...]) -> str:
-    """What is noted of the end of each, separated by commas; "" when nothing is of any."""
+    """The recorded footer of each segment, separated by commas; "" when no segment has one."""
     if all(segment.footer is None for segment in segments):
         return ""
     return ",".join("" if segment.footer is None else segment.footer.encode() for segment in segments)
 
 
 def with_footers(segments: tuple[OffloadedSegment, ...], text: str) -> tuple[OffloadedSegment, ...]:
-    """The same segments with what `encode_footers` made. Raises ValueError."""
+    """The segments with the footers that `encode_footers` wrote. Raises ValueError."""
     if not text:
         return segments
     footers = [Footer.decode(part) if part else None for part in text.split(",")]

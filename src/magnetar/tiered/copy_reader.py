@@ -1,4 +1,4 @@
-"""Reads a ledger from its copy, so that a reader cannot tell."""
+"""Reads a ledger from its copy; readers get the same entries as from the bookies."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from magnetar.tiered.stores.object_store import ObjectStore
 _log = logging.getLogger("magnetar.tiered")
 
 PIECE_BYTES: Final = 1 << 20
-"""Asked of a copy at once by who begins somewhere: look-ups read single entries."""
+"""Bytes of the first read at a place of a copy. It is small because look-ups read single entries."""
 AHEAD_BYTES: Final = 8 << 20
-"""Asked at once by who reads on; the next so many bytes are fetched while these are delivered. Two of these
-are a row group: while they are delivered the next one is made ready."""
+"""Bytes of each further read by a sequential reader. The next read is made while these bytes are delivered.
+Two of these reads are one row group."""
 
 ABORTS_MAX: Final = 2
-"""Times that the worker aborts over one segment until that counts as damaged."""
+"""Aborts of the worker on one segment after which the segment counts as damaged."""
 _ABORTS: Final = (-signal.SIGABRT, -signal.SIGSEGV)
 
 _READERS_MAX: Final = 256
-"""Readers of one ledger whose places are remembered, to tell who reads on."""
+"""Most readers of one ledger whose last place is remembered, to recognise sequential reads."""
 
 
 class OffloadedReader:
@@ -109,11 +109,11 @@ class OffloadedReader:
         return min(max(first, last), self.last_entry)
 
     def _reads_on(self, first: int) -> bool:
-        """Whether a reader ended there before, or comes from the previous ledger."""
+        """Whether a read ended just before `first`, or `first` is the ledger's beginning."""
         return first == 0 or first in self._ends
 
     def _served(self, piece: Piece, first: int, last: int, bytes_max: int) -> list[EntryRun]:
-        """What is given back of a piece; fetches what follows, for one who reads on."""
+        """The requested entries of a piece; for a sequential reader it starts the read of the next piece."""
         runs = piece.cut(first, last, bytes_max)
         following = piece.last_entry + 1
         expected = following <= self.last_entry and following not in self._ahead and self._reads_on(first)
@@ -158,7 +158,7 @@ class OffloadedReader:
         return ObjectSource(self._store, name, segment.file_bytes, footer=segment.footer)
 
     async def _explained(self, segment: OffloadedSegment, error: MagnetarError) -> MagnetarError:
-        """The error with the object and the log that need it, and the entries where they are lost."""
+        """The error with the names of object and log, and with the lost entries if the object is damaged."""
         if isinstance(error, DamagedRowsError):
             return self._lost(segment, error, error.first_entry, error.last_entry)
         if isinstance(error, DamagedSegmentError | DamagedObjectError):
@@ -182,7 +182,7 @@ class OffloadedReader:
         )
 
     async def _missing(self, segment: OffloadedSegment) -> MissingObjectError | None:
-        """Whether the store says that the object is not there."""
+        """The error to raise when the store says that the object does not exist; else None."""
         try:
             await self._store.size(segment_name(self._log_name, self._copy, segment))
         except MissingObjectError as error:

@@ -5,7 +5,7 @@ StorageError
     ├── MissingObjectError  an object that a list of ledgers names is not there
     ├── ReadOnlyStoreError  the store is another installation's: nothing may be written or deleted
     ├── SwapLostError       another process has changed a small object meanwhile
-    └── StoreSetupError     the URL, its library or the credentials are wrong: no use in trying again
+    └── StoreSetupError     the URL, its library or the credentials are wrong: a retry does not help
 CorruptDataError
 └── DamagedObjectError      an object's bytes are not what was written
 """
@@ -27,19 +27,19 @@ class StoreError(StorageError):
 
 
 class MissingObjectError(StoreError):
-    """An object that should be there is not."""
+    """An object that must exist does not."""
 
     retriable = False
 
 
 class SwapLostError(StoreError):
-    """A small object is not what the caller has seen: nothing was changed."""
+    """A small object has changed since the caller read it; nothing was written."""
 
     retriable = False
 
 
 class ReadOnlyStoreError(StoreError):
-    """The store is another installation's, or a copy of this one has it: it is read, and left as it is."""
+    """The store belongs to another installation or to a copy of this one: it is only read."""
 
     retriable = False
 
@@ -53,7 +53,7 @@ class ReadOnlyStoreError(StoreError):
 
 
 class StoreSetupError(StoreError):
-    """The store cannot work as it is configured."""
+    """The configuration of the store is wrong."""
 
     retriable = False
 

@@ -32,28 +32,28 @@ class OffloadFigures:
 
     def __init__(self) -> None:
         self.ledgers = 0
-        """Copied, compared and noted."""
+        """Ledgers copied, compared and recorded."""
         self.copied_bytes = 0
-        """Bytes of their entries."""
+        """Bytes of the entries of these ledgers."""
         self.object_bytes = 0
-        """Bytes of their objects."""
+        """Bytes of the objects of these ledgers."""
         self.errors = 0
         """Attempts that failed."""
         self.write_errors = 0
-        """Of those, because of the store."""
+        """Attempts that failed because of the store."""
         self.read_errors = 0
         self.read_bytes = 0
         """Bytes of entries that were read from copies."""
         self.merged = 0
-        """Objects that became larger ones."""
+        """Small objects that were merged into larger ones."""
         self.deleted = 0
         """Objects deleted, with their ledgers or as orphans."""
         self.orphans = 0
-        """Objects that no list named."""
+        """Deleted objects that no list named."""
         self.kept = 0
-        """Unnamed objects from before the store belonged to this installation."""
+        """Objects that no list names and that are older than this installation's ownership of the store."""
         self.local_deleted = 0
-        """Ledgers taken from the bookies."""
+        """Ledgers deleted from the bookies after they were copied."""
         self.share = 0.0
         """Share of time that offloading takes now."""
         self.data_latency = Latency()
@@ -61,27 +61,27 @@ class OffloadFigures:
         self.ledger_latency = Latency()
 
     def read(self, size_bytes: int, seconds: float) -> None:
-        """A piece of a copy was read."""
+        """Counts the read of a piece of a copy."""
         self.read_bytes += size_bytes
         self.data_latency.add(seconds)
 
     def looked_up(self, seconds: float) -> None:
-        """A place in a copy was found."""
+        """Counts the look-up of a place in a copy."""
         self.index_latency.add(seconds)
 
     def collect(self, out: Exposition) -> Iterable[None]:
-        """A collector of `/metrics`; Pulsar's names where it has one."""
+        """Collector of `/metrics`; metrics that Pulsar has too bear Pulsar's names."""
         counters = {
             "brk_ledgeroffloader_offload_error": ("Offloads of a ledger that failed.", self.errors),
             "brk_ledgeroffloader_write_storage_error": ("Writes to a store that failed.", self.write_errors),
             "brk_ledgeroffloader_read_offload_error": ("Reads of copies that failed.", self.read_errors),
             "brk_ledgeroffloader_read_bytes": ("Bytes of entries read from copies.", self.read_bytes),
             "magnetar_offloaded_ledgers_total": ("Ledgers copied and compared.", self.ledgers),
-            "magnetar_offloaded_bytes_total": ("Bytes of their entries.", self.copied_bytes),
+            "magnetar_offloaded_bytes_total": ("Bytes of the copied entries.", self.copied_bytes),
             "magnetar_offloaded_object_bytes_total": ("Bytes of the objects written.", self.object_bytes),
-            "magnetar_offload_local_deleted_total": ("Ledgers taken from the bookies.", self.local_deleted),
+            "magnetar_offload_local_deleted_total": ("Ledgers deleted from the bookies.", self.local_deleted),
             "magnetar_offload_orphans_total": ("Objects that no log named, deleted.", self.orphans),
-            "magnetar_offload_merged_total": ("Small objects that became larger ones.", self.merged),
+            "magnetar_offload_merged_total": ("Small objects that were merged.", self.merged),
         }
         for name, (text, value) in counters.items():
             out.counter(name, text, value)

@@ -1,7 +1,9 @@
-"""The end of a segment that was just written: what is to be noted of it.
+"""Reads length and checksum of the footer of a segment that was just written.
 
-Pages of a segment have checksums of their own, the metadata behind them has none. A damaged bit there would
-be believed, or would end the process that reads it. Source: Apache Parquet format, file layout.
+Pages of a Parquet file have checksums, its metadata in the footer has none. A damaged bit there would give
+wrong entries, or end the process that reads it; so the checksum is kept in the list of ledgers.
+
+Source: Apache Parquet format, file layout.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from magnetar.wire.checksum import crc32c
 
 MAGIC: Final = b"PAR1"
 END_BYTES: Final = 8
-"""Behind the metadata: its length, 4 bytes, little-endian, and the magic."""
+"""Bytes after the metadata: its length, 4 bytes, little-endian, and the 4 bytes of the magic."""
 
 
 def read_footer(file: Path) -> Footer | None:
-    """What the end of a file is; None when it is not that of a Parquet file. Raises OSError."""
+    """The footer of a file; None when it is not a Parquet file. Raises OSError."""
     with file.open("rb") as opened:
         size = opened.seek(0, 2)
         if size < END_BYTES + len(MAGIC):

@@ -1,4 +1,4 @@
-"""Stores that only their owner changes; and the owners of all stores of a process."""
+"""Stores that only their owner may change, and the owners of all stores of a process."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ DEFAULT: Final = "default"
 """Key of the store in the data folder: it moves with the folder."""
 
 Failed = Callable[["StoreOwner", MagnetarError], None]
-"""Told what could not be done with a store."""
+"""Called with the owner of a store and the error of an operation on it."""
 
 
 async def installation_id(metadata: MetadataStore, new_id: Callable[[], UUID]) -> str:
-    """The id of this metadata; made when it is first asked for. Raises MetadataError."""
+    """The id of this installation, kept in its metadata; the first call makes it. Raises MetadataError."""
     while (value := await metadata.get(OFFLOAD_OWNER)) is None:
         with contextlib.suppress(BadVersionError):  # another process created it: read again
             await metadata.put(OFFLOAD_OWNER, str(new_id()).encode(), expected_version=MUST_NOT_EXIST)
@@ -35,7 +35,7 @@ async def installation_id(metadata: MetadataStore, new_id: Callable[[], UUID]) -
 
 
 class GuardedStore:
-    """A store whose owner is asked before each change."""
+    """A store that checks its ownership before each change."""
 
     def __init__(self, store: ObjectStore, owner: StoreOwner) -> None:
         self._store = store
@@ -80,14 +80,15 @@ class ObjectOwners:
     """The owners of the stores that this process has opened."""
 
     def __init__(self, context: OwnerContext, *, default_url: str, alone: bool) -> None:
-        """`default_url`: of the store in the data folder. `alone`: no other process has this metadata."""
+        """`default_url`: URL of the store in the data folder. `alone`: no other process uses this
+        metadata."""
         self._context = context
         self._default_url = default_url
         self._alone = alone
         self._owners: dict[str, StoreOwner] = {}
 
     def guard(self, store: ObjectStore) -> GuardedStore:
-        """The store, asked for its owner before it is changed."""
+        """The store with a check of its ownership before each change."""
         return GuardedStore(store, self.of(store))
 
     def of(self, store: ObjectStore) -> StoreOwner:
@@ -104,8 +105,8 @@ class ObjectOwners:
         return iter(self._owners.values())
 
     async def begin(self, open_store: Callable[[str], ObjectStore], failed: Failed) -> None:
-        """Takes over every store that this installation has written to, so that requests for them are
-        answered."""
+        """Takes over every store that this installation has written to, so that it answers the questions of
+        other processes about them. `failed` gets the errors."""
         metadata = self._context.metadata
         for key in await metadata.children(OFFLOAD_STORES):
             value = await metadata.get(f"{OFFLOAD_STORES}/{key}")
@@ -119,7 +120,7 @@ class ObjectOwners:
                 failed(owner, error)
 
     async def look(self, failed: Failed) -> None:
-        """From time to time; see `StoreOwner.look`."""
+        """Calls `StoreOwner.look` for every store; call it every `poll_s` seconds."""
         for owner in list(self._owners.values()):
             try:
                 await owner.look()
@@ -127,7 +128,7 @@ class ObjectOwners:
                 failed(owner, error)
 
     async def close(self, failed: Failed) -> None:
-        """The process stops."""
+        """Releases every store when the process stops."""
         for owner in self._owners.values():
             await owner.close()
             if self._alone:
@@ -147,6 +148,6 @@ class ObjectOwners:
 
 
 def key_of(url: str) -> str:
-    """Names a store's note in metadata; the same however the store is reached."""
+    """Key of a store's note in metadata; the same for every URL that reaches the same store."""
     parts = urlsplit(url)
     return sha256(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}".encode()).hexdigest()[:32]

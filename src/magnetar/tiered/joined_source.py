@@ -1,4 +1,4 @@
-"""Several objects as one range of bytes, for a worker's call that needs them all."""
+"""Presents several objects as one range of bytes, for a call of the worker that needs all of them."""
 
 from __future__ import annotations
 

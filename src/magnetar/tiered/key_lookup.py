@@ -1,4 +1,4 @@
-"""Messages of a log's offloaded history by their key, newest first."""
+"""Finds messages of a log's offloaded history by their key, newest first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.storage import TieredStorage
 
 BYTES_MAX: Final = 16 << 20
-"""Of payloads in one answer; the next one goes on."""
+"""Most bytes of payloads in one answer; the next call continues."""
 
 
 class LoggedLedger(NamedTuple):
-    """A ledger of a log, as its list has it."""
+    """A ledger of a log, as the stored list describes it."""
 
     ledger_id: LedgerId
     entries: int
@@ -28,7 +28,7 @@ class LoggedLedger(NamedTuple):
 
     @property
     def copy(self) -> OffloadedCopy | None:
-        """Its complete copy, when we can read it."""
+        """Its complete copy in our format; None when there is none."""
         context = self.offload
         if context is None or not context.complete or context.foreign:
             return None
@@ -45,18 +45,18 @@ class UnreadRange(NamedTuple):
 
 @dataclass(slots=True)
 class KeyAnswer:
-    """What was found, and what was not looked at."""
+    """The messages that were found, and the entries that were not searched."""
 
     messages: list[FoundMessage] = field(default_factory=list)
     """Newest first."""
     unread: list[UnreadRange] = field(default_factory=list)
-    """Newest first; when there is more, only those behind the last message."""
+    """Ranges that were not searched, newest first; with `more`, only those newer than the last message."""
     more: bool = False
-    """Whether there may be more before the last message."""
+    """Whether older messages may exist before the last one."""
     segments: int = 0
-    """Parquet files that were asked."""
+    """Parquet files that were searched."""
     directories: int = 0
-    """Directories of keys that were asked."""
+    """Directories of keys that were searched."""
 
 
 async def find(
@@ -68,10 +68,10 @@ async def find(
     count_max: int,
     before: MessagePlace | None = None,
 ) -> KeyAnswer:
-    """The last `count_max` messages with a key, of those before a place if it is given.
+    """Finds the last `count_max` messages with a key, before the place `before` if it is given.
 
-    `ledgers`: all of the log, oldest first. Raises UnreadableCopyError, DamagedCopyError: both name log and
-    object.
+    `ledgers`: all ledgers of the log, oldest first. Raises UnreadableCopyError, DamagedCopyError; both name
+    log and object.
     """
     answer = KeyAnswer()
     search = _Search(storage, log_name, key, answer)
@@ -110,7 +110,7 @@ def _unread(ledger: LoggedLedger, before: MessagePlace | None) -> UnreadRange:
 
 
 class _Search:
-    """One key, through copies from the newest to the oldest."""
+    """The search for one key, from the newest copy to the oldest."""
 
     def __init__(self, storage: TieredStorage, log_name: str, key: bytes, answer: KeyAnswer) -> None:
         self._storage = storage
@@ -118,7 +118,7 @@ class _Search:
         self._key = key
         self._answer = answer
         self._told: dict[KeyPlace, bool] = {}
-        """What directories said of segments: whether they may have the key."""
+        """By segment: whether it may have the key, according to the directories."""
 
     async def messages(
         self, copy: OffloadedCopy, count_max: int, before: MessagePlace | None
@@ -134,7 +134,7 @@ class _Search:
                 yield message
 
     async def _ask_directory(self, copy: OffloadedCopy) -> None:
-        """Asks the copy's directory, unless a larger one has told of the copy already."""
+        """Searches the copy's directory, unless a larger one has covered the copy already."""
         context = copy.context
         if context.keys is None or self._place(copy, context.segments[0]) in self._told:
             return
@@ -144,7 +144,7 @@ class _Search:
         try:
             segments, holders = await self._storage.read_worker(copy).find_key(source, self._key)
         except MagnetarError:
-            # It is there to spare reads: the segments say the same.
+            # A directory only saves reads: the segments have the same keys.
             return
         for place in segments:
             self._told.setdefault(place, False)

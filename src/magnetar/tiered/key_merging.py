@@ -1,10 +1,11 @@
-"""Makes directories of keys, so that a look-up by key need not ask every copy of a log.
+"""Makes directories of keys, so that a look-up by key need not search every copy of a log.
 
 Every fourth copy gets a directory of its own keys and those of the three copies before it, every sixteenth
-one of sixteen, and so on: of a log with n ledgers a look-up asks at most 3 directories for each power of
-four, and what they do not cover. A directory belongs to the attempt whose prefix its name has, and goes
-with it; it outlives the ledgers before it, as retention deletes the oldest first. It is made of those below
-it. One that cannot be made only makes look-ups dearer: what is in no directory is asked by itself.
+one of sixteen copies, and so on. A look-up then searches at most 3 directories for each power of four, and
+the copies that no directory covers. A larger directory is made from smaller ones. A directory belongs to the
+attempt whose prefix its name has, and is deleted with it. It outlives the other ledgers that it covers, as
+retention deletes the oldest first. When a directory cannot be made, look-ups cost more reads: copies without
+a directory are searched one by one.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from magnetar.tiered.stores.object_store import ObjectStore
 _log = logging.getLogger("magnetar.tiered")
 
 FAN_IN: Final = 4
-"""Directories of one size before there is one of them all. More: fewer bytes written, more reads."""
+"""Directories of one size that are merged into the next size. A larger number writes fewer bytes and costs
+more reads."""
 
 
 def blocks_to_merge(blocks: Sequence[int]) -> int:
-    """How many blocks become one with a new copy.
+    """The number of blocks to merge with a new copy.
 
-    `blocks`: how many objects each covers, of those just before it, newest first.
+    `blocks`: the number of objects that each block just before the copy covers, newest first.
     """
     size, taken = 1, 0
     while True:
@@ -44,18 +46,18 @@ def blocks_to_merge(blocks: Sequence[int]) -> int:
 
 
 class KeyDirectories:
-    """Adds a directory to a copy that has just become complete, when it is its turn."""
+    """Adds a directory to each complete copy that must have one."""
 
     def __init__(
         self, *, worker: Callable[[], SegmentWorker], store: Callable[[str], ObjectStore], work_dir: Path
     ) -> None:
-        """`store` gives the store at a URL; `work_dir` holds the file until it is uploaded."""
+        """`store` returns the store at a URL; `work_dir` holds the file until it is uploaded."""
         self._worker = worker
         self._store = store
         self._work_dir = work_dir
 
     async def add(self, log: OffloadedLog, ledger_id: LedgerId) -> None:
-        """Errors are logged."""
+        """Makes and uploads the directory if the copy of this ledger must have one. Logs errors."""
         try:
             await self._add(log, ledger_id)
         except (MagnetarError, OSError) as error:
@@ -115,14 +117,14 @@ def _is_ours(ledger: SealedLedger) -> bool:
 
 class _Block(NamedTuple):
     at: int
-    """Place of its last ledger."""
+    """Index of its last ledger."""
     ledgers: int
     objects: int
 
 
 def _blocks_upto(sealed: Sequence[SealedLedger], at: int) -> list[_Block]:
-    """A copy and those just before it, newest first, with what each covers: itself, or what its directory
-    tells of. Ends where a ledger has no copy."""
+    """The blocks up to the copy at index `at`, newest first. A block is a copy, or all copies that its
+    directory covers. The list ends where a ledger has no copy."""
     blocks = []
     while at >= 0 and _is_ours(sealed[at]):
         context = sealed[at].offload
@@ -136,7 +138,7 @@ def _blocks_upto(sealed: Sequence[SealedLedger], at: int) -> list[_Block]:
 
 
 def _sharing(sealed: Sequence[SealedLedger], at: int) -> int:
-    """How many ledgers up to this one have its object in common."""
+    """The number of ledgers, up to the one at `at`, that share its object."""
     context = sealed[at].offload
     ledgers = 1
     while ledgers <= at and (other := sealed[at - ledgers].offload) is not None:

@@ -1,7 +1,7 @@
 """Merges small objects automatically: one log at a time, a bounded part of each in each round.
 
-The copy of a ledger waits for one object at most: the turn is released after each. Logs that were merged
-longest ago come first, so that one that always has something to merge does not delay the others.
+Copying a ledger waits for one merge at most: the lock is released after each object. Logs that were merged
+longest ago come first, so that a log that always has objects to merge does not delay the others.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from magnetar.tiered.policy import OffloadPolicy
 _log = logging.getLogger("magnetar.tiered")
 
 MEMBERS_MIN: Final = 8
-"""Objects that become one, at least: each merge is an object, a snapshot and some changes of the list."""
+"""Fewest objects that are merged into one: each merge costs an object, a snapshot and some changes of the
+list."""
 LOG_BYTES: Final = 128 << 20
-"""Of objects of one log that are merged in one round."""
+"""Most bytes of objects of one log that are merged in one round."""
 ROUND_BYTES: Final = 512 << 20
-"""The same of all logs: what is left waits for the next round."""
+"""Most bytes of objects of all logs that are merged in one round; the rest waits for the next round."""
 _PER_TURN: Final = 20
-"""Logs looked at before others have the event loop: of each the whole list is."""
+"""Logs whose lists are read before the event loop gets a turn."""
 
 
 class MergeRounds:
-    """Goes over logs, again and again."""
+    """Merges objects of logs in rounds."""
 
     def __init__(
         self, merger: Merger, *, members_min: int = MEMBERS_MIN, round_bytes: int = ROUND_BYTES
@@ -41,12 +42,12 @@ class MergeRounds:
         self._round_bytes = round_bytes
         self._rounds = 0
         self._last: dict[str, int] = {}
-        """In which round each log was merged last."""
+        """By log: the number of the round in which it was last merged."""
         self._backoffs: dict[str, Backoff] = {}
 
     async def round(self, logs: Sequence[tuple[OffloadedLog, OffloadPolicy]], now_ms: int) -> list[str]:
-        """The names of the logs of which objects were merged. Errors of one log are logged and tried again
-        later, after pauses that grow."""
+        """Merges objects; returns the names of the logs that had some. An error of one log is logged, and the
+        log is tried again after a growing pause."""
         self._rounds += 1
         names = {log.name for log, _ in logs}
         self._last = {name: number for name, number in self._last.items() if name in names}
@@ -67,7 +68,7 @@ class MergeRounds:
         return merged
 
     async def _merge(self, log: OffloadedLog, policy: OffloadPolicy, now_ms: int) -> int:
-        """Bytes of the objects that became others."""
+        """Merges objects of one log; returns the bytes of the merged objects."""
         backoff = self._backoffs.get(log.name)
         if not log.open or (backoff is not None and backoff.waits(now_ms)):
             return 0

@@ -1,14 +1,14 @@
-"""Makes one object of several small ones, and has their ledgers read from it.
+"""Merges several small objects into one, from which their ledgers are then read.
 
-    note the attempt ─ write the file ─ upload ─ read back, compare ─ the list names it ─ (lag) ─ old ones go
+    note attempt ─ write file ─ upload ─ read back, compare ─ list names it ─ (lag) ─ old objects are deleted
 
-What a crash leaves between any two steps:
+A crash leaves, depending on when it comes:
 - before the attempt is noted: nothing;
-- after it: an object that the stored list notes as to be deleted, by the next opening of the log;
-- after the list names it: old objects that the list notes as to be deleted, when the lag is over.
+- after it: an object that the next opening of the log deletes, as the stored list says;
+- after the list names it: old objects that are deleted when the lag is over, as the stored list says.
 
-Readers stay in the old objects until then. A broker that lost the log cannot change the list, so what it made
-is deleted. A ledger that retention removes meanwhile ends the merge.
+Readers may use the old objects until then. A broker that lost the log cannot change the list, so the object
+that it made is deleted. A merge stops when retention removes one of its ledgers.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.tiered")
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many objects were merged."""
+"""Called with the number of merged objects and the number of all objects."""
 
 
 class MergeError(StorageError):
-    """Objects could not be merged; they stay as they are. `retriable`: the same may succeed later."""
+    """Objects could not be merged and are unchanged. `retriable`: a later attempt may succeed."""
 
     def __init__(self, text: str, *, retriable: bool) -> None:
         super().__init__(text)
@@ -54,18 +54,18 @@ class MergeError(StorageError):
 
 @dataclass(slots=True)
 class Merged:
-    """What was done, or would be."""
+    """The result of a merge, or what a dry run would do."""
 
     files: int = 0
-    """Objects that became others."""
+    """Objects that were merged."""
     made: int = 0
-    """Objects that they became."""
+    """Objects that were made from them."""
     file_bytes: int = 0
-    """Bytes of the former."""
+    """Bytes of the objects that were merged."""
     made_bytes: int = 0
-    """Bytes of the latter; 0 when it would be done."""
+    """Bytes of the objects that were made; 0 in a dry run."""
     waiting: int = 0
-    """Objects that stay for now: too many replaced ones are to be deleted first."""
+    """Objects that cannot be merged yet, because too many replaced copies must be deleted first."""
 
 
 class Merger:
@@ -80,10 +80,10 @@ class Merger:
         new_id: Callable[[], UUID],
         turn: asyncio.Lock,
     ) -> None:
-        """`turn`: held while an object is made."""
+        """`turn`: lock that is held while an object is made."""
         self.step: Callable[[str], None] = lambda step: None
-        """Told where a crash may come, before each step: `note`, `write`, `upload`, `compare`, `name`,
-        `done`."""
+        """Called before each step, with its name, so that tests can crash there: `note`, `write`, `upload`,
+        `compare`, `name`, `done`."""
         self.before_each: Callable[[], Awaitable[None]] | None = None
         """See `Offloading.before_each`."""
         self._storage = storage
@@ -102,10 +102,10 @@ class Merger:
         progress: Progress = lambda done, total: None,
         bounds: MergeBounds = EVERYTHING,
     ) -> Merged:
-        """Merges what is small; `dry_run` says what would be.
+        """Merges small objects of a log; with `dry_run` only counts them.
 
-        Raises MergeError, which names the objects, LogFencedError, MetadataError: what was merged before
-        stays so.
+        Raises MergeError, which names the objects, LogFencedError, MetadataError. Merges that ended before
+        the error stay in force.
         """
         planned = bounds.of(merging.plan(log.sealed(), MergeLimits.under(target_bytes, log.retention)))
         groups = [part for group in planned for part in await self._alike(log, group)]
@@ -139,7 +139,7 @@ class Merger:
         return result
 
     async def _alike(self, log: OffloadedLog, group: tuple[MergeBlock, ...]) -> list[tuple[MergeBlock, ...]]:
-        """Parts of a group that can be merged, as their values have the same fields."""
+        """The parts of a group that can be merged because their values have the same fields."""
         try:
             runs = await self._storage.converter().alike([self._source(log, block) for block in group])
         except MagnetarError as error:
@@ -149,14 +149,14 @@ class Merger:
         return [part for each in parts for part in merging.worthwhile(each)]
 
     async def _add_keys(self, log: OffloadedLog) -> None:
-        """A directory over what has none any more, beside the newest copy."""
+        """Adds a directory of keys beside the newest copy, for the copies that no directory covers now."""
         complete = [each for each in log.sealed() if each.offload is not None and each.offload.complete]
         newest = complete[-1] if complete else None
         if newest is not None and newest.offload is not None and newest.offload.keys is None:
             await self._keys.add(log, newest.ledger_id)
 
     async def _merge_group(self, log: OffloadedLog, group: Sequence[MergeBlock], lag_ms: int) -> int:
-        """Bytes of what was made."""
+        """Merges one group; returns the bytes of the new object."""
         members = [ledger for block in group for ledger in block.ledgers]
         span = LedgerRange(members[0].ledger_id, members[-1].ledger_id)
         url, attempt = self._storage.url, self._new_id()
@@ -183,7 +183,7 @@ class Merger:
     async def _make(
         self, log: OffloadedLog, group: Sequence[MergeBlock], intent: OffloadContext
     ) -> OffloadContext:
-        """The object, written and compared."""
+        """Writes, uploads and compares the object; returns its record."""
         parts = [self._source(log, block) for block in group]
         first = group[0].ledgers[0].ledger_id
         entries = sum(ledger.entries for block in group for ledger in block.ledgers)

@@ -1,13 +1,14 @@
-"""Which small objects of neighbouring ledgers become one. Pure.
+"""Decides which small objects of neighbouring ledgers are merged. Pure.
 
-Only ledgers that the bookies have no more: a ledger that they have can be copied again when its object is
-damaged.
+Only ledgers that the bookies no longer have are merged: a ledger that they still have can be copied again
+when its object is damaged.
 
-An object of several ledgers is deleted when all of them may be. So it has ledgers of at most a tenth of the
-time, and of the bytes, that retention keeps: no message is kept for a tenth longer than necessary.
+An object of several ledgers is deleted once all of them may be deleted. So its ledgers span at most a tenth
+of the time, and of the bytes, that retention keeps; no message is kept more than a tenth longer than
+necessary.
 
-A merge makes the object of each byte larger by half at least, so that a byte is rewritten only a few times,
-however often merging is requested.
+Each merge makes an object at least half as large again as its parts, so that a byte is rewritten only a few
+times, however often merging is requested.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from magnetar.tiered.api import SealedLedger
 TARGET_BYTES: Final = 128 << 20
 """Bytes of a merged object, at most."""
 CHEAP_BYTES: Final = 4 << 20
-"""Up to here an object is written again whatever that gains."""
+"""Bytes up to which an object is merged even when it grows by less than half."""
 LEDGERS_MAX: Final = 1000
-"""Ledgers of one object: its footer names them."""
+"""Most ledgers of one object; its footer names all of them."""
 REPLACED_MAX: Final = 2000
-"""Copies that others have replaced and that are not deleted yet, in one stored list."""
+"""Most replaced copies in one stored list that are not deleted yet."""
 _RETENTION_PARTS: Final = 10
 
 
 class MergeBlock(NamedTuple):
-    """Ledgers that have one object."""
+    """The ledgers of one object."""
 
     ledgers: tuple[SealedLedger, ...]
 
@@ -44,35 +45,35 @@ class MergeBlock(NamedTuple):
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes of the entries, as the bookies had them."""
+        """Bytes of the entries, as stored by the bookies."""
         return sum(ledger.size_bytes for ledger in self.ledgers)
 
 
 class MergeLimits(NamedTuple):
-    """What one merged object may be."""
+    """Bounds of one merged object."""
 
     target_bytes: int = TARGET_BYTES
     age_ms: int | None = None
-    """Between the last entries of its first and its last ledger."""
+    """Milliseconds between the last entries of its first and its last ledger; None: no bound."""
     entry_bytes: int | None = None
 
     @classmethod
     def under(cls, target_bytes: int, retention: tuple[int, int]) -> MergeLimits:
-        """With what retention keeps: milliseconds and bytes, negative for everything."""
+        """The limits for a retention in milliseconds and bytes; negative values mean no bound."""
         age_ms, size_bytes = (None if limit < 0 else limit // _RETENTION_PARTS for limit in retention)
         return cls(target_bytes, age_ms, size_bytes)
 
 
 class MergeBounds(NamedTuple):
-    """How much of what is planned is done."""
+    """Bounds of the part of a plan that one round does."""
 
     members_min: int = 2
-    """Objects of a group, at least."""
+    """Fewest objects of a group."""
     bytes_max: int | None = None
-    """Bytes of objects; a first group is done whatever it has."""
+    """Most bytes of objects; the first group is merged whatever its size."""
 
     def of(self, groups: Sequence[tuple[MergeBlock, ...]]) -> list[tuple[MergeBlock, ...]]:
-        """The part of these groups, oldest first."""
+        """The groups to merge within these bounds, oldest first."""
         found: list[tuple[MergeBlock, ...]] = []
         taken = 0
         for group in groups:
@@ -89,7 +90,8 @@ EVERYTHING: Final = MergeBounds()
 
 
 def plan(sealed: Sequence[SealedLedger], limits: MergeLimits) -> list[tuple[MergeBlock, ...]]:
-    """Neighbouring objects that become one, oldest first. `sealed`: all sealed ledgers of a log, in order."""
+    """Groups of neighbouring objects to merge, oldest first. `sealed`: all sealed ledgers of a log, in
+    order."""
     found: list[tuple[MergeBlock, ...]] = []
     for run in _small_neighbours(sealed, limits.target_bytes // 2):
         group: list[MergeBlock] = []
@@ -137,7 +139,7 @@ def _fits(group: tuple[MergeBlock, ...], limits: MergeLimits) -> bool:
 
 
 def worthwhile(group: tuple[MergeBlock, ...]) -> Iterator[tuple[MergeBlock, ...]]:
-    """The group, or what is left and right of its largest object when that would gain little."""
+    """The group; when its largest object would gain too little, the parts on both sides of that object."""
     if len(group) < 2:
         return
     sizes = [block.file_bytes for block in group]

@@ -1,4 +1,4 @@
-"""Carries out attempts: reads ledgers, has them converted, uploads, has them compared."""
+"""Carries out attempts: reads ledgers, converts them in a worker, uploads the segments, and compares them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.stores.object_store import ObjectStore
 
 READ_BYTES: Final = 256 << 10
-"""Bytes of a ledger per read; after each the loop and the pace have their turn. The loop is busy with it for
-a third of a millisecond; with 1 MiB it was for more than one."""
+"""Bytes of a ledger per read; a pause follows each read. A read keeps the loop busy for a third of a
+millisecond; with 1 MiB it was more than a millisecond."""
 SEGMENT_BYTES: Final = 512 << 20
-"""Bytes of entries in one object; also how much room one takes in the working folder, at most."""
+"""Most bytes of entries in one object; it takes at most this much space in the working folder."""
 
 SchemasOf = Callable[[str], Awaitable[tuple[str, Sequence[StoredTopicSchema]]]]
-"""Full name of the topic of a log, and all versions of its schema."""
+"""Returns the full name of the topic of a log, and all versions of its schema."""
 
 
 class Offloader:
@@ -63,14 +63,14 @@ class Offloader:
         busy: Callable[[], bool] = lambda: False,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """`work_dir` holds files that are not uploaded yet; `busy` says whether clients are at work."""
+        """`work_dir` holds files that are not uploaded yet; `busy` returns whether clients are active."""
         self.step: Callable[[Effect], None] = lambda effect: None
-        """Told of every effect before it begins."""
+        """Called with every effect before it begins."""
         self.commits: Histogram | None = None
-        """How long syncs of the message store take; None: not known."""
+        """Returns the duration of syncs of the message store; None: not known."""
         self._commits_seen = (0, 0.0)
         self.retire: Callable[[str, Sequence[OffloadedCopy]], Awaitable[None]] | None = None
-        """Called before a copy that was complete is deleted; see `Tiers.retire`."""
+        """Called before a complete copy is deleted; see `Tiers.retire`."""
         self._clock = clock
         self._pace = pace
         self._worker = worker
@@ -84,7 +84,8 @@ class Offloader:
     async def copy(
         self, log: OffloadedLog, ledger: SealedLedger, store: ObjectStore, attempt_id: UUID
     ) -> OffloadAttempt:
-        """One attempt, to its end; see its `outcome` and `error`. Cancelled, it leaves what a crash does."""
+        """Carries out one attempt; returns it with `outcome` and `error`. A cancellation leaves the same
+        state as a crash."""
         attempt = OffloadAttempt(ledger, attempt=attempt_id, url=store.url, now_ms=self._clock.now_ms())
         job = _Job(log, ledger, store, attempt.copy, self._work_dir / f"{attempt_id}.parquet")
         effect: Effect | None = attempt.begin()
@@ -152,7 +153,7 @@ class Offloader:
             raise DamagedSegmentError(f"only {count} entries of {name} in {store.url} could be compared")
 
     async def _entries(self, job: _Job, first: int, last: int) -> AsyncIterator[Sequence[EntryRun]]:
-        """Entries of a ledger up to `last`, or to the size of a segment, at the pace that clients leave."""
+        """Entries of a ledger up to `last`, or to the size of a segment, with pauses for clients."""
         size_bytes = 0
         while first <= last and size_bytes < self._segment_bytes:
             begun_s = monotonic()
@@ -167,7 +168,8 @@ class Offloader:
             await self.rest(monotonic() - begun_s, piece_bytes)
 
     async def rest(self, worked_s: float, size_bytes: int) -> None:
-        """Leaves clients their share, after so much work."""
+        """Pauses after work that took `worked_s` seconds for `size_bytes`, so that clients are not
+        delayed."""
         pause_s = self._pace.pause_s(
             worked_s=worked_s,
             size_bytes=size_bytes,
@@ -181,7 +183,7 @@ class Offloader:
         self._late_s = monotonic() - due_s
 
     def _commit_s(self) -> float | None:
-        """What syncs took since the last call, on the average."""
+        """Average duration of syncs since the last call, in seconds; None without any."""
         if self.commits is None:
             return None
         (count, sum_s), self._commits_seen = self._commits_seen, (self.commits.count, self.commits.sum_s)
@@ -191,14 +193,14 @@ class Offloader:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What one attempt works with."""
+    """The parts of one attempt."""
 
     log: OffloadedLog
     ledger: SealedLedger
     store: ObjectStore
     copy: OffloadedCopy
     file: Path
-    """The segment that is not uploaded yet."""
+    """Local file of the segment that is not uploaded yet."""
 
     def name_of(self, segment: OffloadedSegment) -> str:
         return segment_name(self.log.name, self.copy, segment)
@@ -216,10 +218,10 @@ def _up_to(runs: list[EntryRun], last: int) -> list[EntryRun]:
 
 
 async def discard(log_name: str, copy: OffloadedCopy, store: ObjectStore) -> int:
-    """Deletes every object of an attempt; how many. Raises StoreError: some may be left."""
+    """Deletes every object of an attempt; returns their number. Raises StoreError; some may then be left."""
     names = [segment_name(log_name, copy, segment) for segment in copy.context.segments]
     if not names:
-        # Not complete: how many there are only the store knows.
+        # The copy is not complete: only the store knows its objects.
         prefix = attempt_prefix(log_name, copy.named_by, copy.context.attempt)
         names = [found.name async for found in store.list(log_name) if found.name.startswith(prefix)]
     else:

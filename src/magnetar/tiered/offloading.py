@@ -1,4 +1,4 @@
-"""Which ledgers are offloaded when: thresholds, requests, lags, orphans. One ledger at a time."""
+"""Decides when which ledger is offloaded, by thresholds, requests and lags. Copies one ledger at a time."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.tiered")
 
 _PER_TURN: Final = 50
-"""Logs looked at before others have the event loop."""
+"""Logs that are checked before the event loop gets a turn."""
 
 
 class _Offloaded:
-    """What is known of one open log."""
+    """The state of one open log."""
 
     __slots__ = ("backoff", "behind", "error", "log", "policy", "request")
 
@@ -46,12 +46,12 @@ class _Offloaded:
         self.backoff = Backoff()
         self.error = ""
         self.behind: tuple[LedgerId, float] | None = None
-        """The first ledger that is not in history, and when its first entry came, on the clock that only
-        runs: else it is a year old when an hour has gone after a step of a year."""
+        """The first ledger that is not in history, and the time of its first entry on the monotonic clock. On
+        the wall clock, a step of a year would make an entry of an hour ago a year old."""
 
 
 class Offloading:
-    """Looks at all logs from time to time, and does what is asked for."""
+    """Offloads all logs in rounds, and on request."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class Offloading:
     ) -> None:
         """`default` applies without a policy; `new_id` returns unique ids."""
         self.before_each: Callable[[], Awaitable[None]] | None = None
-        """Done before each attempt; when it raises, nothing is attempted: a ledger is not converted for a
-        store that does not answer."""
+        """Called before each attempt. When it raises, there is no attempt, so that no ledger is converted for
+        a store that does not answer."""
         self.storage = storage
         self._offloader = offloader
         self._keys = KeyDirectories(worker=storage.converter, store=storage.store, work_dir=storage.work_dir)
@@ -77,7 +77,7 @@ class Offloading:
 
     @cached_property
     def merger(self) -> Merger:
-        """What makes one object of small ones."""
+        """Merges small objects into larger ones."""
         # Starts do not wait for what is loaded on request.
         from magnetar.tiered.merger import Merger
 
@@ -88,7 +88,7 @@ class Offloading:
     # What the broker says
 
     def apply(self, log: OffloadedLog, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
-        """The log is open, and these policies hold for its topic."""
+        """Takes an opened log, or new policies of its topic and namespace."""
         policy = self.policy_of(own, namespace)
         known = self._logs.get(log.name)
         if known is None or known.log is not log:
@@ -97,7 +97,7 @@ class Offloading:
             known.policy = policy
 
     def policy_of(self, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> OffloadPolicy:
-        """What holds for a topic with these policies."""
+        """The policy in force for a topic with these documents of topic and namespace."""
         return self._default.under(own, namespace, self.storage.url)
 
     def offload(self, log: OffloadedLog, upto: Position) -> None:
@@ -110,7 +110,7 @@ class Offloading:
         self._spawn(self._serve(known, upto))
 
     def request_of(self, log: OffloadedLog) -> OffloadRequest:
-        """The last request, since the log was opened."""
+        """The last request for the log since it was opened."""
         return self._known(log).request
 
     def _known(self, log: OffloadedLog) -> _Offloaded:
@@ -132,7 +132,7 @@ class Offloading:
         )
 
     async def merge_round(self) -> list[str]:
-        """Where many small objects are, some become one; the names of those logs. See `MergeRounds`."""
+        """Merges small objects of logs that have many; returns the names of these logs. See `MergeRounds`."""
         now_ms = self.storage.clock.settled_ms()
         self.merger.before_each = self.before_each
         return await self._merge_rounds.round(
@@ -208,13 +208,14 @@ class Offloading:
     # By themselves
 
     async def round(self) -> None:
-        """One look at every log: what policies want is copied, what has a copy for long enough leaves the
-        bookies. Errors of one log are logged and tried again later, after pauses that grow."""
+        """Checks every log once: copies the ledgers that its policy selects, and deletes ledgers from the
+        bookies whose copy is old enough. An error of one log is logged, and the log is tried again after a
+        growing pause."""
         await self._each(self._look)
 
     async def fresh_round(self) -> None:
-        """One look at every log: what is not in history and too old is sealed, or copied.
-        Errors are treated as by `round`."""
+        """Checks every log once: seals or copies ledgers with messages older than the maximum age.
+        Handles errors as `round` does."""
         await self._each(self._keep_fresh)
 
     async def _each(self, look: Callable[[_Offloaded, int], Awaitable[None]]) -> None:
@@ -276,12 +277,12 @@ class Offloading:
             log.leave_ledger()
 
     def has_work(self, log: OffloadedLog) -> bool:
-        """Whether something of the log is to be copied now, or to leave the bookies."""
+        """Whether a ledger of the log must be copied, or deleted from the bookies, now."""
         return rules.has_work(log.sealed(), self._known(log).policy, self.storage.clock.settled_ms())
 
     def lag_ms(self, log: OffloadedLog) -> int | None:
-        """Age of the oldest message that is not in history, as of the last look; 0: all are. None: the log is
-        not offloaded by itself."""
+        """Age in ms of the oldest message that is not in history, as of the last round; 0 when all are. None
+        when no policy offloads the log."""
         known = self._known(log)
         return self._behind_ms(known) if known.policy.automatic else None
 
@@ -289,7 +290,7 @@ class Offloading:
         return 0 if known.behind is None else int(self.storage.clock.monotonic_ms() - known.behind[1])
 
     async def _delete_local(self, known: _Offloaded, ledger: SealedLedger) -> None:
-        """Takes a ledger from the bookies when its objects are still there; else it is copied anew."""
+        """Deletes a ledger from the bookies if its objects still exist; otherwise it is copied again."""
         assert ledger.offload is not None
         copy = OffloadedCopy(ledger.ledger_id, ledger.offload)
         store = self.storage.store(ledger.offload.url)

@@ -1,13 +1,13 @@
-"""Takes and keeps object stores: reads records, notes words, asks whether an owner lives. See `ownership.py`.
+"""Takes and keeps the ownership of object stores by the rules of `ownership.py`.
 
-    start ─ the record says our word ─ released, or no other can have it ──────────────── step: it is ours
-                                     └ else ask, and wait ─ the same record ─────────────── step: it is ours
-                                                          ├ a word that metadata has noted: a peer; ours too
-                                                          └ another word: its owner lives ─ read-only
-          ─ no record, or one of an earlier version ─ step: it is ours, what is in it is kept
-          ─ another word ─ read-only, until it is claimed
+    start ─ record has our word ─ it was released, or no other process can use it ─── step: it is ours
+                                └ else ask, and wait ─ the same record ─────────────── step: it is ours
+                                                     ├ a word noted in metadata: a peer wrote it; also ours
+                                                     └ another word: its owner lives ─ read-only
+          ─ no record, or one of an earlier version ─ step: it is ours; its objects are kept
+          ─ record has another word ─ read-only until an operator claims the store
 
-Each object that is written costs a step, each one that is deleted a look at the record.
+Each written object costs a step (a new word), each deleted object a read of the record.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from magnetar.tiered.stores.object_store import ObjectStore
 _log = logging.getLogger("magnetar.tiered")
 
 POLLS: Final = 3
-"""How often a living owner reads the record while another process waits for it."""
+"""Number of times that a living owner reads the record while another process waits for its answer."""
 _TRIES: Final = 30
-"""Changes of peers that may come between."""
+"""Most attempts to change the record while peers change it too."""
 
 
 class Role(Enum):
@@ -46,18 +46,19 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnerContext:
-    """What the owners of all stores have in common."""
+    """The parts that the owners of all stores share."""
 
     metadata: MetadataStore
     clock: Clock
     installation: Callable[[], Awaitable[str]]
-    """Id of this metadata."""
+    """Returns the id of this installation, kept in its metadata."""
     new_id: Callable[[], UUID]
     pause: Callable[[float], Awaitable[object]]
     poll_s: float
-    """Between two looks of a living owner at the record. All who share a store need about the same."""
+    """Seconds between two reads of the record by a living owner. All processes that share a store need about
+    the same value."""
     step: Callable[[str], None] = lambda step: None
-    """Told where a crash may come, after each: `asked`, `noted`, `changed`."""
+    """Called after each step, with its name, so that tests can crash there: `asked`, `noted`, `changed`."""
 
 
 class _State(NamedTuple):
@@ -70,13 +71,14 @@ class _State(NamedTuple):
 
 
 class StoreOwner:
-    """One store."""
+    """The owner of one store in this process."""
 
     def __init__(self, context: OwnerContext, store: ObjectStore, path: str, *, private: bool) -> None:
-        """`path`: of the note in metadata. `private`: only who holds the data folder reaches the store."""
+        """`path`: path of the note in metadata. `private`: only the process that holds the data folder can
+        reach the store."""
         self.role = Role.UNDECIDED
         self.reason = ""
-        """Why it is read-only; else "" ."""
+        """Why the store is read-only; empty when it is not."""
         self.epoch = 0
         self._context = context
         self._store = store
@@ -95,10 +97,10 @@ class StoreOwner:
         """The store itself."""
         return self._store
 
-    # ------------------------------------------------------------ what writers ask for
+    # ------------------------------------------------------------ checks before writes and deletions
 
     async def step(self) -> None:
-        """Before an object is written, and after a list names it.
+        """Writes a new word; call it before an object is written, and after a list names it.
 
         Raises ReadOnlyStoreError, StoreError, MetadataError.
         """
@@ -107,7 +109,8 @@ class StoreOwner:
             await self._step()
 
     async def check(self) -> Holding:
-        """Before an object is deleted. Raises ReadOnlyStoreError, StoreError, MetadataError."""
+        """Checks the record; call it before an object is deleted. Raises ReadOnlyStoreError, StoreError,
+        MetadataError."""
         await self.settle()
         state = await self._look()
         if state.verdict is not OwnershipVerdict.OURS:
@@ -117,7 +120,8 @@ class StoreOwner:
         return state.noted
 
     async def look(self) -> None:
-        """From time to time: answers who asks, notices who took the store.
+        """Answers a process that asks, and notices when another installation took the store; call it every
+        `poll_s` seconds.
 
         Raises ReadOnlyStoreError, StoreError, MetadataError.
         """
@@ -133,14 +137,15 @@ class StoreOwner:
             self._refused(state)
 
     async def claim(self, *, sweep_earlier: bool = False) -> None:
-        """Takes the store, whichever installation owns it, by an operator's decision. `sweep_earlier`:
-        unnamed objects in it may be deleted. Raises StoreError, MetadataError."""
+        """Takes the store from any owner, by an operator's decision. `sweep_earlier`: objects in it that no
+        list names may be deleted. Raises StoreError, MetadataError."""
         async with self._turn:
             await self._step(claim=True, sweep_earlier=sweep_earlier)
         _log.warning("the store %s was claimed: this installation writes to it and deletes from it", self.url)
 
     async def release(self) -> None:
-        """The process stops, and no other one of this installation goes on: the next one need not wait.
+        """Marks the record when the last process of this installation stops, so that the next one need not
+        wait.
 
         Raises StoreError, MetadataError.
         """
@@ -152,7 +157,7 @@ class StoreOwner:
                 await self._store.swap(RECORD, replace(state.record, released=True).encode(), state.tag)
 
     async def close(self) -> None:
-        """Ends what is under way, as a crash would."""
+        """Cancels the work under way; the store is left as after a crash."""
         if self._taking is not None:
             self._taking.cancel()
             await ended(self._taking)
@@ -160,7 +165,7 @@ class StoreOwner:
     # ------------------------------------------------------------ how it becomes ours
 
     async def settle(self) -> None:
-        """Returns when it is ours. Raises ReadOnlyStoreError, StoreError, MetadataError."""
+        """Waits until the store is ours. Raises ReadOnlyStoreError, StoreError, MetadataError."""
         if self.role is Role.OWNER:
             return
         if self.role is Role.READ_ONLY:
@@ -232,7 +237,8 @@ class StoreOwner:
         return _State(record, None if found is None else found.tag, noted, version, verdict, installation)
 
     async def _step(self, *, claim: bool = False, sweep_earlier: bool = False) -> None:
-        """Notes a new word and writes it. `claim`: also where the record says none of ours."""
+        """Notes a new word in metadata and writes it to the record. `claim`: also when the record has no word
+        of ours."""
         for _ in range(_TRIES):
             state = await self._look()
             if state.verdict is OwnershipVerdict.FOREIGN and not claim:

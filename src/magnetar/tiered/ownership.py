@@ -1,17 +1,17 @@
-"""Whose an object store is: the record in the store, the note in metadata, and what they say together.
+"""Decides which installation owns an object store, from the record in the store and the note in metadata.
 
 A store belongs to one installation: to the metadata whose lists name its objects. A copy of that metadata (a
-clone, an old backup) names the same objects and must not delete them. So the store has a record with a word
-that changes at each write, and metadata notes which word it wrote last:
+clone, an old backup) names the same objects and must not delete them. So the store has a record with a random
+word that changes at each write, and metadata notes the word that it wrote last:
 
-    note the next word in metadata  ─  change the record, if it is what was read  ─  write the object
+    note the next word in metadata  ─  change the record if it is as it was read  ─  write the object
 
-The record says a word that metadata has noted: metadata is the newest there is. It says another one: another
-process has written since, from the same past or another one; then nothing is written and nothing is deleted.
+If the record has a word that metadata has noted, this metadata is the newest copy. If it has another word,
+another process has written since with another copy of the metadata; then nothing is written or deleted.
 
-What a crash leaves between the steps: a noted word that is not in the record yet. Both count until the record
-says the new one, and it is used before there is another: the request that was to write it may still be on its
-way. Pure.
+A crash between the steps leaves a noted word that is not in the record yet. Both words are valid until the
+record has the new one. The new word is used before another one is noted, because the request that writes it
+may still be under way. Pure.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from enum import Enum
 from typing import Final
 
 RECORD: Final = "magnetar-owner"
-"""Object of a store that says whose it is."""
+"""Name of the object that holds a store's record."""
 _FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerRecord:
-    """What a store says."""
+    """The record in a store."""
 
     installation: str
-    """Id of the metadata that it belongs to; copies of metadata have the same."""
+    """Id of the installation that owns the store; copies of its metadata have the same id."""
     word: str = ""
-    """What the owner wrote last; "" in records of versions that knew only the installation."""
+    """The word that the owner wrote last; "" in records of versions that knew only the installation."""
     epoch: int = 0
-    """How often it has changed; for people."""
+    """Number of changes of the record; shown to operators."""
     asked: str = ""
     """A process that knows the word asks whether its owner lives; a living owner changes the word."""
     released: bool = False
-    """The owner has stopped: a process that knows the word need not ask."""
+    """Whether the owner has stopped; a process that knows the word then need not ask."""
 
     def encode(self) -> bytes:
-        """JSON, for people to read as well."""
+        """The record as JSON."""
         return json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
 
     @classmethod
     def decode(cls, data: bytes) -> OwnerRecord:
-        """The inverse of `encode`; takes the plain id of earlier versions. Raises ValueError."""
+        """The inverse of `encode`; also accepts the plain id of earlier versions. Raises ValueError."""
         text = data.decode(errors="replace").strip()
         if not text.startswith("{"):
             return cls(text[:36])
@@ -59,19 +59,19 @@ class OwnerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What metadata notes of one store."""
+    """The note about one store in metadata."""
 
     url: str
     word: str = ""
-    """The record said this, by what is known."""
+    """The word that the record had when it was last read or written."""
     next: str = ""
-    """The record says this, or is about to."""
+    """The word that the record has or is about to have."""
     epoch: int = 0
     adopted_ms: int = 0
-    """What was in the store before came from elsewhere: what no list names of it stays. Unix ms."""
+    """Unix ms at which this installation took the store. Older objects that no list names are kept."""
 
     def encode(self) -> bytes:
-        """JSON."""
+        """The note as JSON."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
@@ -81,21 +81,21 @@ class Holding:
         return cls(made["url"], made["word"], made["next"], made["epoch"], made["adopted_ms"])
 
     def stepping(self, said: str, word: str) -> Holding:
-        """Before the record is changed from `said` to `word`."""
+        """The note to write before the record is changed from `said` to `word`."""
         return replace(self, word=said, next=word, epoch=self.epoch + 1)
 
 
 class OwnershipVerdict(Enum):
-    """Whose the store is."""
+    """Owner of a store, as seen by this installation."""
 
     OURS = "ours"
     FREE = "free"
-    """Without an owner, or this installation's since before there were words."""
+    """The store has no owner, or a record of this installation without a word."""
     FOREIGN = "foreign"
 
 
 def judge(record: OwnerRecord | None, noted: Holding | None, installation: str) -> OwnershipVerdict:
-    """What a record and a note say together."""
+    """The owner according to the record and the note."""
     if record is None or (not record.word and record.installation == installation):
         return OwnershipVerdict.FREE
     if record.word and noted is not None and record.word in (noted.word, noted.next):
@@ -104,7 +104,7 @@ def judge(record: OwnerRecord | None, noted: Holding | None, installation: str) 
 
 
 def why_foreign(record: OwnerRecord | None, noted: Holding | None, installation: str) -> str:
-    """For people: what seems to have happened."""
+    """The likely cause of a foreign record, as a text for operators."""
     if record is None or record.installation != installation:
         return "it belongs to another installation"
     if noted is None or not noted.word:

@@ -1,9 +1,9 @@
-"""How fast offloading may go beside live traffic. Pure: times in, pauses out.
+"""Limits the speed of offloading beside live traffic. Pure: times in, pauses out.
 
-After each piece of work offloading rests, so that it works for a share of the time only. The share shrinks
-at once by half when clients were kept waiting, and grows slowly while they were not: as much is copied as
-fits into what clients leave over. Clients wait when the event loop is late, and when commits take longer than
-they usually do: files that are written beside them keep the same disk busy.
+Offloading pauses after each piece of work, so that it works for a share of the time only. The share is halved
+when clients were delayed, and grows slowly while they are not, so offloading uses the capacity that clients
+leave. Clients are delayed when the event loop is late, and when commits take longer than usual because the
+files written by offloading keep the same disk busy.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from __future__ import annotations
 from typing import Final
 
 LATE_S: Final = 0.008
-"""A pause that ends so much too late shows that the event loop or the processor is wanted by others."""
+"""Seconds. A pause that ends this much too late shows that the event loop or the processor is busy."""
 SLOW_FACTOR: Final = 2.0
 SLOW_S: Final = 0.001
-"""Commits are slow that take so many times as long as usual, and so much longer."""
+"""Commits count as slow when they take SLOW_FACTOR times as long as usual and SLOW_S seconds longer."""
 _USUAL_GROWTH: Final = 0.01
-"""By how much what is usual for commits may grow with each piece: a disk that has become slower for good is
-believed after some hundred of them."""
+"""Share by which the usual duration of commits may grow with each piece. A disk that stays slower counts as
+normal after some hundred pieces."""
 _RECENT_WEIGHT: Final = 0.3
 SHARE_MIN: Final = 0.02
-"""Offloading never stops altogether: what keeps it waiting for ever would fill the disk."""
+"""Smallest share. Offloading never stops completely, because the disk would fill up."""
 _GROWTH: Final = 0.02
-"""Gain of a share by a piece of work that disturbed no client."""
+"""Growth of the share after a piece of work that delayed no client."""
 _PAUSE_MAX_S: Final = 5.0
 
 
@@ -30,18 +30,18 @@ class Pace:
     """The share of time that offloading takes."""
 
     def __init__(self, *, share_max: float = 1.0, share_busy: float = 0.25, bytes_per_s_max: int = 0) -> None:
-        """`share_max`: share of the time, at most, while the machine is idle; `share_busy`: at most while
-        clients publish or consume; `bytes_per_s_max`: 0 for no limit."""
+        """`share_max`: largest share of the time, 0 to 1, while no client is active. `share_busy`: largest
+        share while clients publish or consume. `bytes_per_s_max`: largest speed; 0 for no limit."""
         assert SHARE_MIN <= share_busy <= share_max <= 1
         self.share_max = share_max
         self.share_busy = share_busy
         self.bytes_per_s_max = bytes_per_s_max
         self.share = share_busy
-        """In force now."""
+        """The present share, 0 to 1."""
         self._usual_s: float | None = None
-        """What commits take when nothing slows them down."""
+        """Usual duration of commits, in seconds."""
         self._recent_s = 0.0
-        """What they took lately, on the average over some pieces."""
+        """Average duration of commits during the last pieces, in seconds."""
 
     def pause_s(
         self,
@@ -54,8 +54,8 @@ class Pace:
     ) -> float:
         """Seconds to rest after `size_bytes` took `worked_s`.
 
-        `late_s`: by how much the last pause ended too late; `busy`: clients publish or consume; `commit_s`:
-        what commits took since the last call, on the average; None when there was none.
+        `late_s`: seconds by which the last pause ended too late. `busy`: clients publish or consume.
+        `commit_s`: average duration of commits since the last call; None when there was none.
         """
         most = self.share_busy if busy else self.share_max
         if late_s > LATE_S or self._commits_slowly(commit_s):
@@ -69,7 +69,7 @@ class Pace:
         return min(pause_s, _PAUSE_MAX_S) if not self.bytes_per_s_max else pause_s
 
     def _commits_slowly(self, commit_s: float | None) -> bool:
-        """Both now and over the last pieces: a disk whose commits vary widely by themselves is not slow."""
+        """Whether commits are slow both now and on average; a disk whose commits merely vary is not slow."""
         if commit_s is None:
             return False
         if self._usual_s is None:

@@ -1,7 +1,7 @@
-"""Pieces of copies that were read, kept in memory within a budget. Pure.
+"""Keeps the pieces of copies that were read, within a budget of memory. Pure.
 
-A piece is what one read of a segment gave: consecutive entries. Pieces of one copy never overlap by more than
-what two readers that begin at different places read twice.
+A piece is the result of one read of a segment: consecutive entries. Pieces of one copy overlap only where two
+readers that began at different places read the same entries.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from magnetar.base.ids import Position
 from magnetar.tiered.context import OffloadedCopy
 
 ENTRY_OVERHEAD_BYTES = 48
-"""Memory of an entry beyond its bytes."""
+"""Bytes of memory that an entry takes besides its content."""
 
 _Copied = tuple[UUID, int]
-"""Attempt and ledger: several ledgers may have an attempt in common."""
+"""Attempt and ledger; several ledgers may share an attempt."""
 
 
 class Piece:
@@ -35,7 +35,7 @@ class Piece:
         self.memory_bytes = sum(self._sizes) + count * ENTRY_OVERHEAD_BYTES
 
     def cut(self, first: int, last: int, bytes_max: int) -> list[EntryRun]:
-        """Entries from `first` on, up to `last`, as many as fit, at least one."""
+        """Entries from `first` to `last`, as many as fit into `bytes_max`, at least one."""
         start = Position(self.runs[0].ledger_id, first)
         index = bisect_right(self.runs, first, key=lambda run: run.first_entry) - 1
         pairs = zip(self.runs[index:], self._sizes[index:], strict=True)
@@ -43,7 +43,7 @@ class Piece:
 
 
 class PieceCache:
-    """The pieces read last, of all copies."""
+    """The most recently used pieces of all copies."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -55,7 +55,7 @@ class PieceCache:
         return len(self._pieces)
 
     def find(self, copy: OffloadedCopy, entry_id: int) -> Piece | None:
-        """The piece that holds an entry; it counts as used now."""
+        """The piece that holds an entry, and marks it as used; None when no piece does."""
         copied = copy.context.attempt, copy.ledger_id
         firsts = self._firsts.get(copied)
         if not firsts:
@@ -71,7 +71,7 @@ class PieceCache:
         return piece
 
     def add(self, copy: OffloadedCopy, piece: Piece) -> None:
-        """Keeps a piece; the ones used longest ago go. One that is larger than the budget is not kept."""
+        """Keeps a piece and drops those used longest ago. A piece larger than the budget is not kept."""
         copied = copy.context.attempt, copy.ledger_id
         key = (copied, piece.first_entry)
         if piece.memory_bytes > self.bytes_max:
@@ -85,7 +85,7 @@ class PieceCache:
             self._drop(next(iter(self._pieces)))
 
     def forget(self, attempt: UUID) -> None:
-        """Drops everything of an attempt."""
+        """Drops all pieces of an attempt."""
         for copied in [each for each in self._firsts if each[0] == attempt]:
             for first in list(self._firsts[copied]):
                 self._drop((copied, first))

@@ -1,4 +1,4 @@
-"""Which ledgers are to be copied, and when the bookies' copy may go. Pure.
+"""Decides which ledgers are copied, and when they may be deleted from the bookies. Pure.
 
 Source: Pulsar's offload policies (names, units, what a threshold counts).
 """
@@ -14,23 +14,23 @@ from magnetar.base.ids import Position
 from magnetar.tiered.api import SealedLedger
 
 NEVER: Final = -1
-"""A threshold that nothing reaches; a lag that never ends."""
+"""Value of a threshold that is never reached, and of a lag that never ends."""
 
 POLICIES: Final = "offload_policies"
 """Key of the offload policies in a topic's document, and in its namespace's."""
 THRESHOLD_OF_NAMESPACE: Final = "offload_threshold"
 THRESHOLD_S_OF_NAMESPACE: Final = "offload_threshold_in_seconds"
 LAG_OF_NAMESPACE: Final = "offload_deletion_lag_ms"
-"""Keys that stand beside it in a namespace's document; the offload policies come first."""
+"""Keys of a namespace's document that count when its offload policies do not set the value."""
 
 MAX_AGE: Final = "offload_max_age_in_seconds"
-"""The same, and in a topic's document; Pulsar has none of it."""
+"""Key of the maximum age in the documents of a namespace and a topic; Pulsar does not have it."""
 MAX_AGE_LEAST_S: Final = 60
 
 THRESHOLD: Final = "managedLedgerOffloadThresholdInBytes"
 THRESHOLD_S: Final = "managedLedgerOffloadThresholdInSeconds"
 LAG: Final = "managedLedgerOffloadDeletionLagInMillis"
-"""Names in the offload policies."""
+"""Names of fields of the offload policies."""
 
 
 DRIVER: Final = "managedLedgerOffloadDriver"
@@ -43,7 +43,7 @@ DRIVERS: Final[Mapping[str, tuple[str, ...]]] = {
     "aliyun-oss": (),
     "magnetar-parquet": ("file", "hdfs", "s3", "gs", "az", "memory"),
 }
-"""What each of Pulsar's drivers, in small letters, is in a URL."""
+"""URL schemes of each of Pulsar's drivers; the keys are in small letters."""
 BUCKETS: Final = (
     "managedLedgerOffloadBucket",
     "s3ManagedLedgerOffloadBucket",
@@ -55,8 +55,8 @@ _BUCKET_SCHEMES: Final = ("s3", "gs", "az")
 def other_store(document: Mapping[str, Any], url: str) -> str:
     """The store of a policy when it is not the broker's `url`; else "".
 
-    Such a policy is stored and copies nothing: a copy in another place than its owner named would not be
-    found, or by the wrong readers.
+    Such a policy is stored, and nothing is copied: a copy in another store than the one that the policy names
+    would not be found, or would be read by users without access to that store.
     """
     parts = urlsplit(url)
     driver = document.get(DRIVER)
@@ -70,21 +70,21 @@ def other_store(document: Mapping[str, Any], url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OffloadPolicy:
-    """What holds for one topic."""
+    """The offload policy in force for one topic."""
 
     threshold_bytes: int = NEVER
-    """Bytes of the newest sealed ledgers that stay without a copy; beyond them older ones are copied."""
+    """Bytes of the newest sealed ledgers that are not copied; older ledgers are. Default NEVER."""
     threshold_s: int = NEVER
-    """Age, by the last entry, at which a sealed ledger is copied. Seconds."""
+    """Seconds: age of the last entry at which a sealed ledger is copied. Default NEVER."""
     deletion_lag_ms: int = 4 * 3_600_000
-    """How long the bookies keep a ledger after its copy was complete."""
+    """Milliseconds that the bookies keep a ledger after its copy was complete. Default 4 hours."""
     max_age_s: int = 0
-    """Age of a message at which it is to be in history: its ledger is sealed and copied then, whatever the
-    thresholds say. Seconds; 0: no such age."""
+    """Seconds: age of a message at which its ledger is sealed and copied, whatever the thresholds are. 0, the
+    default: no such age."""
 
     def under(self, own: Mapping[str, Any], namespace: Mapping[str, Any], url: str = "") -> OffloadPolicy:
-        """This one as default, below what a topic's and its namespace's documents say. Where the narrower
-        of them names another store than `url`, nothing is copied."""
+        """The policy of a topic: the documents of topic and namespace, in this order, override this one.
+        Nothing is copied when the first of them that names a store names another one than `url`."""
         levels = (own.get(POLICIES) or {}, namespace.get(POLICIES) or {})
         if url and other_store(levels[0] or levels[1], url):
             return NO_POLICY
@@ -110,28 +110,29 @@ class OffloadPolicy:
 
     @property
     def automatic(self) -> bool:
-        """Whether anything is copied without being asked for."""
+        """Whether the policy copies ledgers without a request."""
         return self.threshold_bytes >= 0 or self.threshold_s >= 0 or self.max_age_s > 0
 
 
 NO_POLICY: Final = OffloadPolicy(NEVER, NEVER, NEVER)
-"""Nothing is copied, nothing leaves the bookies."""
+"""Copies no ledger, and deletes none from the bookies."""
 
 
 def is_max_age(seconds: int) -> bool:
-    """Whether it can be a maximum age: each is a ledger, a file and some changes of the stored list."""
+    """Whether the value is allowed as a maximum age. It has a lower bound, because each period of that length
+    costs a ledger, a file and some changes of the stored list."""
     return seconds == 0 or seconds >= MAX_AGE_LEAST_S
 
 
 def is_copied(ledger: SealedLedger) -> bool:
-    """Whether there is a complete copy."""
+    """Whether the ledger has a complete copy."""
     return ledger.offload is not None and ledger.offload.complete
 
 
 def due(ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int) -> list[SealedLedger]:
-    """The ledgers that the policy wants copied, oldest first. `ledgers` are all sealed ones, in order.
+    """The ledgers to copy under the policy, oldest first. `ledgers`: all sealed ledgers, in order.
 
-    With a maximum age, all: what is sealed does not grow, so that waiting would gain nothing.
+    With a maximum age these are all: a sealed ledger does not grow, so waiting has no use.
     """
     found = []
     newer_bytes = 0
@@ -147,14 +148,15 @@ def due(ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int) -> 
 
 
 def has_work(ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int) -> bool:
-    """Whether anything is to be done for a log now."""
+    """Whether the policy requires work on the log now."""
     if policy.automatic and due(ledgers, policy, now_ms):
         return True
     return bool(local_copies_that_may_go(ledgers, policy, now_ms))
 
 
 def before(ledgers: Sequence[SealedLedger], position: Position) -> list[SealedLedger]:
-    """Ledgers without a copy that end before `position`, oldest first: what is copied on demand."""
+    """The ledgers to copy on a request up to `position`: those without a copy that end before it, oldest
+    first."""
     wanted = [ledger for ledger in ledgers if ledger.ledger_id < position.ledger_id]
     return [ledger for ledger in wanted if not (is_copied(ledger) or ledger.held)]
 
@@ -162,7 +164,8 @@ def before(ledgers: Sequence[SealedLedger], position: Position) -> list[SealedLe
 def local_copies_that_may_go(
     ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int
 ) -> list[SealedLedger]:
-    """Ledgers whose copy has been complete for long enough, oldest first."""
+    """Ledgers that may be deleted from the bookies, because their copy has been complete for the deletion
+    lag; oldest first."""
     if policy.deletion_lag_ms < 0:
         return []
     return [

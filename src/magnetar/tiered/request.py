@@ -1,4 +1,4 @@
-"""The last request to offload a log: its status, and what came of it. Pure.
+"""The last request to offload a log: its status and result. Pure.
 
 NOT_RUN, SUCCESS, ERROR ──begin──▶ RUNNING
 RUNNING ──succeed──▶ SUCCESS
@@ -17,7 +17,7 @@ from magnetar.base.machine import Machine
 
 
 class OffloadStatus(Enum):
-    """How a request went, in Pulsar's words (LongRunningProcessStatus)."""
+    """Status of a request, by Pulsar's names (LongRunningProcessStatus)."""
 
     NOT_RUN = "NOT_RUN"
     RUNNING = "RUNNING"
@@ -34,41 +34,41 @@ TRANSITIONS: Final[Mapping[OffloadStatus, frozenset[OffloadStatus]]] = {
 
 
 class OffloadRunningError(MagnetarError):
-    """The log is being offloaded on request already."""
+    """A request to offload the log is under way already."""
 
 
 class OffloadRequest:
-    """The request to offload one log, since it was opened. One runs at a time."""
+    """The last request to offload one log since it was opened. One request runs at a time."""
 
     __slots__ = ("_log_name", "_machine", "error", "first_not_offloaded")
 
     def __init__(self, log_name: str) -> None:
         self.error = ""
-        """Why the last one failed; empty when it did not."""
+        """Why the last request failed; empty when it did not."""
         self.first_not_offloaded: Position | None = None
-        """After success: where the first entry lies that only the bookies have."""
+        """After success: position of the first entry that only the bookies have."""
         self._log_name = log_name
         self._machine = Machine(log_name, TRANSITIONS, OffloadStatus.NOT_RUN)
 
     @property
     def status(self) -> OffloadStatus:
-        """How the last request went, or that one runs."""
+        """Status of the last request."""
         return self._machine.now
 
     def begin(self) -> None:
-        """A request begins. Raises OffloadRunningError while one runs."""
+        """Notes the begin of a request. Raises OffloadRunningError while another runs."""
         if self.status is OffloadStatus.RUNNING:
             raise OffloadRunningError(f"log {self._log_name} is being offloaded")
         self._machine.go(OffloadStatus.RUNNING, "it was asked for")
         self.error, self.first_not_offloaded = "", None
 
     def succeed(self, first_not_offloaded: Position) -> None:
-        """Everything that was asked for has a copy."""
+        """Notes that all requested ledgers have a copy."""
         self._machine.go(OffloadStatus.SUCCESS, "everything has a copy")
         self.first_not_offloaded = first_not_offloaded
 
     def fail(self, reason: str) -> None:
-        """Something has none; it can be asked for again."""
+        """Notes that a requested ledger has no copy; a new request may follow."""
         assert reason, "a failure has a reason"
         self._machine.go(OffloadStatus.ERROR, reason)
         self.error = reason

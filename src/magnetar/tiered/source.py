@@ -1,4 +1,4 @@
-"""An object of a store as the worker that reads segments sees it."""
+"""An object of a store as a byte source for the worker that reads segments."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ObjectSource:
         by_file: bool = True,
         footer: Footer | None = None,
     ) -> None:
-        """`by_file`: the worker may open the object's file by itself, where the store has files; `footer`:
-        what its end must be, as far as that was noted."""
+        """`by_file`: the worker may open the object's file directly, if the store has files. `footer`: the
+        recorded footer; None when it was not recorded."""
         self._store = store
         self._name = name
         self._size = size

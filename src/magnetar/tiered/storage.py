@@ -1,4 +1,4 @@
-"""Tiered storage of one process: the stores by URL, the workers, and what managed logs ask for."""
+"""Tiered storage of one process: its stores by URL, its workers, and the operations for managed logs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from magnetar.tiered.stores.object_store import ObjectStore
 _log = logging.getLogger("magnetar.tiered")
 
 READ_CACHE_BYTES: Final = 64 << 20
-"""Pieces of copies kept in memory, over all topics."""
+"""Bytes of pieces of copies kept in memory, for all topics together."""
 
 READ_WORKERS: Final = 2
-"""Processes that read for consumers, each one call at a time: one that waits for a store does not delay all.
-They end when idle."""
+"""Number of processes that read for consumers. Each handles one call at a time; with two, a call that waits
+for a store does not delay all others. They end when idle."""
 
 
 class TieredStorage:
@@ -55,10 +55,10 @@ class TieredStorage:
         self.figures = OffloadFigures()
         self.cache = PieceCache(cache_bytes)
         self.follower: Follower | None = None
-        """Told of new and deleted copies; None: no table names their objects."""
+        """Informed of new and deleted copies; None when no table names their objects."""
         self.owners = owners
         self.former: Mapping[str, str] = {}
-        """URLs that a store of this process had before it moved, each with its URL now."""
+        """Earlier URLs of stores of this process, each with the present URL."""
         self._open_store = open_store
         self._new_worker = new_worker
         self._spawn = spawn
@@ -67,11 +67,11 @@ class TieredStorage:
         self._converter: SegmentWorker | None = None
 
     def place(self, url: str) -> str:
-        """Where the store is now that a stored list names by this URL."""
+        """The present URL of the store that a stored list names by `url`."""
         return self.former.get(url, url)
 
     def store(self, url: str) -> ObjectStore:
-        """The store at a URL; opened when it is first wanted. Raises StoreSetupError."""
+        """The store at a URL; the first call opens it. Raises StoreSetupError."""
         url = self.place(url)
         store = self._stores.get(url)
         if store is None:
@@ -83,13 +83,13 @@ class TieredStorage:
 
     @property
     def is_owned(self) -> bool:
-        """Whether the store of new copies is one that has an owner."""
+        """Whether the ownership of the store of new copies is checked."""
         return self.owners is not None and self.store(self.url).url != MEMORY_URL
 
     async def check_owner(self) -> Holding | None:
-        """The recorded state of the store of new copies; None: there is no check.
+        """Checks the ownership of the store of new copies and returns its note; None without a check.
 
-        Raises ReadOnlyStoreError when it is another installation's, StoreError, MetadataError.
+        Raises ReadOnlyStoreError when the store is another installation's, StoreError, MetadataError.
         """
         store = self.store(self.url)
         if self.owners is None or store.url == MEMORY_URL:
@@ -97,13 +97,14 @@ class TieredStorage:
         return await self.owners.of(store).check()
 
     def converter(self) -> SegmentWorker:
-        """Converts and compares; consumers never wait for it."""
+        """The worker that converts and compares; consumers never wait for it."""
         if self._converter is None:
             self._converter = self._new_worker(False)
         return self._converter
 
     def read_worker(self, copy: OffloadedCopy) -> SegmentWorker:
-        """Reads for consumers; the same one for a copy, of which it keeps what it has opened."""
+        """A worker that reads for consumers; the same one for each read of a copy, since it keeps the opened
+        segments."""
         number = copy.context.attempt.int % READ_WORKERS
         worker = self._readers.get(number)
         if worker is None:

@@ -1,18 +1,18 @@
-"""What broker and worker say to each other, and entry runs as bytes. Sans-IO, used by both sides.
+"""Frames between broker and worker, and entry runs as bytes. Sans-IO, used by both sides.
 
     size u32 | kind u8 | body of `size` bytes
 
-The broker's process sends one request and then answers what the worker asks for, until the worker sends the
-result: at any time one side waits for the other, so nothing piles up.
+The broker sends one request, then answers the worker's questions until the worker sends the result. At any
+time one side waits for the other, so no queue can grow.
 
 | Kind | From | Body |
 |---|---|---|
 | CONVERT, ENTRIES, POSITION, LOOKUP, VERIFY, AHEAD, MERGE_KEYS, FIND_KEY | broker | a request, JSON |
-| ALIKE, MERGE, VERIFY_MERGED | broker | the same |
+| ALIKE, MERGE, VERIFY_MERGED | broker | a request, JSON |
 | WANT_RUNS | worker | nothing; answered by RUNS, END, or ABORT |
 | WANT_BYTES | worker | offset u64, length u64; answered by BYTES or ABORT |
 | RUNS | both | entry runs |
-| RUNS_PUT | both | size u64: that much of entry runs was put into the memory that both see (`handover.py`) |
+| RUNS_PUT | both | size u64: bytes of entry runs that were put into the shared memory (`handover.py`) |
 | END, ABORT | broker | nothing |
 | BYTES | broker | the bytes |
 | RESULT | worker | JSON |
@@ -73,7 +73,7 @@ class FrameKind(IntEnum):
 
 
 def runs_parts(runs: Sequence[EntryRun]) -> list[bytes]:
-    """What the body of a RUNS frame is made of."""
+    """The parts of the body of a RUNS frame, in order."""
     parts: list[bytes] = [count_part(len(runs))]
     for run in runs:
         entries, counts = run.entries, run.counts
@@ -95,27 +95,27 @@ def runs_parts(runs: Sequence[EntryRun]) -> list[bytes]:
 
 
 def count_part(runs: int) -> bytes:
-    """The beginning of a body."""
+    """The first part of a body: the number of runs."""
     return _COUNT.pack(runs)
 
 
 def head_part(
     ledger_id: LedgerId, first_entry: int, base_index: int, time_ms: int, entries: int, *, has_counts: bool
 ) -> bytes:
-    """The beginning of a run. Sizes, counts if there are any, and entries follow."""
+    """The first part of a run. Sizes, counts if there are any, and entries follow."""
     return _RUN.pack(ledger_id, first_entry, base_index, time_ms, entries, has_counts)
 
 
 def decode_runs(body: bytes | mmap, size: int | None = None) -> list[EntryRun]:
-    """The runs of a body of `size` bytes, all of it if None.
+    """The runs in the first `size` bytes of a body; None: the whole body.
 
-    Raises struct.error or ValueError for anything else: the other side is ours, so that is a bug.
+    Raises struct.error or ValueError for other bytes; the other side is our code, so that is a bug.
     """
     return list(iterate_runs(body, len(body) if size is None else size))
 
 
 def iterate_runs(body: bytes | mmap, size: int) -> Iterator[EntryRun]:
-    """See `decode_runs`; copies the entries of a run when it is asked for."""
+    """As `decode_runs`, but copies the entries of a run only when it is yielded."""
     at = _COUNT.size
     for _ in range(_COUNT.unpack_from(body)[0]):
         ledger_id, first_entry, base_index, time_ms, entries, has_counts = _RUN.unpack_from(body, at)

@@ -1,7 +1,7 @@
-"""Memory that broker and worker both see: entries are put there by the one and taken by the other.
+"""Shared memory through which broker and worker pass entries to each other.
 
-Through the socket they are copied four times more, half of that by the event loop. One side waits for the
-other at any time, so that nothing is overwritten that is still to be read.
+Through the socket, entries would be copied four more times, twice by the event loop. At any time one side
+waits for the other, so entries that are not read yet are never overwritten.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from typing import Final
 
 HANDOVER_BYTES: Final = 9 << 20
-"""An answer of 8 MiB to who reads on, and what describes it. What is larger goes through the socket."""
+"""Bytes: enough for an answer of 8 MiB with its header. Larger answers are sent through the socket."""
 
 
 class Handover:
-    """The memory, at one of its two ends."""
+    """One end of the shared memory."""
 
     def __init__(self, file: int) -> None:
-        """`file`: of at least HANDOVER_BYTES; kept open, and closed by `close`. Raises OSError."""
+        """`file`: descriptor of a file of at least HANDOVER_BYTES; `close` closes it. Raises OSError."""
         self.file: Final = file
         self.memory: Final = mmap.mmap(file, HANDOVER_BYTES)
 
     @classmethod
     def create(cls) -> Handover | None:
-        """New memory; None where the system has no files without a name, or no memory for one."""
+        """Makes new memory; None when the system has no anonymous files or not enough memory."""
         if not hasattr(os, "memfd_create"):
             return None
         try:
@@ -40,7 +40,7 @@ class Handover:
             return None
 
     def put(self, parts: Sequence[bytes | memoryview]) -> int | None:
-        """Puts these side by side. How many bytes that are; None when they do not fit."""
+        """Writes these parts one after the other; returns their bytes, or None when they do not fit."""
         size = sum(map(len, parts))
         if size > HANDOVER_BYTES:
             return None
@@ -52,6 +52,6 @@ class Handover:
         return size
 
     def close(self) -> None:
-        """The memory is gone when both ends have closed it."""
+        """Closes this end; the system frees the memory when both ends are closed."""
         self.memory.close()
         os.close(self.file)

@@ -1,7 +1,7 @@
-"""The worker's process, from the event loop's side: started by the first call, ended when idle.
+"""The broker's side of the worker process, which starts with the first call and ends when idle.
 
-A call is a task of its own. When its caller is cancelled the task continues to the end of the call, so that
-both sides stay in step: a conversion is told to stop at its next question, a read's result is dropped.
+Each call is its own task. When its caller is cancelled, the task continues to the end of the call, so that
+both sides stay in step: a conversion is stopped at its next question, the result of a read is dropped.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ _SOURCES_KEPT: Final = 256
 _EXIT_WAIT_S: Final = 5.0
 _BUFFER_BYTES: Final = 4 << 20
 _AHEAD_DELAY_S: Final = 0.002
-"""A reader that was served asks for the next piece at once, which is there as a rule: making ready what comes
-after that must not be in its way."""
+"""Seconds of delay before the worker prepares the piece after next. A reader usually requests the next piece,
+which is ready, at once; the preparation must not delay that request."""
 _TURN_BYTES: Final = 1 << 20
-"""Of entries that are taken from the worker in one turn of the loop: a third of a millisecond."""
+"""Bytes of entries that one turn of the loop takes from the worker; takes a third of a millisecond."""
 
 Answer: TypeAlias = tuple[FrameKind, bytes]
 Outcome: TypeAlias = bytes | list[EntryRun]
 
 
 class OffloadWorker:
-    """See `Worker` in `api.py`. Used on one event loop."""
+    """See `SegmentWorker` in `parquet_history.py`. Used on one event loop."""
 
     def __init__(self, *, idle_s: float = IDLE_S, niceness: int) -> None:
-        """Starts nothing yet. `niceness`: by how much others go first, 0 for one that consumers wait for."""
+        """Starts no process yet. `niceness`: its nice value; 0 for a worker on which consumers wait."""
         self._niceness = niceness
         self._idle_s = idle_s
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,14 +77,14 @@ class OffloadWorker:
         self._handover: Handover | None = None
         self._turn = asyncio.Lock()
         self._expected: Recent[str, tuple[int, int]] = Recent(_SOURCES_KEPT)
-        """Where a reader of a source would go on."""
+        """By source: the place where a sequential reader continues."""
         self._calls: set[asyncio.Task[Any]] = set()
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
     def pid(self) -> int | None:
-        """Process id of the worker; None while there is none."""
+        """Process id of the worker; None while no process runs."""
         return None if self._process is None else self._process.pid
 
     # ------------------------------------------------------------ calls
@@ -117,9 +117,9 @@ class OffloadWorker:
         return runs
 
     def _read_ahead(self, source: AsyncByteSource, following: tuple[int, int]) -> None:
-        """Has the worker make ready what comes next, while the caller is busy with what came.
+        """Makes the worker prepare the next piece while the caller handles the present one.
 
-        Nothing waits for it; what fails fails again when it is asked for.
+        No call waits for it. An error is dropped: it occurs again when the piece is requested.
         """
         if not self._turn.locked() and not self._closed:
             request = {**_described(source), "ledger_id": following[0], "first_entry": following[1]}
@@ -258,10 +258,10 @@ class OffloadWorker:
     async def _serve(
         self, kind: FrameKind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
     ) -> Outcome | Exception:
-        """Sends the request and answers questions until the result comes, or what went wrong.
+        """Sends the request and answers questions until the result or the error arrives, which it returns.
 
-        Raises ConnectionError and IncompleteReadError when the worker has ended. Errors of source and supply,
-        which may be of the same kinds, are returned.
+        Raises ConnectionError and IncompleteReadError when the worker has ended. Errors of source and supply
+        are returned, because they may have the same types.
         """
         await self._start()
         await self._send(kind, request)
@@ -293,7 +293,7 @@ class OffloadWorker:
             await self._send(*answer)
 
     async def _taken(self, size: int) -> list[EntryRun]:
-        """Runs that the worker has put into that memory; the loop has its turns between them."""
+        """Runs that the worker has put into the shared memory; the loop gets turns between them."""
         assert self._handover is not None
         runs = []
         taken_bytes = 0
@@ -329,7 +329,7 @@ class OffloadWorker:
         self._reader, self._writer = await asyncio.open_connection(sock=self._spawn(), limit=_BUFFER_BYTES)
 
     def _spawn(self) -> socket.socket:
-        """Starts the process without waiting for it; our end of the connection. Raises OSError."""
+        """Starts the process without waiting for it; returns our end of the connection. Raises OSError."""
         ours, theirs = socket.socketpair()
         self._handover = Handover.create()
         files = (theirs.fileno(), *(() if self._handover is None else (self._handover.file,)))
@@ -353,7 +353,7 @@ class OffloadWorker:
             self._process.kill()
 
     async def _reap(self) -> int | None:
-        """Closes the connection, which ends the process, and waits for that. Its status, if there was one."""
+        """Closes the connection, which ends the process; returns its exit status, None without a process."""
         process, writer = self._process, self._writer
         self._process = self._reader = self._writer = None
         if self._handover is not None:
@@ -379,7 +379,7 @@ class OffloadWorker:
             self._idle = None
 
     def _end_idle(self) -> None:
-        """Ends the process after a while without a call."""
+        """Ends the process after `idle_s` seconds without a call."""
         if self._turn.locked():
             return
         task = begin(self._end())

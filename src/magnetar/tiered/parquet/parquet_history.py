@@ -1,17 +1,17 @@
-"""History as Parquet: what its users rely on. Values and protocols only; nothing here imports pyarrow.
+"""History as Parquet: its values and protocols. Nothing here imports pyarrow.
 
-A *segment* is one Parquet file with consecutive entries of one ledger, one row per message; small ones of
-several ledgers can be merged into one. Entries go in
-as the ledger stores them (`EntryRun`) and come out as entries that a consumer cannot tell from them:
+A *segment* is one Parquet file with consecutive entries of one ledger, one row per message. Small segments of
+several ledgers can be merged into one. Entries are written from the form in which the ledger stores them
+(`EntryRun`) and are read in a form that consumers cannot distinguish from it:
 
 - same ids, also inside batches, same message indexes, counts and broker times;
 - MessageMetadata and, in batches, every SingleMessageMetadata byte for byte;
 - payloads byte for byte. An entry that was compressed is compressed again by the same codec, so its
   compressed bytes and its checksum may differ; every other entry is bit-exact.
 
-Two ways to use it:
+There are two ways to use it:
 
-- in the broker: `OffloadWorker` (module `worker.py`), all work in a helper process;
+- in the broker: `OffloadWorker` (module `offload_worker.py`), which does all work in a helper process;
 - in a process that has pyarrow (Spark, tools, tests): `magnetar.history.segment_writer.SegmentWriter` and
   `magnetar.history.reader.SegmentReader`, or any Parquet reader.
 """
@@ -31,8 +31,8 @@ from magnetar.base.ids import LedgerId
 FORMAT_OF_ONE_LEDGER = 1
 """Format of files with one ledger."""
 FORMAT_VERSION = 2
-"""The newest format, that of files with several ledgers; raised when files are written that older readers
-would misread."""
+"""The newest format, which allows several ledgers in a file. Raise it when older readers would misread new
+files."""
 
 
 class HistoryError(StorageError):
@@ -40,18 +40,18 @@ class HistoryError(StorageError):
 
 
 class HistoryPackagesError(HistoryError):
-    """The optional packages are not installed. The message says what to install."""
+    """Optional packages are missing. The message names the command that installs them."""
 
 
 class DamagedSegmentError(HistoryError):
-    """The bytes are not those of a segment, or of one that this version cannot read."""
+    """The bytes are not a segment, or are a segment that this version cannot read."""
 
 
 class DamagedRowsError(DamagedSegmentError):
-    """Row groups of a segment are damaged; what is before and behind these entries is whole."""
+    """Row groups of a segment are damaged; the entries before and after them are whole."""
 
     def __init__(self, text: str, first_entry: int, last_entry: int) -> None:
-        """Both ends included."""
+        """`first_entry`, `last_entry`: the damaged entries, both included."""
         super().__init__(text)
         self.first_entry = first_entry
         self.last_entry = last_entry
@@ -63,18 +63,18 @@ class WorkerLostError(HistoryError):
     retriable = True
 
     def __init__(self, text: str, status: int | None = None) -> None:
-        """`status`: of its process, where that ended; negative: the signal that ended it."""
+        """`status`: exit status of the process, None when unknown; negative: the signal that ended it."""
         super().__init__(text)
         self.status = status
 
 
 class Footer(NamedTuple):
-    """What is known of the end of a segment from elsewhere, so that damage there is noticed."""
+    """Length and checksum of a segment's footer, recorded outside the segment to detect damage."""
 
     length: int
-    """Bytes of Parquet's metadata, without the eight behind them."""
+    """Bytes of Parquet's metadata, without the eight bytes after it."""
     crc32c: int
-    """Of these bytes."""
+    """CRC32C of the metadata."""
 
     def encode(self) -> str:
         """`length:crc32c` in decimal."""
@@ -101,7 +101,7 @@ class StoredTopicSchema:
     """One version of a topic's schema."""
 
     version: bytes
-    """As messages name it (`schema_version` of their metadata), eight bytes from our registry."""
+    """The version as in messages (`schema_version` of their metadata); eight bytes from our registry."""
     kind: int
     """`Schema.Type` of the protocol."""
     definition: bytes
@@ -111,7 +111,7 @@ class StoredTopicSchema:
 
 @dataclass(frozen=True, slots=True)
 class SegmentOrigin:
-    """What the entries of a segment belong to; kept in the file's key-value metadata."""
+    """Topic, ledger and schemas of a segment; stored in the file's key-value metadata."""
 
     topic: str
     """Full name, with the partition's suffix: `persistent://tenant/namespace/name-partition-0`."""
@@ -124,18 +124,18 @@ class SegmentOrigin:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """A written segment. Small, for the stored list of ledgers or a manifest."""
+    """Description of a written segment, small enough for the stored list of ledgers or a manifest."""
 
     topic: str
     ledger_id: LedgerId
-    """The first one, of several."""
+    """Id of the ledger; of the first one when the segment has several."""
     first_entry: int
     last_entry: int
-    """Last entry of the last ledger, if there are several."""
+    """Last entry; of the last ledger when the segment has several."""
     rows: int
-    """Rows; a message each, but for raw entries (one row each, whatever they count)."""
+    """Number of rows: one per message, and one per raw entry, whatever its number of messages."""
     messages: int
-    """Messages as the log counts them (PIP-70 indexes)."""
+    """Number of messages as the log counts them (PIP-70 indexes)."""
     base_index: int
     """Index of the first message."""
     raw_bytes: int
@@ -145,11 +145,11 @@ class SegmentSummary:
     """CRC32C of the whole file: compare it after uploading."""
     publish_time_min_ms: int | None
     publish_time_max_ms: int | None
-    """Producers' clocks, over the rows that have one."""
+    """Latest publish time by the producers' clocks, Unix ms; None when no row has one."""
     broker_time_min_ms: int
     broker_time_max_ms: int
     raw_entries: int
-    """Entries kept as they are because the broker must not or cannot open them."""
+    """Number of entries stored as they are, because the broker must not or cannot decode them."""
     keys: int
     """Distinct keys; 0 when no message has one."""
     key_min: bytes
@@ -159,14 +159,14 @@ class SegmentSummary:
     row_groups: int
 
     def to_json(self) -> str:
-        """As text, keys in a fixed order."""
+        """The summary as JSON, with keys in a fixed order."""
         values = asdict(self)
         values["key_min"], values["key_max"] = self.key_min.hex(), self.key_max.hex()
         return json.dumps(values, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SegmentSummary:
-        """Raises DamagedSegmentError when it is no summary. Fields it does not know are left out."""
+        """The inverse of `to_json`; ignores unknown fields. Raises DamagedSegmentError."""
         try:
             values: dict[str, Any] = json.loads(text)
             values = {name: values[name] for name in cls.__dataclass_fields__}
@@ -179,12 +179,12 @@ class SegmentSummary:
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message found by its key. Enough to print it; read its entry for everything else."""
+    """A message found by its key, with enough fields to print it; its entry has all others."""
 
     ledger_id: LedgerId
     entry_id: int
     batch_index: int
-    """-1 when its entry is no batch."""
+    """-1 when its entry is not a batch."""
     index: int
     publish_time_ms: int
     event_time_ms: int | None
@@ -197,23 +197,23 @@ class FoundMessage:
     broker_time_ms: int
     schema_version: bytes
     chunks: int
-    """Of more than 1 `payload` is one piece of a large message, as it is stored."""
+    """Number of chunks of the message; above 1, `payload` is one chunk as it is stored."""
     is_null_value: bool
     payload: bytes
 
     @property
     def place(self) -> MessagePlace:
-        """Where it is."""
+        """The place of the message."""
         return MessagePlace(self.ledger_id, self.entry_id, self.batch_index)
 
 
 class MessagePlace(NamedTuple):
-    """Where a message is in its log; in the order of the log."""
+    """Place of a message in its log; places sort in the order of the log."""
 
     ledger_id: LedgerId
     entry_id: int
     batch_index: int
-    """-1 when its entry is no batch."""
+    """-1 when its entry is not a batch."""
 
 
 class KeyPlace(NamedTuple):
@@ -221,26 +221,26 @@ class KeyPlace(NamedTuple):
 
     ledger_id: LedgerId
     attempt: str
-    """Which copy of the ledger."""
+    """Id of the ledger's copy."""
     first_entry: int
 
 
 class KeySource(NamedTuple):
-    """What a directory of keys is made of."""
+    """A source of a directory of keys: a segment or a smaller directory."""
 
     source: AsyncByteSource
     segment: KeyPlace | None
-    """None: it is a directory itself."""
+    """The segment; None when the source is a directory."""
 
 
 def segment_suffix(first_entry: int, last_entry: int) -> str:
-    """How the name of a segment ends, behind what names ledger and attempt (`attempt_prefix`). Sorted as
-    text these names are sorted by entry."""
+    """End of the name of a segment, after the prefix with ledger and attempt (`attempt_prefix`). Names sorted
+    as text are in the order of entries."""
     return f"-{first_entry:019d}-{last_entry:019d}.parquet"
 
 
 class ByteSource(Protocol):
-    """Ranged reads of one segment, blocking. For processes that read by themselves."""
+    """Blocking ranged reads of one segment, for processes that read without a broker."""
 
     @property
     def name(self) -> str:
@@ -251,23 +251,24 @@ class ByteSource(Protocol):
         """Bytes of the object."""
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly these bytes, `offset + length <= size`. Raises StorageError or OSError."""
+        """Exactly `length` bytes from `offset` on; `offset + length <= size`. Raises StorageError or
+        OSError."""
 
 
 @runtime_checkable
 class KnownEnd(Protocol):
-    """A source with a known end of its segment."""
+    """A source with a recorded footer."""
 
     footer: Footer | None
     """None when it was not recorded."""
 
 
 class AsyncByteSource(Protocol):
-    """Ranged reads of one segment by the broker's process, which alone knows stores and credentials."""
+    """Ranged reads of one segment by the broker's process; only that process has stores and credentials."""
 
     @property
     def name(self) -> str:
-        """Names the object in errors, and is its identity: the worker keeps footers by name."""
+        """Name of the object in errors, and its identity: the worker caches footers by name."""
 
     @property
     def size(self) -> int:
@@ -275,22 +276,23 @@ class AsyncByteSource(Protocol):
 
     @property
     def path(self) -> str | None:
-        """A file that the worker may read by itself, which is faster; None for other stores."""
+        """Path of a file that the worker may read directly, which is faster; None for other stores."""
 
     @property
     def footer(self) -> Footer | None:
         """The recorded end; None when it was not recorded."""
 
     async def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly these bytes. What it raises comes out of the call that needed them."""
+        """Exactly `length` bytes from `offset` on. The call that needed them raises the errors of this
+        one."""
 
 
 class SegmentWorker(Protocol):
-    """Converts and reads segments in a process of its own, started by the first call.
+    """Converts and reads segments in a separate process, which the first call starts.
 
-    Calls are done one after the other: use one worker for offloading and another one for consumers, who must
-    not wait for a conversion. A cancelled `convert` leaves no file. A cancelled read goes on in the
-    worker, its result is dropped.
+    Calls are done one after the other: use one worker for offloading and another one for consumers, which
+    must not wait for a conversion. A cancelled `convert` leaves no file. A cancelled read continues in the
+    worker, and its result is dropped.
     All calls raise HistoryPackagesError, WorkerLostError, HistoryError.
     """
 
@@ -300,52 +302,52 @@ class SegmentWorker(Protocol):
         """Writes a segment to the local file `path`, which must not exist, and syncs it.
 
         `runs` are consecutive entries of `origin.ledger_id`, at least one; each vector should have from
-        256 KiB to a few MiB. Memory of the worker: some 10 times a row group (16 MiB). Rebuilt metadata is
-        compared with what came in before it is written. On any error the file is removed.
+        256 KiB to a few MiB. The worker needs memory of some 10 times a row group (16 MiB). Rebuilt metadata
+        is compared with the original before it is written. On any error the file is removed.
         """
 
     async def entries(
         self, source: AsyncByteSource, ledger_id: LedgerId, first_entry: int, bytes_max: int
     ) -> list[EntryRun]:
-        """Entries of a ledger from `first_entry` on, which the segment holds: as many as fit, at least one;
-        see `LedgerReader.read`. Reading on where the last call ended costs no further reads until a row
-        group ends."""
+        """Entries of a ledger from `first_entry` on, which the segment must hold: as many as fit into
+        `bytes_max`, at least one; see `LedgerReader.read`. A call that continues where the last one ended
+        needs no further reads of the source until a row group ends."""
 
     async def position_at(self, source: AsyncByteSource, ledger_id: LedgerId, time_ms: int) -> int | None:
-        """The first entry of a ledger with broker time >= `time_ms`, Unix ms; None when there is none. One
-        or two ranged reads beyond the footer."""
+        """The first entry of a ledger with broker time >= `time_ms`, Unix ms; None when there is none. Costs
+        one or two ranged reads besides the footer."""
 
     async def lookup(
         self, source: AsyncByteSource, key: bytes, count_max: int, before: MessagePlace | None = None
     ) -> list[FoundMessage]:
-        """The last `count_max` messages with this key, newest first; of those before a place, if it is given.
-        Costs two ranged reads to know that there is none, and a few per row group that has one."""
+        """The last `count_max` messages with this key, newest first, before the place `before` if it is
+        given. Costs two ranged reads when no message has the key, else a few per row group that has one."""
 
     async def merge_keys(self, sources: Sequence[KeySource], path: str) -> int:
-        """Writes the directory of keys of these segments to the local file `path`, which must not exist; its
-        bytes. 0 and no file when they have more keys than one directory takes. Not synced: it can be made
-        again."""
+        """Writes the directory of keys of these sources to the local file `path`, which must not exist, and
+        returns its bytes; 0 and no file when they have more keys than a directory takes. The file is not
+        synced: it can be made again."""
 
     async def find_key(self, source: AsyncByteSource, key: bytes) -> tuple[list[KeyPlace], list[KeyPlace]]:
-        """Searches a directory of keys: the segments that it covers, and those that may have the key. At most
-        three ranged reads, one when it is small or has no keys."""
+        """Searches a directory of keys; returns the segments that it covers, and those that may have the key.
+        Costs at most three ranged reads, one when the directory is small or has no keys."""
 
     async def alike(self, parts: Sequence[AsyncByteSource]) -> list[int]:
-        """How many of these segments, from the first one on, can be merged, then how many of those behind
-        them, and so on: those that were written with the same schemas. One ranged read each."""
+        """Lengths of consecutive groups of these segments that can be merged, because they were written with
+        the same schemas. Costs one ranged read per segment."""
 
     async def merge(
         self, parts: Sequence[AsyncByteSource], origin: SegmentOrigin, path: str
     ) -> SegmentSummary:
-        """Writes a segment with all entries of these segments, in their order, to the local file `path`, as
-        `convert` does, with the schemas of the first one. `origin.ledger_id` is the first one's too."""
+        """Writes one segment with all entries of these segments, in their order, to the local file `path`, as
+        `convert` does. Schemas and `origin.ledger_id` are those of the first segment."""
 
     async def verify_merged(self, source: AsyncByteSource, parts: Sequence[AsyncByteSource]) -> int:
-        """Compares a segment with the segments that it was made of, as `verify` does."""
+        """Compares a segment with the segments from which it was merged, as `verify` does."""
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
-        """Rebuilds all entries and compares them with `runs`: bit by bit, after decompression where entries
-        are compressed. Returns how many there are. Raises DamagedSegmentError for the first difference."""
+        """Rebuilds all entries and compares them with `runs` byte for byte, after decompression if they are
+        compressed; returns their number. Raises DamagedSegmentError for the first difference."""
 
     async def close(self) -> None:
         """Ends the process. Calls under way raise WorkerLostError."""

@@ -30,7 +30,7 @@ def dump(values: dict[str, Any]) -> bytes:
 
 
 def load(body: bytes) -> dict[str, Any]:
-    """What `dump` made."""
+    """The inverse of `dump`."""
     values: dict[str, Any] = json.loads(body)
     return values
 
@@ -46,13 +46,13 @@ def dump_origin(origin: SegmentOrigin) -> dict[str, Any]:
 
 
 def load_origin(values: dict[str, Any]) -> SegmentOrigin:
-    """What `dump_origin` made."""
+    """The inverse of `dump_origin`."""
     schemas = decode_schemas(values["schemas"])
     return SegmentOrigin(values["topic"], values["ledger_id"], schemas, values["merged"])
 
 
 def dump_messages(messages: list[FoundMessage], key_damage: str) -> bytes:
-    """Found messages as JSON, and what is wrong with the key index, if something is."""
+    """Found messages as JSON. `key_damage`: the damage of the key index; empty when there is none."""
     rows = []
     for message in messages:
         row = asdict(message)
@@ -64,7 +64,7 @@ def dump_messages(messages: list[FoundMessage], key_damage: str) -> bytes:
 
 
 def load_messages(values: dict[str, Any]) -> list[FoundMessage]:
-    """What `dump_messages` made."""
+    """The inverse of `dump_messages`."""
     return [
         FoundMessage(
             **{
@@ -80,14 +80,14 @@ def load_messages(values: dict[str, Any]) -> list[FoundMessage]:
 
 
 def dump_error(error: Exception, detail: str) -> bytes:
-    """An error of the worker; what is not expected counts as `history`."""
+    """An error of the worker as JSON; unexpected kinds are passed as `history`."""
     kind = next((name for name, known in _ERRORS.items() if isinstance(error, known)), "history")
     entries = [error.first_entry, error.last_entry] if isinstance(error, DamagedRowsError) else None
     return dump({"kind": kind, "message": detail, "entries": entries})
 
 
 def load_error(body: bytes) -> Exception:
-    """What `dump_error` made."""
+    """The inverse of `dump_error`."""
     values = load(body)
     if values["entries"] is not None:
         return DamagedRowsError(values["message"], *values["entries"])

@@ -1,4 +1,4 @@
-"""A topic's schema versions as JSON, as a segment keeps them and as the worker is told them."""
+"""A topic's schema versions as JSON, as stored in a segment and sent to the worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, StoredT
 
 
 def encode_schemas(schemas: Sequence[StoredTopicSchema]) -> str:
-    """Version in hex, definition in base64."""
+    """The versions as JSON: version in hex, definition in base64."""
     rows = [
         {
             "version": schema.version.hex(),
@@ -25,7 +25,7 @@ def encode_schemas(schemas: Sequence[StoredTopicSchema]) -> str:
 
 
 def decode_schemas(text: str | bytes) -> list[StoredTopicSchema]:
-    """Raises DamagedSegmentError."""
+    """The inverse of `encode_schemas`. Raises DamagedSegmentError."""
     try:
         rows: list[dict[str, Any]] = json.loads(text)
         return [

@@ -1,4 +1,4 @@
-"""What a call gives the worker: entry runs, a vector for each question."""
+"""Supplies the worker with the entry runs of a call, one vector for each question."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from magnetar.tiered.parquet.parquet_history import WorkerLostError
 
 
 class Supply:
-    """The runs of a call, one vector for each question."""
+    """The entry runs of one call."""
 
     def __init__(self, runs: AsyncIterator[Sequence[EntryRun]]) -> None:
         self._runs = runs
         self.is_aborted = False
 
     def abort(self) -> None:
-        """The caller is gone: the next question is answered by ABORT."""
+        """Answers the next question with ABORT, because the caller has stopped."""
         self.is_aborted = True
 
     async def next(self) -> Sequence[EntryRun] | None:
-        """The next runs; None at the end. Raises what the runs raise; WorkerLostError when the caller
-        stopped."""
+        """The next runs; None at the end. Raises the errors of the runs, and WorkerLostError when the caller
+        has stopped."""
         if self.is_aborted:
             raise WorkerLostError("the call was given up")
         return await anext(self._runs, None)
 
 
 def in_frame(runs: Sequence[EntryRun] | None, handover: Handover | None) -> tuple[FrameKind, bytes]:
-    """The frame with these runs, which are put into the memory that both see where they fit; None: there are
-    no more."""
+    """Kind and body of the frame for these runs, which are put into the shared memory if they fit; `runs`
+    None: the end."""
     if runs is None:
         return FrameKind.END, b""
     parts = runs_parts(runs)

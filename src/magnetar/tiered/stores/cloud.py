@@ -1,8 +1,9 @@
 """S3, Google Cloud Storage and Azure, through obstore.
 
-obstore takes credentials where each cloud's own tools find them: environment, files, roles of the machine.
-Its requests run beside the event loop. An upload is whole or not there; the parts of one that was cut short
-stay with S3 until a lifecycle rule of the bucket (abort incomplete multipart uploads) removes them.
+obstore finds credentials where each cloud's own tools do: in the environment, in files, and in roles of the
+machine. Its requests run in its own threads. An object appears only after its upload is complete. Parts of an
+incomplete upload stay in S3 until a lifecycle rule of the bucket (abort incomplete multipart uploads) removes
+them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PARTS_AT_ONCE: Final = 4
 _LISTED_AT_ONCE: Final = 500
 
 _BEHIND_THE_END: Final = re.compile(r"\b416\b|InvalidRange|start offset|beyond")
-"""How a server, or obstore, says that a range begins where the object has ended."""
+"""Matches the errors of servers and of obstore for a range that begins after the end of the object."""
 
 _T = TypeVar("_T")
 
@@ -46,7 +47,7 @@ class CloudStore:
     def __init__(
         self, url: str, store: S3Store | GCSStore | AzureStore, *, secrets: tuple[str, ...] = ()
     ) -> None:
-        """`secrets` are taken out of the texts of errors."""
+        """`secrets`: values that are removed from the texts of errors."""
         self._url = url
         self._store = store
         self._secrets = secrets
@@ -165,7 +166,7 @@ class CloudStore:
         return None
 
     async def close(self) -> None:
-        """obstore closes its connections when they are idle."""
+        """Does nothing: obstore closes its connections when they are idle."""
 
 
 async def _raising(error: Exception) -> None:

@@ -1,6 +1,6 @@
 """Hadoop's file system, through pyarrow and the libhdfs of the machine.
 
-libhdfs and its Java are found by `HADOOP_HOME`, `JAVA_HOME` and `CLASSPATH`, as pyarrow documents it.
+The variables `HADOOP_HOME`, `JAVA_HOME` and `CLASSPATH` name libhdfs and its Java, as pyarrow documents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from magnetar.tiered.stores.object_store import StoredObject, Tagged
 
 _UNFINISHED: Final = ".unfinished"
 _CHANGES_KEPT: Final = 8
-"""Former versions of a small object that are kept beside the newest: a reader of one finds it for a while."""
+"""Number of former versions of a small object that are kept, for readers that have just looked up their
+names."""
 
 _T = TypeVar("_T")
 
@@ -94,7 +95,8 @@ class HdfsStore:
             return await self.read(name)
 
     async def swap(self, name: str, data: bytes, known: str | None) -> None:
-        """Every change is a file with the next number: a name can be given once only."""
+        """See `ObjectStore.swap`. Every change is a file with the next number, which only one writer can
+        create."""
         number = 0 if known is None else int(known) + 1
         if await self._newest(name) != (None if known is None else int(known)):
             raise self._lost(name)
@@ -162,4 +164,4 @@ class HdfsStore:
         return None
 
     async def close(self) -> None:
-        """pyarrow gives the connection back with the object."""
+        """Does nothing: pyarrow closes the connection with the object."""

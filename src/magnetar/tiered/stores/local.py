@@ -23,10 +23,10 @@ from magnetar.tiered.errors import (
 from magnetar.tiered.stores.object_store import StoredObject, Tagged
 
 _UNFINISHED: Final = ".unfinished"
-"""Ends the name of a file while it is written. A crash's leftover is listed with the others and deleted as an
-orphan."""
+"""Suffix of a file's name while it is written. A file that a crash left is listed with the others and deleted
+as an orphan."""
 _LOCK: Final = ".lock"
-"""Ends the name of a file that is held while a small object is changed."""
+"""Suffix of the name of the file that is locked while a small object is changed."""
 _LISTED_AT_ONCE: Final = 500
 
 _T = TypeVar("_T")
@@ -36,7 +36,7 @@ class LocalStore:
     """A folder on a disk, or on a network file system."""
 
     def __init__(self, root: Path) -> None:
-        """The folder is made when the first object is written."""
+        """`root`: the store's folder; the first write makes it."""
         self._root = root.absolute()
         self._settled = False
 
@@ -68,7 +68,7 @@ class LocalStore:
         except OSError as error:
             step = "it is tried again"
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                step = "free some room or choose another folder with offload_url"
+                step = "free some space or choose another folder with offload_url"
             raise StoreError(f"{self._root / name}", error.strerror or str(error), step) from error
 
     async def put(self, name: str, file: Path) -> None:
@@ -141,7 +141,7 @@ class LocalStore:
         return self._path(name)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the store holds no resources."""
 
 
 def _tagged(data: bytes) -> Tagged:

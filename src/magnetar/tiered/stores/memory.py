@@ -1,4 +1,4 @@
-"""Objects in memory: for processes that keep nothing, and for tests."""
+"""Objects in memory, for `--ephemeral` and for tests."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MEMORY_URL: Final = "memory://"
 
 
 class MemoryStore:
-    """A dictionary."""
+    """An `ObjectStore` in a dictionary."""
 
     def __init__(self, clock: Clock) -> None:
         self.objects: dict[str, bytes] = {}
         self.gets: list[tuple[str, int, int]] = []
-        """Every ranged read: name, start, length."""
+        """All ranged reads so far: name, start, length."""
         self._modified: dict[str, int] = {}
         self._clock = clock
 
@@ -85,4 +85,4 @@ class MemoryStore:
         return None
 
     async def close(self) -> None:
-        """What is in memory goes with the process."""
+        """Does nothing: the objects vanish with the process."""

@@ -1,7 +1,7 @@
 """The interface to object stores that tiered storage uses.
 
 Names of objects are relative to the store's URL: parts of letters, digits and `-_.%=`, joined by slashes. An
-object is written once, under a new name, and appears whole or not at all.
+object is written once, under a new name, and readers see it whole or not at all.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ class StoredObject:
     name: str
     size_bytes: int
     modified_ms: int
-    """By the store's clock, Unix ms."""
+    """Time of the last change by the store's clock, Unix ms."""
 
 
 class Tagged(NamedTuple):
-    """A small object that is changed in place, unlike all others."""
+    """Content and tag of a small object. Only such objects are changed in place."""
 
     data: bytes
     tag: str
-    """Of these bytes; another one after each change."""
+    """Tag of these bytes; each change gives another one."""
 
 
 class ObjectStore(Protocol):
-    """One folder or bucket. Every method raises StoreError or StoreSetupError besides what it says itself.
+    """One folder or bucket. Every method may raise StoreError and StoreSetupError, besides those it names.
 
-    Nothing here waits for a device or a network on the event loop.
+    No method blocks the event loop while it waits for a device or a network.
     """
 
     @property
     def url(self) -> str:
-        """Where it is, without credentials; opens the same store again."""
+        """URL of the store, without credentials; `open_store` opens the same store with it."""
 
     async def put(self, name: str, file: Path) -> None:
         """Writes an object from a file; durable on return. After an error or a cancellation there is no
@@ -54,26 +54,26 @@ class ObjectStore(Protocol):
         """Bytes of an object. Raises MissingObjectError."""
 
     async def read(self, name: str) -> Tagged | None:
-        """A small object as it is now; None when there is none."""
+        """The present content and tag of a small object; None when it does not exist."""
 
     async def swap(self, name: str, data: bytes, known: str | None) -> None:
-        """Makes `data` of a small object if its tag is `known`, or if there is none and that is None: of
-        several that try at the same time one does. Durable on return. Others see all of it or nothing.
+        """Replaces a small object by `data` if its tag is `known`; `known` None: if it does not exist. Of
+        several concurrent calls one succeeds. Durable on return; readers see the old or the new bytes.
 
-        Raises SwapLostError: nothing was changed. After any other error it is unknown whether it was.
+        Raises SwapLostError when nothing was changed. After any other error the object may have changed.
         """
 
     def list(self, folder: str) -> AsyncIterator[StoredObject]:
-        """Objects whose names begin with `folder` and a slash, at any depth, all for ""; in any order.
+        """All objects below `folder` at any depth, in any order; "" lists the whole store.
 
-        One that comes or goes meanwhile may be there or not.
+        An object made or deleted meanwhile may be listed or not.
         """
 
     async def delete(self, name: str) -> None:
-        """Deletes an object; not an error when it is not there."""
+        """Deletes an object; not an error when it does not exist."""
 
     def file_of(self, name: str) -> Path | None:
-        """Where another process of this machine finds the object as a file; None for other stores."""
+        """Path of the object's file for other processes of this machine; None for stores without files."""
 
     async def close(self) -> None:
-        """Gives back what the store holds."""
+        """Releases the resources of the store."""

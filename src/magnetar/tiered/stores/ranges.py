@@ -1,7 +1,7 @@
-"""Objects of any store read in ranges, blocking: for processes that read history without a broker.
+"""Blocking ranged reads of objects in any store, for processes that read history without a broker.
 
-Credentials come from the same places as the broker's, in the environment of the process that reads: an
-executor's on a cluster. Credentials are removed from the libraries' error texts.
+Credentials are found in the same places as the broker's, in the environment of the reading process, for
+instance of an executor. They are removed from the libraries' error texts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from magnetar.tiered.stores.redaction import redacted, secrets_of
 from magnetar.tiered.stores.urls import check_url, open_cloud, open_hadoop
 
 _STORES_MAX: Final = 8
-"""Kept open in a process: a store holds connections and, for a while, credentials of roles."""
+"""Most stores that a process keeps open. An open store holds connections and, for a while, credentials of
+roles."""
 _DETAIL_MAX: Final = 400
 
 
 def open_ranges(url: str, name: str, size: int) -> ByteSource:
-    """The object `name`, of `size` bytes, of the store at `url`. Clouds are asked nothing yet.
+    """Opens the object `name`, of `size` bytes, of the store at `url`, without a request to a cloud.
 
     Raises StoreError, also from its reads; StoreSetupError when the URL or a library is wrong.
     """
@@ -52,7 +53,7 @@ def _hadoop(url: str) -> Any:
 
 @contextmanager
 def _told(url: str, name: str) -> Iterator[None]:
-    """Errors of libraries as ours, without secrets."""
+    """Translates errors of the libraries into StoreError, without secrets."""
     try:
         yield
     except StoreError:

@@ -1,4 +1,4 @@
-"""Takes secrets out of texts that come from stores' libraries. Pure."""
+"""Removes secrets from the texts of stores' libraries. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECRET_VARIABLES: Final = re.compile(
 )
 _FAMILIES: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCS_", "GCP_", "OBJECT_STORE_")
 _SECRET_LENGTH_MIN: Final = 6
-"""Shorter values are no secrets, and would be found in ordinary words."""
+"""Characters of the shortest value that counts as a secret; shorter ones would match ordinary words."""
 
 _USER_INFORMATION: Final = re.compile(r"(?<=://)[^/@\s]+@")
 _PARAMETERS: Final = re.compile(
@@ -26,7 +26,7 @@ _HEADERS: Final = re.compile(r"(?i)\b(authorization|x-amz-security-token)(\"?\s*
 def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Values of variables that give stores' libraries their credentials, the longest first.
 
-    Paths of files are no secrets.
+    Paths of files do not count as secrets.
     """
     found = {
         value
@@ -40,7 +40,7 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def redacted(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """The text without these secrets, and without what looks like one in URLs and headers."""
+    """The text without these secrets, and without values in URLs and headers that look like secrets."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     text = _USER_INFORMATION.sub(f"{HIDDEN}@", text)

@@ -1,4 +1,4 @@
-"""Tries again with growing pauses what a store refused for the moment."""
+"""Repeats calls that a store refused temporarily, with growing pauses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from magnetar.tiered.errors import StoreError
 from magnetar.tiered.stores.object_store import ObjectStore, StoredObject, Tagged
 
 PAUSES_S: Final = (0.2, 1.0, 4.0)
-"""Seconds before each further attempt. After the last one the caller tries again, minutes later."""
+"""Seconds before each further attempt. After the last one the call fails; its caller tries again minutes
+later."""
 
 _T = TypeVar("_T")
 
 
 class RetryingStore:
-    """A store whose calls are repeated when their errors say that it may help."""
+    """A store that repeats calls whose error is `retriable`."""
 
     def __init__(
         self,
@@ -25,9 +26,9 @@ class RetryingStore:
         *,
         pauses_s: tuple[float, ...] = PAUSES_S,
     ) -> None:
-        """`pause` waits for so many seconds."""
+        """`pause` waits for a number of seconds."""
         self.retries = 0
-        """Calls that were repeated."""
+        """Number of repeated calls."""
         self._store = store
         self._pause = pause
         self._pauses_s = pauses_s
@@ -60,11 +61,11 @@ class RetryingStore:
         return await self._try(lambda: self._store.read(name))
 
     async def swap(self, name: str, data: bytes, known: str | None) -> None:
-        """Not repeated: after a lost answer the caller must read first."""
+        """See `ObjectStore.swap`. It is not repeated: after a lost answer the caller must read first."""
         await self._store.swap(name, data, known)
 
     def list(self, folder: str) -> AsyncIterator[StoredObject]:
-        """Not repeated: half of a list was given away already."""
+        """See `ObjectStore.list`. It is not repeated: the caller may have a part of the list already."""
         return self._store.list(folder)
 
     async def delete(self, name: str) -> None:

@@ -1,13 +1,13 @@
 """Object stores by URL.
 
     file:///folder                                  a folder
-    memory://                                       nothing is kept
-    s3://bucket/folder?region=…&endpoint=…          S3 and what speaks its protocol
+    memory://                                       in memory; lost when the process ends
+    s3://bucket/folder?region=…&endpoint=…          S3 and stores with its protocol
     gs://bucket/folder?endpoint=…                   Google Cloud Storage
     az://account/container/folder?endpoint=…        Azure Blob Storage
     hdfs://host:port/folder                         Hadoop
 
-A URL is shown in statistics and logs, so it must not hold credentials.
+URLs appear in statistics and logs, so they must not hold credentials.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _OPTIONS: Final = {
     "az": frozenset({"endpoint"}),
     "hdfs": frozenset({"user", "replication"}),
 }
-"""What may stand behind the question mark."""
+"""Options that may follow the question mark, by scheme."""
 
 
 def check_url(url: str) -> SplitResult:
-    """The parts of a URL that may be used. Raises StoreSetupError; opens nothing."""
-    # What stands behind the question mark may be a secret by mistake.
+    """Checks a URL and returns its parts; opens nothing. Raises StoreSetupError."""
+    # The part after the question mark may hold a secret by mistake.
     shown = redacted(url.partition("?")[0])
     try:
         parts = urlsplit(url)
@@ -68,7 +68,7 @@ def check_url(url: str) -> SplitResult:
 
 
 def open_store(url: str, clock: Clock, environment: Mapping[str, str] = os.environ) -> ObjectStore:
-    """The store at a URL; asks it nothing yet. Raises StoreSetupError."""
+    """Opens the store at a URL, without a request to it. Raises StoreSetupError."""
     parts = check_url(url)
     if parts.scheme == "file":
         return LocalStore(Path(unquote(parts.path)))
@@ -87,7 +87,7 @@ def open_store(url: str, clock: Clock, environment: Mapping[str, str] = os.envir
 
 
 def open_cloud(url: str, parts: SplitResult, options: dict[str, str], environment: Mapping[str, str]) -> Any:
-    """obstore's store at a URL that was checked, with the options behind its question mark.
+    """obstore's store at a checked URL, with the options after its question mark.
 
     Raises StoreSetupError.
     """
@@ -167,7 +167,7 @@ _CLOUDS: Final[dict[str, Callable[[SplitResult, dict[str, str]], Any]]] = {"s3":
 
 
 def open_hadoop(url: str, parts: SplitResult, options: dict[str, str]) -> Any:
-    """pyarrow's file system at a URL that was checked. Raises StoreSetupError."""
+    """pyarrow's file system at a checked URL. Raises StoreSetupError."""
     try:
         from pyarrow import fs
     except ImportError as error:

@@ -162,7 +162,7 @@ def test_an_upload_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr("os.fsync", full)
-        with pytest.raises(StoreError, match=r"No space left.*free some room"):
+        with pytest.raises(StoreError, match=r"No space left.*free some space"):
             await store.put(NAME, file_with(tmp_path, b"x"))
         assert await names(store.list("")) == []
 
