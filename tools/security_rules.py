@@ -578,6 +578,14 @@ SECURITY_RULES: Final = (
         ("unit/broker/transactions/test_shares.py",),
     ),
     Rule(
+        "a damaged retention keeps everything",
+        "messages are deleted because the policy that protected them was damaged",
+        "broker/policies/policy_shapes.py",
+        "    return rest | {key: value for key, value in _KEEPS.items() if key in wrong}\n",
+        "    return rest\n",
+        ("unit/broker/policies/test_policy_store.py",),
+    ),
+    Rule(
         "stored roles are a list",
         "a damaged tenant makes every role that is part of a text its administrator",
         "broker/policies/policies.py",

@@ -14,7 +14,7 @@ from magnetar.base.names import NamespaceName, TopicName
 from magnetar.base.recent import Recent
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
 from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, equal_parts
-from magnetar.broker.policies.policy_shapes import passed_over
+from magnetar.broker.policies.policy_shapes import passed_over, without
 from magnetar.metadata import keys
 from magnetar.metadata.documents import DamagedDocumentError, object_of
 from magnetar.metadata.store import (
@@ -386,8 +386,12 @@ def _wrong(document: Policies, of: str) -> list[str]:
 def _usable(path: str, document: Policies, of: str) -> Policies:
     """The document without parts that would break its readers."""
     if wrong := _wrong(document, of):
-        _log.warning("%s is ignored, because it cannot be used: %s", path, ", ".join(wrong))
-    return {key: value for key, value in document.items() if key not in wrong} if wrong else document
+        _log.warning(
+            "parts of %s cannot be used and are ignored; nothing is deleted because of them: %s",
+            path,
+            ", ".join(wrong),
+        )
+    return without(document, wrong) if wrong else document
 
 
 def _topic_key(topic: TopicName, *, everywhere: bool) -> str:

@@ -1,13 +1,14 @@
 """The required shapes of the parts of a stored policies document (pure).
 
 Documents of other programs, or of older versions, may hold anything: a part with another shape than its
-readers expect is ignored, as if it was not set, and the rest counts.
+readers expect is ignored, as if it was not set, and the rest counts. A part that says how long something is
+kept is replaced by one that keeps it: nothing is deleted because a value was damaged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 Shape = Callable[[Any], bool]
@@ -159,3 +160,23 @@ def passed_over(document: Mapping[str, Any], *, of_topic: bool) -> list[str]:
         for key, value in document.items()
         if value is not None and key in shapes and not shapes[key](value)
     )
+
+
+_KEEPS: Final[Mapping[str, Any]] = {
+    "retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
+    "inactive_topic_policies": {
+        "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+        "maxInactiveDurationSeconds": 60,
+        "deleteWhileInactive": False,
+    },
+    "message_ttl_in_seconds": 0,
+    "messageTTLInSeconds": 0,
+    "subscription_expiration_time_minutes": 0,
+}
+"""In place of parts that cannot be used. The default of the broker may delete what the part protected."""
+
+
+def without(document: Mapping[str, Any], wrong: Collection[str]) -> dict[str, Any]:
+    """The document without these parts, which cannot be used."""
+    rest = {key: value for key, value in document.items() if key not in wrong}
+    return rest | {key: value for key, value in _KEEPS.items() if key in wrong}

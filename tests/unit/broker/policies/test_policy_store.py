@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
+from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import NamespaceNotFoundError
+from magnetar.broker.inactive.expiry import expiration_ms
+from magnetar.broker.inactive.policy import InactivePolicy
+from magnetar.broker.limits.limits import Limits, effective
 from magnetar.broker.policies import policies
 from magnetar.broker.policies.policies import PolicyStore
+from magnetar.broker.policies.topic_settings import TopicSettings
+from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.metadata import keys
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.store import Stat
@@ -25,6 +32,39 @@ def test_names_that_are_only_asked_for_do_not_stay(monkeypatch: pytest.MonkeyPat
             assert await store.partitions(TopicName.parse(f"asked-{i}")) == 0
         assert len(store._cache) <= 4
         store.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "damaged", ["7", [], {"retentionTimeInMinutes": "x"}, {"retentionTimeInMinutes": 5, "x": []}]
+)
+def test_nothing_is_deleted_because_a_policy_is_damaged(
+    caplog: pytest.LogCaptureFixture, damaged: object
+) -> None:
+    """The defaults of the broker keep nothing, expire messages and subscriptions, and delete topics."""
+
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        parts = ("retention_policies", "inactive_topic_policies", "subscription_expiration_time_minutes")
+        namespace = dict.fromkeys((*parts, "message_ttl_in_seconds"), damaged)
+        own = dict.fromkeys((*parts, "messageTTLInSeconds"), damaged)
+        topic = TopicName.parse("persistent://t/n/a")
+        await store.put(keys.namespace_policies(topic.namespace_name), json.dumps(namespace).encode())
+        await store.put(keys.topic_policies(topic), json.dumps(own).encode())
+        policies_ = PolicyStore(store, "standalone")
+        found = await policies_.namespace(topic.namespace_name), await policies_.topic_policies(topic)
+        for own, namespace in (({}, found[0]), (found[1], {})):
+            config = BrokerConfig(retention_minutes=0, retention_mib=0)
+            assert TopicSettings.of(config, own, namespace).retention == Retention(
+                ms=UNLIMITED, size_bytes=UNLIMITED
+            )
+            assert not InactivePolicy(delete=True).under(own, namespace).delete
+            assert effective(own, namespace, Limits(ttl_s=9), "standalone").ttl_s == 0
+        assert expiration_ms(found[0], 9) == 0
+        for path in (keys.namespace_policies(topic.namespace_name), keys.topic_policies(topic)):
+            assert f"parts of {path} cannot be used" in caplog.text
+        policies_.close()
 
     asyncio.run(story())
 
