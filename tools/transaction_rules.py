@@ -113,8 +113,8 @@ TRANSACTION_RULES: Final = (
     Rule(
         "what is not visible is not skipped",
         "messages expire before their transaction commits",
-        "broker/subscription/subscription.py",
-        "        self.acks.ack_cumulative(min(position, last_visible(self._log)))\n",
+        "broker/subscription/read_place.py",
+        "        self.acks.ack_cumulative(min(position, last_visible(self.log)))\n",
         "        self.acks.ack_cumulative(position)\n",
         (COMBINED,),
     ),
@@ -428,8 +428,8 @@ TRANSACTION_RULES: Final = (
     Rule(
         "a seek passes over hidden entries",
         "the backlog never ends",
-        "broker/subscription/subscription.py",
-        "        pass_all_hidden(self.cursor, self._log.reading.visible)\n",
+        "broker/subscription/read_place.py",
+        "        pass_all_hidden(self.cursor, self.log.reading.visible)\n",
         "",
         (KEPT,),
     ),

@@ -47,7 +47,7 @@ async def _ledgers_first(self: ManagedLogs, name: str) -> None:
 
 
 async def _no_end(self: Subscription, *arguments: Any) -> None:
-    """A read that never ends: `_reading` stays."""
+    """A read that never ends: the pump stays in READING."""
 
 
 def _nothing(*_: object) -> None:

@@ -21,11 +21,11 @@ Standalone.begin_rest = begin_rest
 main(["standalone", "--port", "0", "--http-port", "0", "--data", sys.argv[2]])
 """
 
-_OWN_MAX = 382
-"""380 when this was written, 21 of them transactions; ten came as cores that were split from their drivers. A
+_OWN_MAX = 390
+"""383 when this was written, 21 of them transactions; twelve came as cores that were split from their drivers. A
 room that only some need belongs behind an import in a function."""
-_ALL_MAX = 636
-"""Of the standard library and dependencies too: 633."""
+_ALL_MAX = 644
+"""Of the standard library and dependencies too: 636."""
 _LATER = {
     "starlette": "the admin service's, loaded when clients are served",
     "uvicorn": "the admin service's",

@@ -26,8 +26,8 @@ SUBJECTS = {
     ],
     "a session": ["broker/session/session.py", "broker/session/session_invariants.py"],
     "a subscription": [
-        "broker/subscription/subscription.py",
-        "broker/subscription/subscription_invariants.py",
+        *("broker/subscription/subscription.py", "broker/subscription/subscription_invariants.py"),
+        *("broker/subscription/pump.py", "broker/subscription/read_place.py"),
     ],
     "a topic": ["broker/topic/topic.py", "broker/topic/unanswered.py"],
     "names of topics": ["broker/registry/registry.py", "broker/registry/topic_states.py"],

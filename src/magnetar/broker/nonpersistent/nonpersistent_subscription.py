@@ -149,8 +149,6 @@ class NonPersistentSubscription(AnySubscription):
                 size = consumer.encoder.encode_unstored(share.entries, consumer.connection.out)
                 consumer.connection.queued(size)
                 self.tally.sent(consumer, len(share.entries), share.messages, size, now_ms)
-                self.messages_out += share.messages
-                self.bytes_out += size
                 messages -= share.messages
         self.messages_dropped += messages
 

@@ -123,12 +123,20 @@ class AnySubscription(ABC):
         self.topic = topic
         self.name = name
         self.type = SubscriptionType.EXCLUSIVE
-        self.messages_out = 0
-        self.bytes_out = 0
         self.tally = Tally(now_ms)
         self.seeks = SeekFence()
 
     # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def messages_out(self) -> int:
+        """Messages that its consumers were sent."""
+        return self.tally.messages_out
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes that its consumers were sent."""
+        return self.tally.bytes_out
 
     @property
     @abstractmethod

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from magnetar.base.ids import Position
+from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.dispatcher import AckView, Delays, Dispatcher
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
@@ -69,10 +69,10 @@ def sharing(
     )
 
 
-def tell_end(consumers: Iterable[AttachedConsumer]) -> None:
+def tell_end(consumers: Iterable[Consumer]) -> None:
     """The topic was terminated and all entries are acknowledged: tells consumers that were not told yet."""
     for consumer in consumers:
-        if not consumer.told_end:
+        if isinstance(consumer, AttachedConsumer) and not consumer.told_end:
             consumer.told_end = True
             consumer.connection.end_of_topic(consumer)
 
@@ -82,19 +82,3 @@ def amount(counts: list[int] | None, start: int, stop: int, rows: list[int] | No
     if rows is not None:
         return len(rows), len(rows) if counts is None else sum([counts[row] for row in rows])
     return stop - start, stop - start if counts is None else sum(counts[start:stop])
-
-
-class Log(Protocol):
-    """The source of entries."""
-
-    @property
-    def last_position(self) -> Position: ...
-
-
-def nothing_to_send(dispatcher: Dispatcher, log: Log) -> bool:
-    """A cheap answer before all of many consumers are asked; False is not certain."""
-    return (
-        isinstance(dispatcher, SharedDispatcher)
-        and not dispatcher.has_returned
-        and dispatcher.read_position > log.last_position
-    )

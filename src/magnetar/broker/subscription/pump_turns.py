@@ -1,4 +1,4 @@
-"""When a subscription's pump runs again, and when its consumers leave: a turn of the event loop for each.
+"""When a subscription's pump runs again, and when its consumers leave: a turn of the loop for each (pure).
 
 The work of one subscription in a turn is bounded, so that others are served in between: however many permits
 came with one read, a pump that has sent its part continues in the next turn; of consumers that leave with
@@ -12,19 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
-from magnetar.runtime.tasks import soon
 
-CROWDED_MS_MAX: Final = 1.0
-"""Milliseconds of one go while several tenants publish: redelivered messages cost several times what a run
-costs. Also with filters, whose work is set by clients."""
-PUMP_BYTES_MAX: Final = 2 << 20
-"""Bytes sent in one go before other tasks run."""
-PUMP_ENTRIES_MAX: Final = 2_000
-"""Entries examined in one go: some milliseconds of work, 20 where each needs a decision."""
-PUMP_HELD_MAX: Final = 4_096
-"""Delayed entries noted in one go: some milliseconds of work."""
-CROWDED_ENTRIES_MAX: Final = 100
-"""Entries between two readings of the clock then."""
 GIVEN_BACK_AT_ONCE: Final = 2_000
 """Entries that a leaving consumer may hold to be taken off at once: about a millisecond of work."""
 
@@ -32,11 +20,18 @@ GIVEN_BACK_AT_ONCE: Final = 2_000
 class PumpTurns:
     """The turns of one subscription."""
 
-    __slots__ = ("_leaving", "_pump", "_remove", "due")
+    __slots__ = ("_leaving", "_pump", "_remove", "_soon", "due")
 
-    def __init__(self, remove: Callable[[AttachedConsumer], None], pump: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        remove: Callable[[AttachedConsumer], None],
+        pump: Callable[[], None],
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """`soon` calls back in the next turn of the event loop."""
         self._remove = remove
         self._pump = pump
+        self._soon = soon
         self._leaving: deque[AttachedConsumer] | None = None
         self.due = False
         """Whether the pump runs in the next turn: until then no consumer is checked."""
@@ -45,7 +40,7 @@ class PumpTurns:
         """The pump runs when the loop has served others."""
         if not self.due:
             self.due = True
-            soon(self._run)
+            self._soon(self._run)
 
     def leave(self, consumer: AttachedConsumer) -> None:
         """Detaches a consumer; at once, unless it holds very many messages. It gets no more."""
@@ -67,3 +62,9 @@ class PumpTurns:
         else:
             self._leaving = None
             self._pump()
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert self.due or not self._leaving, "consumers leave in a turn that does not come"
+        assert self._leaving is None or self._leaving, "an empty line is kept"
+        assert all(consumer.permits <= 0 for consumer in self._leaving or ()), "a leaving consumer gets more"

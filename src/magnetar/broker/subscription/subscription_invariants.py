@@ -4,33 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from magnetar.broker.compaction.compacted_source import CompactedSource
 from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.subscription.any_subscription import AnySubscription, AttachedConsumer, SubscriptionType
 from magnetar.broker.subscription.tally import Tally
-from magnetar.managedlog.cursors.cursor import Cursor
-from magnetar.managedlog.log import ManagedLog
 
 _SHARING = (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
-
-
-def check_sources(
-    source: ManagedLog | CompactedSource,
-    acks: Cursor | CompactedSource,
-    log: ManagedLog,
-    cursor: Cursor,
-    *,
-    pumping: bool,
-) -> None:
-    """Reads and acknowledgements use the same source."""
-    assert not pumping, "the pump runs within a turn only"
-    if isinstance(source, CompactedSource):
-        assert acks is source, "read from what is compacted, acknowledged in the log"
-    else:
-        assert source is log, "another log is read"
-        assert acks is cursor, "acknowledged in another cursor"
 
 
 def check_consumers(
@@ -65,3 +45,4 @@ def check_tally(tally: Tally) -> None:
     """Counters only grow, and what the last expiry took is part of all that expired."""
     assert 0 <= tally.expired_last <= tally.expired, "the last expiry took more than all"
     assert min(tally.acked, tally.redelivered) >= 0, "less than nothing was acknowledged or given back"
+    assert min(tally.messages_out, tally.bytes_out) >= 0, "less than nothing was sent"

@@ -16,10 +16,12 @@ class Tally:
         "acked",
         "acked_ms",
         "advanced_ms",
+        "bytes_out",
         "expired",
         "expired_last",
         "expired_ms",
         "flow_ms",
+        "messages_out",
         "redelivered",
         "sent_ms",
         "since_ms",
@@ -28,6 +30,8 @@ class Tally:
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
         """When the counters began with zeros."""
+        self.messages_out = self.bytes_out = 0
+        """What consumers were sent; bytes are those of entries with the frames around them."""
         self.acked = 0
         """Messages that consumers acknowledged."""
         self.redelivered = 0
@@ -53,6 +57,8 @@ class Tally:
         consumer.entries_out += entries
         consumer.messages_out += messages
         consumer.bytes_out += size_bytes
+        self.messages_out += messages
+        self.bytes_out += size_bytes
         self.sent_ms = consumer.sent_ms = now_ms
         if not consumer.first_sent_ms:
             consumer.first_sent_ms = now_ms

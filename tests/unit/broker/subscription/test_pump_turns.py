@@ -12,36 +12,24 @@ from magnetar.base.ids import Position
 from magnetar.broker.dispatch.consumer import Pending
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
-from magnetar.broker.subscription.pump_turns import (
-    CROWDED_ENTRIES_MAX,
-    CROWDED_MS_MAX,
-    GIVEN_BACK_AT_ONCE,
-    PumpTurns,
-)
+from magnetar.broker.subscription.pump import CROWDED_ENTRIES_MAX, CROWDED_MS_MAX
+from magnetar.broker.subscription.pump_turns import GIVEN_BACK_AT_ONCE, PumpTurns
 from magnetar.wire.acks import encode_flow
 from support.sessions import World, in_world, send
 
 
-def in_loop(story: Callable[[], None]) -> None:
-    async def run() -> None:
-        story()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-    asyncio.run(run())
-
-
 def test_a_pump_that_is_asked_for_often_runs_once() -> None:
     pumped: list[int] = []
-    turns = PumpTurns(lambda consumer: None, lambda: pumped.append(1))
-
-    def story() -> None:
-        turns.again()
-        turns.again()
-        assert turns.due
-        assert not pumped
-
-    in_loop(story)
+    booked: list[Callable[[], None]] = []
+    turns = PumpTurns(lambda consumer: None, lambda: pumped.append(1), booked.append)
+    turns.again()
+    turns.again()
+    turns.check()
+    assert turns.due
+    assert not pumped
+    (next_turn,) = booked
+    next_turn()
+    turns.check()
     assert pumped == [1]
     assert not turns.due
 
@@ -54,7 +42,7 @@ def test_consumers_that_hold_much_leave_one_a_turn_and_get_nothing_more() -> Non
         topic = await world.topic()
         subscription = topic.subscriptions["s"]
         consumers: list[AttachedConsumer] = subscription.consumers
-        dispatcher = subscription._dispatcher
+        dispatcher = subscription.place().dispatcher
         assert isinstance(dispatcher, SharedDispatcher)
         for number, consumer in enumerate(consumers):
             for entry in range(GIVEN_BACK_AT_ONCE + 1):
