@@ -386,11 +386,7 @@ def _wrong(document: Policies, of: str) -> list[str]:
 def _usable(path: str, document: Policies, of: str) -> Policies:
     """The document without parts that would break its readers."""
     if wrong := _wrong(document, of):
-        _log.warning(
-            "parts of %s cannot be used and are ignored; nothing is deleted because of them: %s",
-            path,
-            ", ".join(wrong),
-        )
+        _log.warning("parts of %s cannot be used and delete nothing: %s", path, ", ".join(wrong))
     return without(document, wrong) if wrong else document
 
 
