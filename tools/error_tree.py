@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from source_trees import nodes
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "magnetar"
 DOCUMENT = ROOT / "docs" / "internals" / "errors.md"
@@ -27,7 +29,7 @@ def errors() -> dict[str, list[Drawn]]:
     """Classes that can be raised, by name; a name may stand for several, in different rooms."""
     known: dict[str, list[Drawn]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
                 known.setdefault(node.name, []).append(Drawn(path.relative_to(PACKAGE).parts[0], bases))

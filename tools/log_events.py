@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from source_trees import parsed
+
 from magnetar.observability.events import event_of
 
 PACKAGE: Final = Path(__file__).resolve().parents[1] / "src" / "magnetar"
@@ -33,7 +35,7 @@ def events() -> list[Event]:
     for path in sorted(PACKAGE.rglob("*.py")):
         if path.relative_to(PACKAGE).parts[0] in _OTHERS:
             continue
-        for event in _events_in(ast.parse(path.read_text("utf-8"))):
+        for event in _events_in(parsed(path)):
             found.setdefault((event.name, event.level), event)
     return sorted(found.values())
 

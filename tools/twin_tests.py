@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import source_trees
 import twin_build
 
 SAMPLE = ("tests/compat/test_official_client.py",)
@@ -82,7 +83,7 @@ def _imports(path: Path, sources: dict[str, Path]) -> frozenset[str]:
     """Those of `sources` that a file imports, with the packages that they are in, wherever in the file."""
     if path not in _known:
         names: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in source_trees.nodes(path):
             if isinstance(node, ast.Import):
                 names.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:

@@ -1,4 +1,4 @@
-"""Sources as the tests of house rules read them: each file is parsed once in a process."""
+"""Sources as the tests of house rules read them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from source_trees import REPOSITORY, nodes, parsed
 
-@cache
-def parsed(path: Path) -> ast.Module:
-    """The tree of a file. All callers share it: change nothing in it."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+__all__ = ["PACKAGE", "REPOSITORY", "import_edges", "modules", "name_of", "nodes", "parsed"]
 
-
-REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "magnetar"
 
 
-def modules() -> list[Path]:
+@cache
+def modules() -> tuple[Path, ...]:
     """The package's modules that people write."""
-    return sorted(path for path in PACKAGE.rglob("*.py") if not path.stem.endswith("_pb2"))
+    return tuple(sorted(path for path in PACKAGE.rglob("*.py") if not path.stem.endswith("_pb2")))
 
 
 def name_of(path: Path) -> str:
@@ -35,7 +32,7 @@ def import_edges() -> dict[str, set[str]]:
     edges: dict[str, set[str]] = {}
     for name, path in names.items():
         found: set[str] = set()
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module:
                 inner = {f"{node.module}.{alias.name}" for alias in node.names}
                 found |= (inner & names.keys()) or ({node.module} & names.keys())

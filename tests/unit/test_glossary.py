@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.sources import parsed
+from support.sources import nodes
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "magnetar"
@@ -32,7 +32,7 @@ def flowing(text: str) -> str:
 
 def docstrings(path: Path) -> Iterator[str]:
     """Of the module, its classes and functions, and those below attributes."""
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from support.sources import PACKAGE, REPOSITORY, import_edges, modules, name_of, parsed
+from support.sources import PACKAGE, REPOSITORY, import_edges, modules, name_of, nodes, parsed
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 """Names that say nothing of what is inside."""
@@ -80,10 +80,10 @@ TOOLBOX_METHODS = {"call_later", "call_at", "create_task", "run_in_executor"}
 """Methods of event loops; `magnetar.runtime` has functions in their place."""
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+def imported(walked: Iterable[ast.AST]) -> Iterator[str]:
     """Top-level packages that a module imports when it runs; those for type checking alone do not count."""
     skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in walked:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             skipped.update(inner for statement in node.body for inner in ast.walk(statement))
         if node in skipped:
@@ -136,7 +136,7 @@ def test_readmes_name_files_that_are_there() -> None:
 def _inner_rooms(test: Path, floor: str) -> set[str]:
     """Folders below a floor whose modules a test imports."""
     rooms: set[str] = set()
-    for node in ast.walk(parsed(test)):
+    for node in nodes(test):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"magnetar.{floor}"):
             for alias in node.names:
                 path = PACKAGE.parent.joinpath(*f"{node.module}.{alias.name}".split("."))
@@ -230,7 +230,7 @@ def test_a_class_name_stands_for_one_class() -> None:
 def test_functions_fit_the_head() -> None:
     sizes: dict[str, int] = {}
     for path in modules():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 key = f"{name_of(path)}:{node.name}"
                 size = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -280,7 +280,7 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_functions_have_few_parameters() -> None:
     counts: dict[str, int] = {}
     for path in modules():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 key = f"{name_of(path)}:{node.name}"
                 counts[key] = max(parameters(node), counts.get(key, 0))
@@ -291,33 +291,36 @@ def test_functions_have_few_parameters() -> None:
     assert gone == [], "needs no exception any more"
 
 
-def drives(tree: ast.Module) -> bool:
+def drives(walked: Sequence[ast.AST]) -> bool:
     """Whether a module does more than decide."""
     waits = (ast.Await, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith)
-    return bool(OUTSIDE & set(imported(tree))) or any(
+    return any(
         isinstance(node, waits)
         or (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("magnetar.runtime"))
-        for node in ast.walk(tree)
-    )
+        for node in walked
+    ) or bool(OUTSIDE & set(imported(walked)))
 
 
 def test_decisions_touch_nothing_outside() -> None:
     found = {
         name_of(path)
         for path in modules()
-        if path.relative_to(PACKAGE).parts[0] not in DRIVER_ROOMS and drives(parsed(path))
+        if path.relative_to(PACKAGE).parts[0] not in DRIVER_ROOMS and drives(nodes(path))
     }
     assert sorted(found - DRIVERS) == [], "plain logic awaits: split it, or name a new driver in drivers.txt"
     assert sorted(DRIVERS - found) == [], "these are plain logic now: take them out of drivers.txt"
 
 
-def loose_ends(tree: ast.Module) -> Iterator[str]:
+_TOOLS = TOOLBOX_METHODS.union(*TOOLBOX_ONLY.values())
+
+
+def loose_ends(walked: Iterable[ast.AST]) -> Iterator[str]:
     """Where a module makes tasks, timers or threads by itself."""
-    for node in ast.walk(tree):
+    for node in walked:
         if isinstance(node, ast.ImportFrom):
             names = {alias.name for alias in node.names} & TOOLBOX_ONLY.get(node.module or "", set())
             yield from (f"{node.lineno}: {name}" for name in sorted(names))
-        elif isinstance(node, ast.Attribute):
+        elif isinstance(node, ast.Attribute) and node.attr in _TOOLS:
             owner = ast.unparse(node.value)
             if node.attr in TOOLBOX_ONLY.get(owner, set()) or node.attr in TOOLBOX_METHODS:
                 yield f"{node.lineno}: {owner}.{node.attr}"
@@ -328,7 +331,7 @@ def test_tasks_timers_and_threads_come_from_the_toolbox() -> None:
         f"{name_of(path)}:{place}"
         for path in modules()
         if path.relative_to(PACKAGE).parts[0] != "runtime"
-        for place in loose_ends(parsed(path))
+        for place in loose_ends(nodes(path))
     ]
     assert found == [], "magnetar.runtime.tasks and threads have all of these"
 
@@ -353,8 +356,8 @@ def test_the_loop_is_stopped_by_the_toolbox_alone() -> None:
         f"{name_of(path)}:{node.lineno}"
         for path in modules()
         if name_of(path).split("/")[0] in LOOP_ROOMS
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute) and node.attr == "sleep" and ast.unparse(node) == "time.sleep"
     ]
     assert sleeps == [], "await something, or show that `runtime.tasks.stop_loop` pays"
 
@@ -368,12 +371,12 @@ def test_the_loop_is_stopped_by_the_toolbox_alone() -> None:
     ],
 )  # fmt: skip
 def test_the_toolbox_rule_sees(line: str) -> None:
-    assert list(loose_ends(ast.parse(line)))
+    assert list(loose_ends(ast.walk(ast.parse(line))))
 
 
-def effects(tree: ast.Module) -> Iterator[str]:
+def effects(walked: Iterable[ast.AST]) -> Iterator[str]:
     """Properties that change what they are a property of."""
-    for node in ast.walk(tree):
+    for node in walked:
         if not isinstance(node, ast.FunctionDef):
             continue
         if not any(ast.unparse(each) == "property" for each in node.decorator_list):
@@ -390,13 +393,13 @@ def effects(tree: ast.Module) -> Iterator[str]:
 
 def test_properties_have_no_effect() -> None:
     """Who looks at something, as a page for operators does, must not change what happens next."""
-    found = [f"{name_of(path)}:{place}" for path in modules() for place in effects(parsed(path))]
+    found = [f"{name_of(path)}:{place}" for path in modules() for place in effects(nodes(path))]
     assert found == [], "make it a method with the name of what it does, and a property of what it tells"
 
 
 def test_the_rule_about_properties_sees() -> None:
     text = "class A:\n    @property\n    def a(self):\n        self.n += 1\n        return self.n\n"
-    assert list(effects(ast.parse(text))) == ["4: a"]
+    assert list(effects(ast.walk(ast.parse(text)))) == ["4: a"]
 
 
 LOGGING = {"critical", "debug", "error", "exception", "info", "log", "warning"}
@@ -411,9 +414,9 @@ def is_quiet(statement: ast.stmt) -> bool:
     return is_bare or isinstance(statement, ast.Pass | ast.Continue | ast.Break)
 
 
-def swallowing(tree: ast.Module) -> Iterator[tuple[int, int]]:
+def swallowing(walked: Iterable[ast.AST]) -> Iterator[tuple[int, int]]:
     """First and last lines of the handlers, and of the heads of `with suppress(...)`, that end an error."""
-    for node in ast.walk(tree):
+    for node in walked:
         if isinstance(node, ast.ExceptHandler) and all(map(is_quiet, node.body)):
             yield node.lineno, node.end_lineno or node.lineno
         elif isinstance(node, ast.With | ast.AsyncWith):
@@ -422,19 +425,23 @@ def swallowing(tree: ast.Module) -> Iterator[tuple[int, int]]:
                 yield node.lineno, node.body[0].lineno
 
 
-def unexplained(text: str) -> Iterator[int]:
+def unexplained(text: str, walked: Iterable[ast.AST]) -> Iterator[int]:
     """Lines of swallowing handlers without a comment in them or on the line above."""
     lines = text.splitlines()
-    for first, last in swallowing(ast.parse(text)):
+    for first, last in swallowing(walked):
         if not any("#" in line for line in lines[max(0, first - 2) : last]):
             yield first
+
+
+def unexplained_in(text: str) -> list[int]:
+    return list(unexplained(text, ast.walk(ast.parse(text))))
 
 
 def test_who_swallows_an_error_says_why() -> None:
     found = [
         f"{name_of(path)}:{line}"
         for path in modules()
-        for line in unexplained(path.read_text(encoding="utf-8"))
+        for line in unexplained(path.read_text(encoding="utf-8"), nodes(path))
     ]
     assert found == [], "a comment in the handler says why nothing has to be done, and what happens next"
 
@@ -447,12 +454,12 @@ def test_who_swallows_an_error_says_why() -> None:
     ],
 )  # fmt: skip
 def test_the_rule_about_swallowing_sees(body: str, is_seen: bool) -> None:
-    assert bool(list(unexplained(f"try:\n    f()\nexcept E:\n    {body}\n"))) is is_seen
+    assert bool(unexplained_in(f"try:\n    f()\nexcept E:\n    {body}\n")) is is_seen
 
 
 def test_the_rule_about_suppressing_sees() -> None:
-    assert list(unexplained("with suppress(E):\n    f()\n")) == [1]
-    assert list(unexplained("# Gone is what was asked for.\nwith contextlib.suppress(E):\n    f()\n")) == []
+    assert unexplained_in("with suppress(E):\n    f()\n") == [1]
+    assert unexplained_in("# Gone is what was asked for.\nwith contextlib.suppress(E):\n    f()\n") == []
 
 
 def test_nothing_is_left_for_later() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from magnetar.observability.catalogue import METRICS, SECTIONS
 from magnetar.observability.metrics import Kind
-from support.sources import parsed
+from support.sources import nodes
 
 PACKAGE = Path(__file__).parents[3] / "src" / "magnetar"
 NAME = re.compile(
@@ -32,7 +32,7 @@ def named() -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
         if "Exposition" not in text or "spark" in path.parts:
             continue
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
                 found[node.value] = path.relative_to(PACKAGE).as_posix()
     return found
@@ -65,7 +65,7 @@ def helps() -> dict[str, set[str]]:
     """The texts that modules write beside the name of a metric when they make its samples."""
     found: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             texts = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
             for name, text in pairwise(texts):
                 match (name, text):
