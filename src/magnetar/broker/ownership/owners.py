@@ -367,7 +367,7 @@ class Owners:
     async def _place(self, bundle: Bundle, *, authoritative: bool) -> TopicPlace | None:
         """The best broker for a bundle without an owner."""
         target = self._urls_of_peer(await self._moves.destination(bundle))
-        if target is not None and not await self.peers.is_dead(target):
+        if target is not None and not await self.peers.is_gone(target):
             return TopicPlace(target)
         chosen = self._chosen(bundle)
         if not self.draining and (authoritative or chosen in ("", self.broker_id)):
@@ -376,7 +376,7 @@ class Owners:
         if not chosen:
             raise ServiceNotReadyError(f"no broker takes {bundle}: all are leaving; look the topic up again")
         urls = self.peers.reports[chosen].urls
-        if await self.peers.is_dead(urls):
+        if await self.peers.is_gone(urls):
             return None
         self._sent[chosen] = self._sent.get(chosen, 0) + 1
         return TopicPlace(urls, redirect=True)

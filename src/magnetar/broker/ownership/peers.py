@@ -223,6 +223,14 @@ class Peers:
             return known[1]
         return await self._probes.run(broker_id, lambda: self._ask(urls))
 
+    async def is_gone(self, urls: BrokerUrls) -> bool:
+        """Whether no client is to be sent to the broker: its process is gone, or has no session any more.
+
+        The table is behind by the time that its reading takes. A broker that hangs still accepts connections:
+        after the end of its session clients were sent there, to wait without an answer. Raises MetadataError.
+        """
+        return await self.is_dead(urls) or not await self._store.exists(keys.broker(urls.broker_id))
+
     def _was_dead(self, broker_id: str, now_ms: float) -> bool:
         known = self._answers.get(broker_id)
         return known is not None and known[1] and now_ms - known[0] < 10 * _ANSWER_MS

@@ -12,8 +12,8 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
 from magnetar.broker.ownership.listing import owners_in
 from magnetar.broker.ownership.peers import BrokerIdTakenError, Peers
-from magnetar.broker.ownership.place import HERE
-from magnetar.broker.ownership.records import NAMESPACES, BrokerReport, owner_path
+from magnetar.broker.ownership.place import HERE, TopicPlace
+from magnetar.broker.ownership.records import NAMESPACES, BrokerReport, encode_move, move_path, owner_path
 from magnetar.broker.ownership.states import BundleState
 from magnetar.metadata import keys
 from magnetar.metadata.memory import MemoryMetadataStore
@@ -50,6 +50,27 @@ def test_an_owner_that_is_not_understood_is_no_error_of_others() -> None:
         await api.store.delete(owner_path(bundle))
         await api.store.delete(f"{NAMESPACES}/public/default/0xffffff00_0xffffffff")
         assert await api.owners.locate(name, authoritative=True) == HERE
+
+    with_one_of_several(story)
+
+
+def test_nobody_is_sent_to_a_broker_whose_session_has_ended() -> None:
+    """One that hangs accepts connections, and the table is behind: clients would wait there for nothing."""
+
+    async def story(api: OneOfSeveral) -> None:
+        await api.other_is_there()
+        peers = api.owners.peers
+        bundles = [await api.owners.bundle_of(TopicName.parse(f"t{number}")) for number in range(20)]
+        bundle = next(each for each in bundles if api.owners._chosen(each) == OTHER)
+        place = await api.owners._look_for(bundle, authoritative=False)
+        assert place == TopicPlace(urls_of(OTHER), redirect=True)
+        api.owners._sent.clear()
+        peers.close()  # from here on the table is behind
+        await api.store.delete(keys.broker(OTHER))
+        assert await api.owners._look_for(bundle, authoritative=False) is None
+        await api.store.put(move_path(bundle), encode_move(OTHER))
+        assert OTHER in peers.reports
+        assert await api.owners._look_for(bundle, authoritative=False) is None
 
     with_one_of_several(story)
 
