@@ -21,6 +21,7 @@ from magnetar.broker.ownership.records import (
     move_path,
     owner_path,
 )
+from magnetar.broker.ownership.states import BundleState
 from magnetar.broker.policies.bundles import ranges
 from magnetar.metadata import keys
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, NotFoundError, Value
@@ -204,6 +205,17 @@ class Claims:
         _log.warning("%s leaves its owner %s, which refuses connections", bundle, owner.broker_id)
         await self.remove(bundle, value)
         return True
+
+    async def remove_leftover(self, bundle: Bundle) -> None:
+        """Removes this broker's record of a bundle that it does not have: of a claim whose answer was lost.
+
+        A bundle that is there is claimed again by the next look-up; one that was split meanwhile is not, and
+        its record keeps the parts from having owners. Raises MetadataError.
+        """
+        value = await self._store.get(owner_path(bundle))
+        unowned = self.ownership.state(bundle) is BundleState.UNOWNED
+        if value is not None and value.stat.created_by_self and unowned:
+            await self.remove(bundle, value)
 
     async def remove(self, bundle: Bundle, value: Value) -> None:
         """Removes a record as it was read. Raises MetadataError."""

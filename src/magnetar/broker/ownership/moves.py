@@ -70,6 +70,8 @@ class Moves:
                 self._claims.carry_out(ownership.release(bundle, to))
             elif to == self._own_id:
                 await self.take_over(bundle, self.deadline_ms())
+            else:
+                await self._claims.remove_leftover(bundle)
         except MagnetarError as error:
             # The next broker that is asked for the bundle goes on with it.
             _log.warning("the move of %s has not ended: %s", bundle, error)
