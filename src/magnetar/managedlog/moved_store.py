@@ -8,6 +8,7 @@ version, or before the first move) is found in the lists: a store of the same na
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
 from magnetar.tiered.context import segment_name
 
+_log = logging.getLogger("magnetar.managedlog")
+
 _PER_TURN: Final = 50
 _TRIED_MAX: Final = 20
 """Objects of a place that are searched here; retention may have deleted some."""
@@ -32,10 +35,15 @@ async def former_places(store: MetadataStore, here: Path, moved: Callable[[], No
     """URLs under which lists name the store that is `here`, each with its present URL.
 
     `moved` is called when the store is here for the first time and was elsewhere before. Raises
-    MetadataError, InvalidLogDataError.
+    MetadataError, InvalidLogDataError. A damaged record of the places is written anew from the lists: it has
+    nothing to say of a place whose objects are not here.
     """
     url = here.as_uri()
-    known = await known_places(store)
+    try:
+        known = await known_places(store)
+    except DamagedDocumentError as error:
+        _log.error("earlier places of %s are searched in the lists of logs: %s", url, error)
+        known = frozenset()
     if url not in known and await in_thread(here.exists):
         found = {
             place
