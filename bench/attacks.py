@@ -13,8 +13,10 @@ import os
 import resource
 import select
 import socket
+import ssl
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import urlsplit
@@ -29,6 +31,7 @@ _SOCKETS: Final = 2_000
 _HTTP_SOCKETS: Final = 300
 _NAME_BYTES: Final = 1_000_000
 _WEB_SOCKETS: Final = 8
+_HANDSHAKES: Final = 15_000
 
 
 def _ready() -> None:
@@ -153,6 +156,27 @@ def websocket_pings(service_url: str, http_url: str) -> None:
                 left[one] = data[one.send(data) :]
 
 
+def _client_hello() -> bytes:
+    outgoing = ssl.MemoryBIO()
+    begun = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        begun.do_handshake()
+    return outgoing.read()
+
+
+def handshakes(service_url: str, http_url: str) -> None:
+    """TLS handshakes that end after their first message, one after the other; the latest stay open."""
+    del http_url
+    first = _client_hello()
+    held: deque[socket.socket] = deque(maxlen=_HANDSHAKES)
+    _ready()
+    while True:
+        with contextlib.suppress(OSError):
+            one = _opened(service_url)
+            one.sendall(first)
+            held.append(one)
+
+
 ATTACKS: Final[dict[str, Callable[[str, str], None]]] = {
     "connections": connections,
     "pings": pings,
@@ -160,7 +184,10 @@ ATTACKS: Final[dict[str, Callable[[str, str], None]]] = {
     "slow-http": slow_http,
     "websocket-pings": websocket_pings,
     "names": names,
+    "handshakes": handshakes,
 }
+OF_TLS: Final = frozenset(("handshakes",))
+"""Attacks on a port with TLS."""
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,8 @@ class Broker:
     """`time.perf_counter` just before exec; None when it was not started here."""
     ready_s: float | None = None
     """Seconds from exec until it said that it is ready."""
+    tls_url: str = ""
+    """Empty when it has no port with TLS."""
 
 
 NO_BYTECODE_VARIABLE: Final = "PYTHONDONTWRITEBYTECODE"
@@ -108,19 +110,25 @@ def _await_ready(process: subprocess.Popen[bytes], ready: Path) -> dict[str, str
 
 @contextmanager
 def started(
-    command: Sequence[str], folder: Path, cpus: Cpus, *, stop_signal: signal.Signals = signal.SIGTERM
+    command: Sequence[str],
+    folder: Path,
+    cpus: Cpus,
+    *,
+    stop_signal: signal.Signals = signal.SIGTERM,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Broker]:
     """Start `command --data FOLDER/data --ready-file …`, wait until it is ready, stop it after the body.
 
     `folder`: existing scratch folder; what lies in FOLDER/data from an earlier start stays. `stop_signal`:
-    SIGKILL leaves a store that was not closed. Raises BrokerFailedError when it does not start, or ends with
-    an error.
+    SIGKILL leaves a store that was not closed. `settings`: variables of its environment. Raises
+    BrokerFailedError when it does not start, or ends with an error.
     """
     ready = folder / "ready.json"
     ready.unlink(missing_ok=True)
     log = folder / "broker.log"
     full = [*command, "--data", str(folder / "data"), "--ready-file", str(ready)]
     environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE_VARIABLE}
+    environment |= settings or {}
     with log.open("ab") as output:
         with pinned(cpus.broker):
             exec_s = time.perf_counter()
@@ -135,6 +143,7 @@ def started(
                 pid=process.pid,
                 exec_s=exec_s,
                 ready_s=time.perf_counter() - exec_s,
+                tls_url=str(content.get("broker_tls_url", "")),
             )
             if process.poll() is not None:
                 raise BrokerFailedError(f"the broker ended by itself with code {process.returncode}")

@@ -17,6 +17,7 @@ they were stands in the folder, a file for each story.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import re
 import subprocess
@@ -32,10 +33,11 @@ import numpy as np
 import pulsar
 
 from bench import attacks_of_tenants, machine, steps
-from bench.attacks import ATTACKS
+from bench.attacks import ATTACKS, OF_TLS
 from bench.broker import Broker, Cpus, magnetar_command, started
 from bench.neighbours import said
 from bench.tenants import QUIET, tenants
+from magnetar.auth.authority import Authority, new_key
 
 PACE_S: Final = 0.01
 TOPIC: Final = f"persistent://{QUIET}/n/behaves"
@@ -91,6 +93,22 @@ class Behaves:
         self._client.close()
 
 
+def _settings(name: str, folder: Path) -> dict[str, str]:
+    """Of the broker of a story: a port with TLS for those that attack one."""
+    if name not in OF_TLS:
+        return {}
+    now, key, certificate = datetime.datetime.now(datetime.UTC), folder / "key.pem", folder / "broker.pem"
+    authority = Authority.new(new_key(), name="bench", now=now, days=1)
+    key.write_bytes(new_key())
+    certificate.write_bytes(authority.for_broker(key.read_bytes(), hosts=["127.0.0.1"], now=now, days=1))
+    return {
+        "MAGNETAR_TLS_CERTIFICATE": str(certificate),
+        "MAGNETAR_TLS_KEY": str(key),
+        "MAGNETAR_BROKER_TLS_PORT": "0",
+        "MAGNETAR_HTTPS_PORT": "0",
+    }
+
+
 def run_story(name: str, seconds: float, noted: Path | None = None) -> dict[str, float]:
     """One attack against a broker of its own; into `noted` goes what took long."""
     command = magnetar_command()
@@ -99,7 +117,7 @@ def run_story(name: str, seconds: float, noted: Path | None = None) -> dict[str,
         command = [sys.executable, "-m", "bench.steps", str(noted), *command[-5:]]
     with (
         tempfile.TemporaryDirectory(prefix="bench-hostile-") as scratch,
-        started(command, Path(scratch), Cpus(None, None)) as broker,
+        started(command, Path(scratch), Cpus(None, None), settings=_settings(name, Path(scratch))) as broker,
     ):
         tenants(broker.http_url)
         client = Behaves(broker.service_url)
@@ -107,7 +125,8 @@ def run_story(name: str, seconds: float, noted: Path | None = None) -> dict[str,
         alone = client.times_ms(seconds)
         before_mb = resident_mb(broker.pid)
         begin = noted.stat().st_size if noted is not None else 0
-        words = [sys.executable, "-m", "bench.attacks", name, broker.service_url, broker.http_url]
+        attacked = broker.tls_url or broker.service_url
+        words = [sys.executable, "-m", "bench.attacks", name, attacked, broker.http_url]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as attack:
             try:
                 assert attack.stdout is not None

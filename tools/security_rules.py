@@ -395,6 +395,14 @@ SECURITY_RULES: Final = (
         'return ""',
         (ENTRANCE,),
     ),
+    Rule(
+        "each surplus handshake ends another one",
+        "unfinished TLS handshakes take all memory",
+        "runtime/acceptor.py",
+        "        del self._opening[task]\n",
+        "",
+        (ENTRANCE,),
+    ),
     # -- who has not said who it is
     Rule(
         "a connection that waits for CONNECT has a deadline",

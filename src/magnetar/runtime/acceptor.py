@@ -3,6 +3,10 @@
 The event loop's own servers accept all connections and TLS handshakes until the process has no descriptor
 left. This one counts a socket before it makes any object for it, until the socket is closed, and closes
 surplus sockets unread. When all places are taken, `make_room` may close an older connection.
+
+An unfinished TLS handshake costs some 40 kB, and the address space of a read buffer of 256 KiB, which later
+allocations fill: memory taken by many handshakes at once does not come back. So their number is bounded, and
+the address that has most of them loses its oldest one to the newest.
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ import errno
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from magnetar.runtime.entrance import ADDRESS, FILES, TLS, Entrance
@@ -21,8 +27,11 @@ _log = logging.getLogger("magnetar.runtime")
 
 _PER_TURN_MAX: Final = 32
 """Connections accepted per turn of the loop: a few milliseconds of work."""
+_HANDSHAKES_PER_TURN_MAX: Final = 4
+"""Of them with TLS, which is a millisecond of work for each."""
 _HANDSHAKES_MAX: Final = 512
-"""TLS handshakes under way; a further one ends the oldest."""
+"""TLS handshakes under way. A loop completes about a thousand in a second, so honest clients that all connect
+at once stay below it unless a round trip takes half a second."""
 _NO_FILES_S: Final = 1.0
 """Seconds until the next attempt when the process may open no more files."""
 _NO_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -71,8 +80,10 @@ class Acceptor:
         self._handshake_s = handshake_s
         self._make_room = make_room
         self._loop = asyncio.get_running_loop()
-        self._opening: dict[asyncio.Task[None], None] = {}
+        self._opening: dict[asyncio.Task[None], _Counted] = {}
         """Accepted sockets whose connections are being set up, the oldest first."""
+        self._ending: set[asyncio.Task[None]] = set()
+        """Those that were ended and go in the next turns of the loop."""
         self._pause: asyncio.TimerHandle | None = None
         self._closed = False
         self._loop.add_reader(listener.fileno(), self._accept)
@@ -91,11 +102,11 @@ class Acceptor:
 
     async def wait_closed(self) -> None:
         """Returns when no connection is being set up any more."""
-        if self._opening:
-            await asyncio.wait(list(self._opening))
+        if unfinished := [*self._opening, *self._ending]:
+            await asyncio.wait(unfinished)
 
     def _accept(self) -> None:
-        for _ in range(_PER_TURN_MAX):
+        for _ in range(_PER_TURN_MAX if self._tls is None else _HANDSHAKES_PER_TURN_MAX):
             try:
                 accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -130,10 +141,20 @@ class Acceptor:
         counted.entrance, counted.address = self._entrance, address
         counted.setblocking(False)
         task = self._loop.create_task(self._open(counted))
-        self._opening[task] = None
-        task.add_done_callback(self._opened)
+        self._opening[task] = counted
+        task.add_done_callback(partial(self._opened, counted))
         if self._tls is not None and len(self._opening) > _HANDSHAKES_MAX:
-            next(iter(self._opening)).cancel()
+            self._end_one()
+
+    def _end_one(self) -> None:
+        """Ends the oldest handshake of the address that has most of them."""
+        addresses = Counter(counted.address for counted in self._opening.values())
+        ((crowded, _),) = addresses.most_common(1)
+        task = next(task for task, counted in self._opening.items() if counted.address == crowded)
+        # It is cancelled in the next turn, and many are accepted in this one: each must end another one.
+        del self._opening[task]
+        self._ending.add(task)
+        task.cancel()
 
     async def _open(self, counted: _Counted) -> None:
         try:
@@ -143,15 +164,22 @@ class Acceptor:
                 await self._loop.connect_accepted_socket(
                     self._protocol, counted, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
                 )
-        except (OSError, asyncio.CancelledError) as error:
-            if self._tls is not None:
-                self._entrance.refused[TLS] += 1
-            _log.info("%s: the connection could not be set up: %s", counted.address, repr(error))
-            counted.close()
+        except OSError as error:
+            self._failed(counted, error)
 
-    def _opened(self, task: asyncio.Task[None]) -> None:
+    def _failed(self, counted: _Counted, error: BaseException) -> None:
+        if self._tls is not None:
+            self._entrance.refused[TLS] += 1
+        _log.info("%s: the connection could not be set up: %s", counted.address, repr(error))
+        counted.close()
+
+    def _opened(self, counted: _Counted, task: asyncio.Task[None]) -> None:
         self._opening.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        self._ending.discard(task)
+        if task.cancelled():
+            # Perhaps before it began: so it cannot do this itself.
+            self._failed(counted, asyncio.CancelledError("others wait for its place"))
+        elif (error := task.exception()) is not None:
             _log.error("opening a connection failed", exc_info=error)
 
     def _wait_for_files(self, error: OSError) -> None:

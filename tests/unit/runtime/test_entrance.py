@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
+from magnetar.runtime import acceptor as acceptor_module
 from magnetar.runtime.acceptor import Acceptor
-from magnetar.runtime.entrance import ADDRESS, PLACES, Entrance
+from magnetar.runtime.entrance import ADDRESS, PLACES, TLS, Entrance
 
 
 def test_who_is_one_too_many_is_refused_until_another_leaves() -> None:
@@ -72,13 +76,59 @@ def test_accepted_sockets_are_counted_until_they_are_closed(makes_room: bool) ->
                 assert await asyncio.wait_for(first.read(), 60) == b""
             first_writer.close()
             second_writer.close()
-            for _ in range(60_000):
-                if not len(entrance):
-                    break
-                await asyncio.sleep(0.001)
-            assert not len(entrance)
+            await _until(lambda: not len(entrance))
             assert entrance.refused[PLACES] == (0 if makes_room else 1)
             acceptor.close()
             await acceptor.wait_closed()
 
     asyncio.run(story())
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(60_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not happen within a minute")
+
+
+def test_unfinished_handshakes_are_bounded_and_one_address_pushes_out_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Each cancelled the oldest one, which stayed the oldest for the rest of the turn: all that were accepted
+    # together ended the same one.
+    monkeypatch.setattr(acceptor_module, "_HANDSHAKES_MAX", 4)
+
+    async def story(stack: ExitStack) -> None:
+        entrance = Entrance("clients")
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+        listener.setblocking(False)
+        acceptor = Acceptor(
+            listener, entrance, asyncio.Protocol, tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), handshake_s=600
+        )
+
+        def connect(source: str) -> socket.socket:
+            address = listener.getsockname()
+            return stack.enter_context(socket.create_connection(address, 60, source_address=(source, 0)))
+
+        elsewhere = connect("127.0.0.2")
+        await _until(lambda: len(entrance) == 1)
+        crowd = [connect("127.0.0.1") for _ in range(20)]
+        await _until(lambda: len(entrance) + entrance.refused[TLS] == 21)
+        for _ in range(10):
+            # A surplus one goes in the turn after the next.
+            await asyncio.sleep(0)
+        assert len(entrance) == 4
+        assert entrance.refused[TLS] == 17
+        ended = [one.recv(1) == b"" for one in crowd[:17]]
+        assert all(ended)
+        for one in (elsewhere, *crowd[17:]):
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(1)
+        acceptor.close()
+        await acceptor.wait_closed()
+        assert not len(entrance)
+
+    with ExitStack() as stack:
+        asyncio.run(story(stack))
