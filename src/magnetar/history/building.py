@@ -1,9 +1,9 @@
-"""Rows as columns, and the proof that entries can be rebuilt from them.
+"""Builds the columns of a segment, and checks that entries can be rebuilt from them.
 
-Rows of batches and rows that are entries of their own are made apart, each kind by array operations over
-all of them, and then put in the order of the log. Metadata is rebuilt from the columns by the reader's code
-and compared with what came in: where it differs, the original bytes stay beside the columns, if a client can
-read them at all.
+Rows of batches and rows of single-message entries are built separately, each kind by array operations over
+all of them, and then put in the order of the log. The reader's code rebuilds metadata from the columns, and
+the result is compared with the original. Where it differs, the original bytes are stored beside the columns,
+if clients can read them at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SINGLE_SPAN_FIELDS = frozenset((number.S_PROPERTIES, number.S_KEY, number.S_ORD
 
 
 class _UnreadableError(Exception):
-    """Entries turned out to have metadata that no client can read; `rows` in their vector."""
+    """Entries have metadata that no client can read; `rows` are their rows in the vector."""
 
     def __init__(self, rows: Ints) -> None:
         super().__init__("entries with metadata that no client can read")
@@ -48,7 +48,7 @@ class _UnreadableError(Exception):
 
 
 def build_rows(vector: EntryVector) -> pa.RecordBatch:
-    """All rows of these entries, in order, as `SCHEMA` says."""
+    """All rows of these entries, in order, with the columns of `SCHEMA`."""
     while True:
         try:
             return _build(open_entries(vector))
@@ -76,7 +76,7 @@ def _build(opened: OpenedEntries) -> pa.RecordBatch:
 
 
 class _EntryColumns:
-    """What entries say of themselves and of all their messages; arrays with one element per entry."""
+    """Fields of the metadata of entries, as arrays with one element per entry."""
 
     def __init__(self, opened: OpenedEntries) -> None:
         vector = opened.vector
@@ -88,7 +88,7 @@ class _EntryColumns:
         self.bits |= np.where(vector.has_checksum, HAS_CHECKSUM, 0)
         compression = fields.numbers(number.COMPRESSION)
         plain = ~vector.has_checksum | ((compression != 0) & ~opened.is_raw & ~opened.is_piece)
-        # Entries that are compressed again get a checksum of their own then.
+        # Entries that are compressed again get a new checksum then.
         checksums = big_endian_u32(vector.array, vector.starts + 2).astype(np.uint32).view(np.int32)
         self.columns: dict[str, pa.Array] = {
             "ledger_id": pa.array(vector.ledger_ids),
@@ -128,14 +128,14 @@ class _EntryColumns:
         return pa.array(self._fields.numbers(field), mask=~self._fields.present(field))
 
     def small(self, field: int) -> pa.Array:
-        """A 32-bit number; null where it is missing or none."""
+        """A 32-bit number; null where it is missing or out of range."""
         values = self._fields.numbers(field)
         fits = (values >= -_INT32_MAX - 1) & (values <= _INT32_MAX)
         return pa.array(values.astype(np.int32), mask=~(self._fields.present(field) & fits))
 
 
 def _repeated(column: pa.Array, of_entry: pa.Array) -> pa.Array:
-    """What entries say, for each of their messages. Most columns are null, or one producer's name."""
+    """Repeats the value of each entry for each of its messages. Most columns are null or have one value."""
     if column.null_count == len(column):
         return pa.nulls(len(of_entry), column.type)
     if pa.types.is_string(column.type) and column.null_count == 0 and pc.count_distinct(column).as_py() == 1:
@@ -149,7 +149,7 @@ def _batch_rows(opened: OpenedEntries, batches: OpenedBatches, entries: _EntryCo
     of_entry = pa.array(entry)
     is_first = batches.batch_index == 0
     own_id = singles.present(number.S_SEQUENCE_ID)
-    # Without numbers of their own, messages of a batch number on from its first.
+    # Messages of a batch without sequence ids are numbered from the first one.
     sequence_ids = vector.fields.numbers(number.SEQUENCE_ID)[entry] + batches.batch_index
     if own_id.any():
         sequence_ids = np.where(own_id, singles.numbers(number.S_SEQUENCE_ID), sequence_ids)
@@ -197,7 +197,7 @@ def _batch_rows(opened: OpenedEntries, batches: OpenedBatches, entries: _EntryCo
 
 
 def _single_rows(opened: OpenedEntries, chosen: Ints, entries: _EntryColumns) -> list[pa.Array]:
-    """Entries that are one row: messages of their own, markers, pieces, and what was not opened."""
+    """Rows of entries that are one row each: single messages, markers, pieces, and unopened entries."""
     vector, fields = opened.vector, opened.vector.fields
     count = len(chosen)
     is_all = count == len(vector)
@@ -250,7 +250,7 @@ def _raw(opened: OpenedEntries, chosen: Ints, is_raw: Bools) -> pa.Array:
 
 
 def _presence(fields: Fields, numbers: frozenset[int], spans: frozenset[int], count: int) -> Ints:
-    """Bit n set where field n is there, of all messages or entries."""
+    """For each message or entry a number whose bit n is set when field n is present."""
     bits: Ints = np.zeros(count, np.int64)
     for field in numbers:
         if fields.has(field):
@@ -262,7 +262,7 @@ def _presence(fields: Fields, numbers: frozenset[int], spans: frozenset[int], co
 def _keys(
     fields: Fields, buffer: bytes, key: int, is_base64: int, is_null: int
 ) -> tuple[Bools, pa.Array, pa.Array]:
-    """Which have a key, the keys as bytes, whether each was text."""
+    """Which messages have a key, the keys as bytes, and whether each key was text."""
     starts, ends, present = fields.last_spans(key)
     if not present.any():
         return present, pa.nulls(len(present), pa.binary()), pa.nulls(len(present), pa.bool_())
@@ -282,13 +282,13 @@ def _data(fields: Fields, buffer: bytes, field: int, count: int) -> pa.Array:
 
 
 def _event_times(fields: Fields, field: int) -> pa.Array:
-    """Null for 0, too, which says that there is none."""
+    """Event times; null where the field is missing or 0, which means "none"."""
     values = fields.numbers(field)
     return times(values, values != 0)
 
 
 def times(values_ms: Ints, present: Bools | None) -> pa.Array:
-    """Unix milliseconds as times; null where they are missing or no times."""
+    """Unix milliseconds as times; null where they are missing or outside the range of times."""
     sound = (values_ms >= 0) & (values_ms <= TIME_MAX_MS)
     if present is not None:
         sound &= present
@@ -297,7 +297,7 @@ def times(values_ms: Ints, present: Bools | None) -> pa.Array:
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """Bytes as text; what is no UTF-8 is replaced by marks."""
+    """Bytes as text; bytes that are not UTF-8 become replacement characters."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -328,9 +328,9 @@ def _where_different(
     entry: Ints,
     kind: type[pb.MessageMetadata | pb.SingleMessageMetadata],
 ) -> pa.Array:
-    """What is stored, null where it was rebuilt byte for byte. `entry` is the entry of each in its vector.
+    """The stored metadata; null where it was rebuilt byte for byte. `entry`: the entry of each in its vector.
 
-    Raises _UnreadableError for what protobuf, which looks at more than this room does, cannot read.
+    Raises _UnreadableError for metadata that protobuf cannot read; it checks more than this room does.
     """
     different = pc.not_equal(stored, rebuilt)
     if not pc.any(different).as_py():
@@ -350,7 +350,7 @@ def _is_readable(data: bytes, kind: type[pb.MessageMetadata | pb.SingleMessageMe
 
 
 def _spread(values: pa.Array, places: Ints, count: int) -> pa.Array:
-    """An array of `count` elements with these at their places and nulls elsewhere."""
+    """An array of `count` elements with `values` at `places` and nulls elsewhere."""
     if values.null_count == len(values):
         return pa.nulls(count, pa.binary())
     index = np.full(count, -1, np.int64)

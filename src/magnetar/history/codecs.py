@@ -1,4 +1,4 @@
-"""Payload compression with a bound: what claims to have n bytes must have n bytes and gets no more memory.
+"""Payload compression with a bound: a payload must decompress to exactly the size that it claims.
 
 The formats are those of `magnetar.client.compression`.
 """
@@ -15,11 +15,11 @@ from magnetar.client.errors import PayloadError
 from magnetar.wire import pulsar_pb2 as pb
 
 PLAIN_BYTES_MAX: Final = 64 << 20
-"""Payloads that claim more are kept as they are: the worker's memory is bounded."""
+"""Bytes. Payloads that claim more stay compressed, because the worker's memory is bounded."""
 
 _ZSTD_LEVEL: Final = 1
 _ZLIB_LEVEL: Final = 1
-"""Consumers cannot tell the level, and entries are compressed again each time they are read."""
+"""The fastest level: consumers do not see the level, and entries are compressed at each read."""
 
 _NONE: Final = int(pb.CompressionType.NONE)
 _LZ4: Final = int(pb.CompressionType.LZ4)
@@ -29,7 +29,7 @@ _SNAPPY: Final = int(pb.CompressionType.SNAPPY)
 
 
 def decompress(kind: int, payload: bytes, size: int) -> bytes | None:
-    """The plain payload of exactly `size` bytes; None when `payload` is anything else, or `kind` unknown."""
+    """The plain payload of exactly `size` bytes; None when it has another size or `kind` is unknown."""
     if kind == _NONE or size > PLAIN_BYTES_MAX:
         return None
     try:
@@ -39,7 +39,7 @@ def decompress(kind: int, payload: bytes, size: int) -> bytes | None:
 
 
 def compress(kind: int, payload: bytes) -> bytes:
-    """`payload` in the format `kind`, one that `decompress` knows."""
+    """`payload` compressed in the format `kind`, which `decompress` must know."""
     if kind == _LZ4:
         return bytes(cramjam.lz4.compress_block(payload, store_size=False))
     if kind == _ZSTD:

@@ -1,7 +1,7 @@
 """The columns of a segment. Names, ids and types are a stable format for all readers of the files.
 
-Ids are those of the Parquet schema (`field_id`) and never change their meaning; a column that is dropped
-leaves its id unused. Times have microseconds, because tables of Iceberg support no others; Pulsar's have
+Ids are those of the Parquet schema (`field_id`) and never change their meaning; the id of a dropped column is
+not used again. Times are in microseconds, because Iceberg tables support no other unit; Pulsar's are in
 milliseconds. docs/internals/history-format.md describes each column.
 """
 
@@ -21,11 +21,11 @@ class Column(NamedTuple):
     name: str
     type: pa.DataType
     required: bool = False
-    """Never null."""
+    """Whether the column is never null."""
 
 
 def _numbered(kind: pa.DataType, first_id: int) -> pa.DataType:
-    """`kind` with ids for what is inside of it."""
+    """`kind` with ids for its nested fields."""
     if pa.types.is_map(kind):
         return pa.map_(
             pa.field("key", kind.key_type, nullable=False, metadata=field_id(first_id)),
@@ -79,19 +79,19 @@ COLUMNS: Final = (
 )
 
 VALUE_ID: Final = 40
-"""Id of the column `value`, which topics with a schema have besides."""
+"""Id of the column `value`, which segments of topics with a schema have in addition."""
 VALUE_FIELDS_ID: Final = 1000
-"""First id of what is inside of `value`."""
+"""First id of the fields in `value`."""
 
 HAS_CHECKSUM: Final = 1
 """Bit 0 of `entry_fields`: the entry starts with a checksum. Bit n, n > 0: its metadata has field n."""
 
 TIME_MAX_MS: Final = 253_402_300_799_999
-"""The end of the year 9999; later times are no times, and stay in the stored metadata alone."""
+"""The end of the year 9999, Unix ms. Later times are null in their column; the stored metadata keeps them."""
 
 
 def arrow_field(column: Column) -> pa.Field:
-    """The column as Arrow and Parquet know it."""
+    """The Arrow field of the column, with its Parquet id."""
     return pa.field(column.name, column.type, nullable=not column.required, metadata=field_id(column.id))
 
 
@@ -99,4 +99,4 @@ SCHEMA: Final = pa.schema([arrow_field(column) for column in COLUMNS])
 """Columns of every segment, without `value`."""
 
 REBUILD_COLUMNS: Final = tuple(column.name for column in COLUMNS if column.name != "ledger_id")
-"""What entries are rebuilt from."""
+"""Names of the columns from which entries are rebuilt."""

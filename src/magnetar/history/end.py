@@ -1,8 +1,8 @@
-"""The end of a segment: Parquet's metadata, and what of it is believed.
+"""Reads and checks the end of a segment with Parquet's metadata.
 
-Nothing in a Parquet file says whether its metadata are as they were written. pyarrow believes what it finds,
-and ends the process over some of it. So the stored list of ledgers has their checksum (`tiered/footers.py`),
-and they are compared before pyarrow gets them.
+A Parquet file has no checksum of its metadata. pyarrow trusts the bytes, and some damage ends its process. So
+the stored list of ledgers has a checksum of the metadata (`tiered/footers.py`), which is compared before
+pyarrow gets them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from magnetar.tiered.parquet.parquet_history import (
 from magnetar.wire.checksum import crc32c
 
 TAIL_BYTES: Final = 256 << 10
-"""Read at first: holds the footer of some dozens of row groups, 3 to 5 KiB each. A store takes about as long
-for less."""
+"""Bytes of the first read. It holds the footer of some dozens of row groups, 3 to 5 KiB each; a smaller read
+takes a store about as long."""
 
 _TRAILER: Final = struct.Struct("<I4s")
 _MAGIC: Final = b"PAR1"
@@ -40,12 +40,13 @@ class End(NamedTuple):
 
     metadata: pq.FileMetaData
     tail: bytes
-    """The last bytes of the file, its footer among them."""
+    """The last bytes of the file, which include its footer."""
 
 
 @contextmanager
 def sound(name: str, *, of_source: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """What pyarrow cannot read of `name` is damaged; `of_source`: what may be an error of the source."""
+    """Turns errors of pyarrow into DamagedSegmentError for `name`; `of_source`: error types of the source,
+    which pass unchanged."""
     try:
         yield
     except of_source:
@@ -56,11 +57,12 @@ def sound(name: str, *, of_source: tuple[type[Exception], ...] = ()) -> Iterator
 
 
 def read_end(source: ByteSource) -> End:
-    """One ranged read, two of a large footer. Raises DamagedSegmentError; HistoryError: of a later format."""
+    """Reads the end with one ranged read, two for a large footer. Raises DamagedSegmentError; HistoryError
+    for a later format."""
     known = source.footer if isinstance(source, KnownEnd) else None
     size = source.size
     if size < 12:
-        raise DamagedSegmentError(f"{source.name} has {size} bytes: that is no segment")
+        raise DamagedSegmentError(f"{source.name} has {size} bytes: that is not a segment")
     tail = source.read_at(max(0, size - TAIL_BYTES), min(size, TAIL_BYTES))
     footer_bytes, magic = _TRAILER.unpack_from(tail, len(tail) - _TRAILER.size)
     if known is not None:
@@ -87,7 +89,7 @@ def read_end(source: ByteSource) -> End:
 
 
 def _checked(name: str, footer: bytes, known: Footer) -> bytes:
-    """The end of the file as it was written; one flipped bit is put right."""
+    """The footer, checked; one flipped bit is corrected. Raises DamagedSegmentError."""
     if crc32c(footer) != known.crc32c:
         right = put_right(footer, known.crc32c)
         if right is None:

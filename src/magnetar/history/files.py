@@ -1,4 +1,4 @@
-"""The two ends of a segment's bytes: a file that is written and summed up, a file that is read in ranges."""
+"""Writes a segment's file with its checksum, and reads segments in ranges."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from magnetar.tiered.parquet.parquet_history import ByteSource, DamagedSegmentEr
 from magnetar.wire.checksum import crc32c_extend
 
 PIECE_BYTES: Final = 256 << 10
-"""Written and on its way to the disk before the next piece begins: a commit of the message store, on the same
-disk, waits for so much of this file at most. Pieces of 4 MiB kept commits waiting for ten milliseconds, one
-sync of all at the end for tenths of seconds."""
+"""Bytes of a piece, which is written to the disk before the next one begins. A commit of the message store on
+the same disk waits for one piece at most. Pieces of 4 MiB delayed commits by ten milliseconds, a single sync
+at the end by tenths of seconds."""
 
 _WRITE_OUT: Final = 1 | 2 | 4
-"""Linux: wait for what is being written of a range, begin to write it, wait for it."""
+"""Flags of Linux's sync_file_range: wait for writes under way, start to write the range, wait for the end."""
 
 
 class SummedFile:
-    """A new file whose checksum is known when it is complete. pyarrow writes it as any file of Python's; what
-    was written waits in memory until `drain`."""
+    """A new file that computes its checksum while it is written. pyarrow uses it as a Python file; written
+    bytes wait in memory until `drain`."""
 
     def __init__(self, path: str, manners: Manners) -> None:
         """`manners`: how pieces are written. Raises FileExistsError and other OSErrors."""
@@ -40,7 +40,7 @@ class SummedFile:
         return self._file.closed
 
     def write(self, data: bytes | memoryview) -> int:
-        """All of it, in memory."""
+        """Takes all of `data` into memory; returns its length."""
         whole = bytes(data)
         self._waiting.append(whole)
         self.crc32c = crc32c_extend(self.crc32c, whole)
@@ -51,10 +51,10 @@ class SummedFile:
         return self.size
 
     def flush(self) -> None:
-        """See `drain`."""
+        """Does nothing; `drain` writes."""
 
     def drain(self) -> None:
-        """Brings what waits to the disk, piece by piece. Raises OSError."""
+        """Writes the waiting bytes to the disk, piece by piece. Raises OSError."""
         waiting, self._waiting = self._waiting, []
         for piece in _pieces(waiting):
             self._manners.write(partial(self._write_out, memoryview(piece)))
@@ -67,7 +67,7 @@ class SummedFile:
         write_out(self._file.fileno(), offset, length)
 
     def sync(self) -> None:
-        """Makes the file durable; its folder is the caller's. Raises OSError."""
+        """Makes the file durable; the caller syncs its folder. Raises OSError."""
         self.drain()
         os.fsync(self._file.fileno())
 
@@ -77,7 +77,7 @@ class SummedFile:
 
 
 def _pieces(parts: Iterable[bytes]) -> Iterator[bytes | memoryview]:
-    """The same bytes in pieces of about PIECE_BYTES; what is large is not copied."""
+    """The same bytes in pieces of about PIECE_BYTES; large parts are not copied."""
     small: list[bytes] = []
     for part in parts:
         if len(part) < PIECE_BYTES:
@@ -94,10 +94,10 @@ def _pieces(parts: Iterable[bytes]) -> Iterator[bytes | memoryview]:
 
 
 def write_out(file: int, offset: int, length: int) -> None:
-    """Waits until this range has left the page cache. Raises OSError.
+    """Waits until this range of the file is on the disk. Raises OSError.
 
-    Linux does so without a commit of the file system's journal, which others wait for; elsewhere all of the
-    file is synced.
+    On Linux this needs no commit of the file system's journal, which would delay other writers; elsewhere the
+    whole file is synced.
     """
     call = _sync_file_range()
     if call is None:
@@ -111,7 +111,7 @@ def write_out(file: int, offset: int, length: int) -> None:
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """The call of the C library, which Python does not have; None where there is none."""
+    """The function of the C library, which Python does not offer; None when the library lacks it."""
     try:
         call = ctypes.CDLL(None, use_errno=True).sync_file_range
     except (OSError, AttributeError):
@@ -122,7 +122,7 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 class LocalFile:
-    """A file of this machine as a source of ranges."""
+    """A local file, read in ranges."""
 
     def __init__(self, path: str) -> None:
         """Raises OSError."""
@@ -131,7 +131,7 @@ class LocalFile:
         self.size = os.fstat(self._file.fileno()).st_size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly these bytes. Raises DamagedSegmentError when the file ends before."""
+        """Exactly `length` bytes from `offset` on. Raises DamagedSegmentError when the file ends earlier."""
         data = os.pread(self._file.fileno(), length, offset)
         while len(data) < length:
             more = os.pread(self._file.fileno(), length - len(data), offset + len(data))
@@ -141,7 +141,7 @@ class LocalFile:
         return data
 
     def read_into(self, offset: int, room: memoryview) -> None:
-        """Fills `room`. Raises DamagedSegmentError when the file ends before."""
+        """Fills `room`. Raises DamagedSegmentError when the file ends earlier."""
         while room:
             count = os.preadv(self._file.fileno(), [room], offset)
             if not count:
@@ -153,7 +153,7 @@ class LocalFile:
 
 
 class PathSource:
-    """A segment in a file, opened for each read: a file that is deleted must not keep its space."""
+    """A segment in a file that is opened for each read, so that a deleted file frees its space at once."""
 
     def __init__(self, path: str, name: str, size: int, *, footer: Footer | None = None) -> None:
         """`footer`: see `KnownEnd`."""
@@ -174,7 +174,7 @@ class PathSource:
 
 
 class WithEnd:
-    """A source whose end is known; see `KnownEnd`."""
+    """A source with a recorded footer; see `KnownEnd`."""
 
     def __init__(self, source: ByteSource, footer: Footer | None) -> None:
         self._source = source
@@ -191,24 +191,25 @@ _ROOM_STEP_BYTES: Final = 4 << 20
 
 
 class Room:
-    """Memory that is read to again and again: fresh memory costs as much as reading does."""
+    """A buffer that reads use again, since new memory costs as much time as the read."""
 
     def __init__(self) -> None:
         self._memory = bytearray()
 
     def of(self, length: int) -> memoryview:
-        """So many bytes, whatever is in them; those that were given before are the same."""
+        """A view of `length` bytes with any content; it overlaps the views returned before."""
         if len(self._memory) < length:
-            # What still looks at the old one keeps it. In steps, as row groups differ a little in size.
+            # Views of the old buffer keep it alive. The buffer grows in steps, as row groups differ a little
+            # in size.
             self._memory = bytearray(-(-length // _ROOM_STEP_BYTES) * _ROOM_STEP_BYTES)
         return memoryview(self._memory)[:length]
 
 
 class Windows:
-    """Parts of a source that were read, for pyarrow, which asks for what lies in them piece by piece."""
+    """Presents loaded ranges of a source as a file to pyarrow, which reads them piece by piece."""
 
     def __init__(self, source: ByteSource, room: Room) -> None:
-        """`room`: where files are read to."""
+        """`room`: the buffer for reads of files."""
         self._source = source
         self._room = room
         self._windows: list[tuple[int, memoryview]] = []
@@ -216,7 +217,7 @@ class Windows:
         self.closed = False
 
     def load(self, ranges: list[tuple[int, int]]) -> None:
-        """Reads these ranges (offset, length), which replace those before."""
+        """Loads these ranges (offset, length) in place of the loaded ones."""
         source = self._source
         if not isinstance(source, LocalFile | PathSource):
             self._windows = [
@@ -231,7 +232,7 @@ class Windows:
             room = room[length:]
 
     def forget(self) -> None:
-        """Gives the memory back, or leaves it to the next one."""
+        """Releases the loaded ranges."""
         self._windows = []
 
     def read(self, length: int = -1) -> bytes:
@@ -239,8 +240,8 @@ class Windows:
         return bytes(self.read_buffer(length))
 
     def read_buffer(self, length: int = -1) -> memoryview:
-        """What pyarrow calls where it can take a view. Raises DamagedSegmentError for bytes that were not
-        loaded: the footer points outside of them."""
+        """Reads as a view; pyarrow calls this where it can take one. Raises DamagedSegmentError for bytes
+        that are not loaded, to which only a damaged footer points."""
         if length < 0:
             length = self._source.size - self._at
         for offset, data in self._windows:
@@ -249,7 +250,7 @@ class Windows:
                 self._at += length
                 return data[first : first + length]
         raise DamagedSegmentError(
-            f"{self._source.name}: bytes {self._at} to {self._at + length} are of no column"
+            f"{self._source.name}: bytes {self._at} to {self._at + length} belong to no column"
         )
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

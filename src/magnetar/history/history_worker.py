@@ -1,7 +1,7 @@
 """The worker process: `python -m magnetar.history.history_worker <socket fd> <niceness> <memory fd>`.
 
-Serves the process that started it until that closes the socket, however it ended. Runs on one core: clients
-come first.
+It serves the process that started it until that process closes the socket or ends. It uses one core, to leave
+the others to clients.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from importlib.abc import MetaPathFinder
 
 
 class NoPandas(MetaPathFinder):
-    """Tells pyarrow that there is no pandas.
+    """Makes `import pandas` fail.
 
-    Where it is installed, pyarrow imports it as soon as it makes an array, to recognise its types: a second
-    and 60 MB for nothing.
+    pyarrow imports an installed pandas with the first array, to recognise its types. That costs a second and
+    60 MB without any use here.
     """
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Raises ModuleNotFoundError for pandas; other finders find the rest."""
+        """Raises ModuleNotFoundError for pandas; returns None for other modules."""
         if fullname == "pandas":
             raise ModuleNotFoundError("pandas is not used here", name=fullname)
 
 
 def main() -> None:
-    """Serves the socket whose number is the first argument. The second is the niceness: 0 when a caller waits
-    for the results. The third is the shared memory's descriptor, -1 for none."""
+    """Serves a socket. Arguments of the process: descriptor of the socket; nice value, 0 when a caller waits
+    for the results; descriptor of the shared memory, -1 for none."""
     niceness = int(sys.argv[2])
     os.nice(niceness)
     sys.meta_path.insert(0, NoPandas())

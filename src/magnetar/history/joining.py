@@ -1,9 +1,9 @@
-"""Bytes from here and there, put side by side in one pass: views say what comes from where, Arrow copies.
+"""Joins bytes from several arrays in one pass: views name the source of each part, and Arrow copies them.
 
-A view is 16 bytes, `length i32` and then, of up to 12 bytes, the bytes themselves, of more
-`first four bytes | buffer u32 | offset i32`. Half as dear as joining arrays element by element, and what is
-short needs no array. The first four bytes serve comparisons alone and are left out: these views are copied
-from and thrown away.
+A view has 16 bytes: `length i32`, then up to 12 bytes inline or, for longer parts,
+`first four bytes | buffer u32 | offset i32`. This costs half as much as joining arrays element by element,
+and short parts need no array. The first four bytes only serve comparisons; they are left out, because these
+views are dropped after the copy.
 
 Source: Arrow columnar format, variable-size binary view layout.
 """
@@ -27,7 +27,7 @@ _CELL: Final = np.dtype([("length", np.int32), ("data", f"V{INLINE_BYTES}")])
 
 
 class Joining:
-    """Views under construction, and the buffers they point to."""
+    """The buffers to which views point, and the join of the views."""
 
     def __init__(self) -> None:
         self._buffers: list[pa.Buffer] = []
@@ -66,9 +66,9 @@ class Joining:
         return views
 
     def join(self, views: Views, firsts: Ints | None = None, every: int = 1) -> pa.Array:
-        """The bytes of all views, one behind the other, as a binary array.
+        """The bytes of all views, one after the other, as a binary array.
 
-        An element begins at each view that `firsts` names, or at every so many.
+        An element begins at each view that `firsts` names, or without `firsts` at each `every`-th view.
         """
         pieces = pa.Array.from_buffers(
             pa.binary_view(), len(views), [None, pa.py_buffer(np.ascontiguousarray(views)), *self._buffers]
@@ -86,7 +86,7 @@ class Joining:
 
 
 def has_short(values: pa.Array) -> bool:
-    """Whether there are elements that a view has to hold itself."""
+    """Whether some elements are short enough to be held in the view."""
     if not len(values):
         return False
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
@@ -94,9 +94,9 @@ def has_short(values: pa.Array) -> bool:
 
 
 def _inline(views: Views, rows: Ints, data: Bytes, starts: npt.NDArray[np.int32]) -> None:
-    """Puts the bytes of these rows, which are short, into their views."""
+    """Puts the bytes of these rows, which have at most 12, into their views."""
     cells = views.view(_CELL).reshape(len(views))["data"]
-    # Twelve bytes each, whatever the length: those beyond it are not looked at.
+    # Twelve bytes each; readers ignore those beyond the length.
     inside = starts <= len(data) - INLINE_BYTES
     if len(data) >= INLINE_BYTES:
         windows = np.ndarray((len(data) - INLINE_BYTES + 1,), f"V{INLINE_BYTES}", data, strides=(1,))
@@ -110,7 +110,7 @@ def _inline(views: Views, rows: Ints, data: Bytes, starts: npt.NDArray[np.int32]
 
 
 def side_by_side(columns: Sequence[Views]) -> Views:
-    """The views of each row, one behind the other."""
+    """The views of all columns, row by row."""
     if len(columns) == 1:
         return columns[0]
     together: Views = np.stack(columns, axis=1).reshape(-1, 4)

@@ -1,15 +1,16 @@
-"""A key directory: which of many segments have messages with a key. Pure.
+"""A key directory names the segments that have messages with a key. Pure.
 
     "MGKD" | version u32 | bits u32 | size of the list u32 | size of the section u32 | CRC32C u32
     the list, JSON: the segments as [ledger, attempt, first entry]
     a section as `key_index` writes it, whose records name the segment in place of the row group
 
-The CRC32C is that of the numbers before it and of the list. The head of version 1 ends with the size of the
-list, and its section is of version 1 as well.
+The CRC32C covers the numbers before it and the list. The head of version 1 ends with the size of the list,
+and its section has version 1 too.
 
-A look-up by key would else ask every segment of a topic for its own index, two ranged reads each. One read
-of the directory's beginning gives the list, at most two more where the key is; directories of a topic without
-keys are one read. Segments are named with their attempt: a ledger that was copied anew is not of the list.
+Without a directory, a look-up by key would search the index of every segment of a topic, with two ranged
+reads each. With it, one read of the beginning gives the list, and at most two more give the places of the
+key; one read is enough when the topic has no keys. The list names the attempt of each segment, so that it
+does not match a ledger that was copied again.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ from magnetar.tiered.parquet.parquet_history import ByteSource, DamagedSegmentEr
 _HEAD: Final = struct.Struct("<4sIII")
 _MAGIC: Final = b"MGKD"
 _SUMMED: Final = struct.Struct("<II")
-"""What follows the head since version 2."""
+"""Fields that follow the head since version 2."""
 _VERSION: Final = 2
 
 BEGINNING_BYTES: Final = 64 << 10
-"""Read at first: holds the list of a thousand segments."""
+"""Bytes of the first read, which holds the list of a thousand segments."""
 RECORDS_MAX: Final = 4 << 20
-"""Records of one directory, 16 bytes each: merging takes the helper process about four times that."""
+"""Most records of one directory, 16 bytes each. A merge takes the helper process about four times as many
+bytes."""
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -47,8 +49,8 @@ class TooManyKeysError(DamagedSegmentError):
 
 
 def encode(parts: Sequence[tuple[Sequence[KeyPlace], Hashes, npt.NDArray[np.int64]]]) -> bytes:
-    """The directory of several segments or directories: of each the segments it tells of, the hashes, and
-    for each hash the number of its segment. Raises TooManyKeysError."""
+    """The directory of several parts. A part is the list of its segments, the hashes, and for each hash the
+    number of its segment. Raises TooManyKeysError."""
     segments: list[KeyPlace] = []
     hashes, owners = [], []
     for places, found, numbers in parts:
@@ -69,16 +71,17 @@ def _sum(head: bytes, section_bytes: int, listed: bytes) -> int:
 
 
 class FoundKeys(NamedTuple):
-    """What a directory says of a key."""
+    """The result of a search in a directory."""
 
     segments: list[KeyPlace]
-    """All it tells of."""
+    """All segments that the directory covers."""
     holders: list[KeyPlace]
-    """Those that may have the key."""
+    """The segments that may have the key."""
 
 
 class KeyDirectory:
-    """Reads one. Not thread-safe. Every call raises DamagedSegmentError, and what its source raises."""
+    """Reads a directory. Not thread-safe. Every call raises DamagedSegmentError and the errors of its
+    source."""
 
     def __init__(self, source: ByteSource) -> None:
         """Reads nothing yet."""
@@ -86,12 +89,12 @@ class KeyDirectory:
 
     @cached_property
     def _head(self) -> tuple[int, int, int]:
-        """Version, bits, and where the list begins."""
+        """Version, bits, and offset of the list."""
         data = self._first
         magic, version, bits, _ = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (b"", 0, 0, 0)
         list_at = _HEAD.size + (_SUMMED.size if version > 1 else 0)
         if magic != _MAGIC or not 1 <= version <= _VERSION or len(data) < list_at:
-            raise DamagedSegmentError(f"{self._source.name} is no directory of keys")
+            raise DamagedSegmentError(f"{self._source.name} is not a directory of keys")
         return version, bits, list_at
 
     @cached_property
@@ -100,12 +103,12 @@ class KeyDirectory:
 
     @cached_property
     def _beginning(self) -> bytes:
-        """All in front of the section, and what was read with it."""
+        """All bytes before the section, and those read with them."""
         source, data = self._source, self._first
         version, _, list_at = self._head
         end = list_at + int(_HEAD.unpack_from(data)[3])
         if end > source.size:
-            raise DamagedSegmentError(f"{source.name} is no directory of keys")
+            raise DamagedSegmentError(f"{source.name} is not a directory of keys")
         if end > len(data):
             data += source.read_at(len(data), end - len(data))
         if version > 1:
@@ -121,7 +124,7 @@ class KeyDirectory:
 
     @cached_property
     def segments(self) -> list[KeyPlace]:
-        """The segments that it tells of."""
+        """The segments that the directory covers."""
         try:
             return [
                 KeyPlace(LedgerId(int(ledger)), str(attempt), int(first))
@@ -131,7 +134,7 @@ class KeyDirectory:
             raise DamagedSegmentError(f"{self._source.name} has a list that makes no sense") from error
 
     def find(self, key: bytes) -> FoundKeys:
-        """Which of its segments may have the key."""
+        """Searches the directory for a key."""
         version, bits, _ = self._head
         if self._source.size == self._section_at:
             return FoundKeys(self.segments, [])

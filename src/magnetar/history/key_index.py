@@ -1,16 +1,16 @@
-"""The key index of a segment: which row groups have messages with a key. Pure.
+"""The key index of a segment names the row groups that have messages with a key. Pure.
 
     "MGKI" | version u32 | bits u32 | records u32
-    2^bits + 1 times, by hash prefix: where its records start u32 | CRC32C u32, 0 of the last one
+    2^bits + 1 times, by hash prefix: number of its first record u32 | CRC32C u32, 0 in the last one
     records, by hash and row group: hash u64 | row group u32 | row u32
 
-The CRC32C is that of prefix, start and end, u32 each, and of the records between: one flipped bit would deny
-a key that is there, and what is older would pass for its last message. Version 1 has none.
+The CRC32C covers prefix, start and end, u32 each, and the records between them. Without it, one flipped bit
+could hide a key, and an older message would be taken for its last one. Version 1 has no checksum.
 
 The hash is the first half of MurmurHash3 x64 128 of the key, seed 0; its first `bits` bits are the prefix.
-The row is that of the last message with the key in the row group. All numbers are little-endian; `bits` also
-stands in the file's metadata. Two ranged reads, of 16 bytes and of one prefix's records, tell where a key is,
-or that it is nowhere. Keys of equal hash share records, so keys have to be compared.
+The row is that of the last message with the key in the row group. All numbers are little-endian; `bits` is
+also in the file's metadata. A search makes two ranged reads: 16 bytes, then the records of one prefix. Keys
+of equal hash share records, so the caller must compare keys.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _HEAD: Final = struct.Struct("<4sIII")
 _MAGIC: Final = b"MGKI"
 VERSION: Final = 2
 _ENTRY_BYTES: Final = {1: 4, 2: 8}
-"""Bytes of a prefix, by version."""
+"""Bytes of a prefix's entry, by version."""
 _RECORD: Final = np.dtype([("hash", "<u8"), ("group", "<u4"), ("row", "<u4")])
 Records = npt.NDArray[np.void]
 _RECORDS_PER_PREFIX: Final = 64
-"""About a kilobyte: a read of that size costs what the smallest costs."""
+"""Average number of records of a prefix: about a kilobyte, which costs no more to read than a byte."""
 _DAMAGED: Final = "the key index fails a checksum"
 
 
@@ -47,7 +47,7 @@ def hash_of(key: bytes) -> int:
 
 
 class Place(NamedTuple):
-    """Where a hash occurs."""
+    """A place of a hash."""
 
     row_group: int
     row: int
@@ -84,7 +84,7 @@ class KeyIndexBuilder:
         self.key_max = largest if self.key_max is None else max(self.key_max, largest)
 
     def finish(self) -> tuple[bytes, int]:
-        """The section, and how many distinct keys there are (equal hashes count once). b"" without keys."""
+        """The section and the number of distinct keys (equal hashes count once); b"" without keys."""
         if not self._parts:
             return b"", 0
         records = np.concatenate(self._parts)
@@ -95,7 +95,7 @@ class KeyIndexBuilder:
 
 
 def section(records: Records) -> tuple[bytes, int]:
-    """The section with these records, which are sorted by hash; and its `bits`."""
+    """The section with these records, sorted by hash, and its `bits`."""
     hashes = records["hash"]
     bits = max(0, (len(records) // _RECORDS_PER_PREFIX).bit_length())
     prefixes = np.arange((1 << bits) + 1, dtype=np.float64) * 2.0 ** (64 - bits)
@@ -118,7 +118,7 @@ def _sum(prefix: int, start: int, stop: int, records: bytes) -> int:
 
 
 def records_of(hashes: npt.NDArray[np.uint64], groups: npt.NDArray[np.int64]) -> Records:
-    """Sorted records of these hashes, each once for a row group; rows are not told."""
+    """Sorted records of these hashes, one per hash and row group, with row 0."""
     records = np.zeros(len(hashes), _RECORD)
     records["hash"], records["group"] = hashes, groups
     records = records[np.lexsort((groups, hashes))]
@@ -127,7 +127,7 @@ def records_of(hashes: npt.NDArray[np.uint64], groups: npt.NDArray[np.int64]) ->
 
 
 def read_records(data: bytes) -> Records:
-    """All records of a section; none of an empty one. Raises DamagedSegmentError."""
+    """All records of a section; empty for an empty section. Raises DamagedSegmentError."""
     if not data:
         return np.zeros(0, _RECORD)
     magic, version, bits, count = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (b"", 0, 0, 0)
@@ -147,9 +147,9 @@ def read_records(data: bytes) -> Records:
 
 
 def find(key: bytes, read_at: Callable[[int, int], bytes], bits: int, version: int) -> list[Place]:
-    """Where the key may be, last row group first. `read_at` reads inside of the section.
+    """The places that may have the key, last row group first. `read_at` reads in the section.
 
-    Raises DamagedSegmentError: what was read is not as it was written.
+    Raises DamagedSegmentError when a checksum fails.
     """
     wanted = hash_of(key)
     prefix = wanted >> (64 - bits) if bits else 0

@@ -1,9 +1,9 @@
-"""How a segment's file is laid out, beyond what Parquet says; shared by writer and reader.
+"""The layout of a segment's file beyond Parquet's own; shared by writer and reader.
 
     row groups | key index, if any message has a key | footer of Parquet
 
-Parquet finds everything by offsets from its footer, so that other readers pass over the key index. The
-key-value metadata of the footer names it, and holds what the file is.
+Parquet finds all parts by offsets in its footer, so that other readers ignore the key index. The key-value
+metadata of the footer gives the place of the key index and describes the file, under the keys below.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from magnetar.tiered.parquet.parquet_history import DamagedSegmentError
 FORMAT_KEY: Final = "magnetar.format"
 TOPIC_KEY: Final = "magnetar.topic"
 RANGE_KEY: Final = "magnetar.entries"
-"""`ledger:first entry:last entry`; of several ledgers, with commas between them."""
+"""Value: `ledger:first entry:last entry`; several ledgers are separated by commas."""
 STARTS_KEY: Final = "magnetar.row_groups"
-"""`ledger:entry` that each row group begins with, with commas between them; where there are several ledgers.
-Statistics tell it only where there is one."""
+"""Value: `ledger:entry` at which each row group begins, separated by commas. Only in files with several
+ledgers; in others the statistics of Parquet give it."""
 SUMMARY_KEY: Final = "magnetar.summary"
-"""The summary as JSON, with 0 for the size and the checksum of the file, which it cannot hold."""
+"""Value: the summary as JSON, with 0 as size and checksum of the file, which are not known yet."""
 KEY_INDEX_KEY: Final = "magnetar.key_index"
 SCHEMAS_KEY: Final = "magnetar.schemas"
 
 
 class KeyIndexPlace(NamedTuple):
-    """Where the key index lies in the file."""
+    """Place of the key index in the file."""
 
     offset: int
     length: int
     bits: int
     version: int = 1
-    """Version of its bytes; 1 when it is not stored."""
+    """Version of its format; 1 when the value does not name it."""
 
     def encode(self) -> str:
         """`offset:length:bits:version` in decimal."""
@@ -40,7 +40,7 @@ class KeyIndexPlace(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> KeyIndexPlace:
-        """Raises DamagedSegmentError."""
+        """The inverse of `encode`. Raises DamagedSegmentError."""
         try:
             return cls(*map(int, text.split(":")))
         except (ValueError, TypeError) as error:

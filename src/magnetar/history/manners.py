@@ -1,4 +1,4 @@
-"""How a segment's work is done: at once, or so that others go first. Pure."""
+"""Ways to do the work on a segment: at once, or with priority for other work. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ Result = TypeVar("Result")
 
 
 class Manners(Protocol):
-    """Does the parts of the work. What a part raises is raised by the call."""
+    """Runs the parts of the work. Each call raises the errors of its part."""
 
     def compute(self, part: Callable[[], Result]) -> Result:
-        """Some ten milliseconds of a core; touches no file, so that it may be kept waiting anywhere."""
+        """Runs a part that takes some ten milliseconds of a core. It touches no file, so it may be suspended
+        at any point."""
 
     def write(self, part: Callable[[], None]) -> None:
-        """A small piece that goes to the disk."""
+        """Runs a part that writes a small piece to the disk."""
 
 
 class AtOnce:
-    """For processes that have the machine to themselves: bench, tests, tools."""
+    """Runs each part at once, for benchmarks, tests and tools."""
 
     def compute(self, part: Callable[[], Result]) -> Result:
         """Calls it."""

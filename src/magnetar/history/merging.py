@@ -1,4 +1,4 @@
-"""Several segments become one, entry by entry: what a consumer gets of it is what it got of them."""
+"""Merges several segments into one, entry by entry; consumers get the same entries from it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from magnetar.history.segment_writer import write_segment
 from magnetar.tiered.parquet.parquet_history import ByteSource, SegmentOrigin, SegmentSummary
 
 _BYTES: Final = 1 << 20
-"""Of entries taken at a time."""
+"""Bytes of entries that are read at a time."""
 
 
 def entries_of(parts: Iterable[ByteSource], manners: Manners | None = None) -> Iterator[EntryRun]:
     """All entries of these segments, in order; one segment is open at a time.
 
-    `manners`: how they are read, at once if None. Raises DamagedSegmentError, and what a source raises.
+    `manners`: how they are read; None: at once. Raises DamagedSegmentError and the errors of a source.
     """
     compute = (AtOnce() if manners is None else manners).compute
     for part in parts:
@@ -35,11 +35,10 @@ def entries_of(parts: Iterable[ByteSource], manners: Manners | None = None) -> I
 
 
 def alike(parts: Iterable[ByteSource]) -> list[int]:
-    """How many of these segments, from the first one on, were written with the same schemas, then how many
-    with the next ones, and so on.
+    """Lengths of consecutive groups of these segments that were written with the same schemas.
 
-    Fields of `value` are those of the newest version then. In one file with others they would lose some, or
-    get some that they had not.
+    The column `value` has the fields of the newest schema. Segments with other schemas in the same file would
+    lose fields or get fields that they did not have.
     """
     return [len(list(group)) for _, group in groupby(SegmentReader(part).schemas for part in parts)]
 
@@ -47,11 +46,11 @@ def alike(parts: Iterable[ByteSource]) -> list[int]:
 def merge_segments(
     parts: Sequence[ByteSource], origin: SegmentOrigin, path: str, manners: Manners | None = None
 ) -> SegmentSummary:
-    """Writes one segment with all entries of these, which are `alike` and whose ledgers follow each other,
-    to the new file `path`, with their schemas. On any error there is no file.
+    """Writes all entries of these segments, which are `alike` and in the order of their ledgers, as one
+    segment with their schemas to the new file `path`. On any error there is no file.
 
-    `manners`: how they are read and written, at once if None. Raises HistoryError, OSError, and what a source
-    raises.
+    `manners`: how they are read and written; None: at once. Raises HistoryError, OSError, and the errors of a
+    source.
     """
     origin = replace(origin, schemas=SegmentReader(parts[0]).schemas)
     return write_segment(entries_of(parts, manners), origin, path, manners)

@@ -1,12 +1,12 @@
-"""Metadata rebuilt from columns, as every client writes it: fields in the order of their numbers, each number
-in its shortest form.
+"""Rebuilds metadata from columns in the form that all clients write: fields in the order of their numbers,
+each number in its shortest form.
 
-Which fields there are is said by bits, `entry_fields` and `message_fields`; what they hold by the columns.
-What cannot be said so is found when a segment is written, by comparing, and kept as it is
+The bits of `entry_fields` and `message_fields` name the fields that are present; the columns hold their
+values. Metadata of another form is detected by comparison when a segment is written, and stored unchanged
 (`entry_metadata`, `message_metadata`).
 
-An entry's own fields that its messages have too, such as its key, hold what its first message holds. The
-highest sequence id is that of its last message, the plain size is the sum.
+Fields that both an entry and its messages have, such as the key, have the value of its first message. The
+highest sequence id is that of its last message; the uncompressed size is the sum.
 
 Source: Pulsar binary protocol; field order of protobuf, LightProto and gogo/protobuf.
 """
@@ -67,16 +67,16 @@ def nulls(values: pa.Array) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys as the metadata has them."""
+    """Keys in the form of the metadata."""
 
     text: pa.Array
-    """Binary: what the field holds, base64 where the key is bytes; empty for null."""
+    """Binary array of the field's values: base64 when the key is bytes; empty for null."""
     is_base64: Bools
     is_null: Bools
 
 
 def stored_keys(keys: pa.Array, key_is_string: pa.Array) -> Keys:
-    """Keys of messages as they were before they became columns."""
+    """The keys of messages in the form of the metadata, from the columns."""
     is_null = nulls(keys)
     is_base64 = ~bools(key_is_string) & ~is_null
     if keys.null_count:
@@ -90,10 +90,10 @@ def stored_keys(keys: pa.Array, key_is_string: pa.Array) -> Keys:
 
 
 class Rows:
-    """Columns of some rows, by name, with what several steps need of them."""
+    """Columns of some rows by name, with values that several steps share."""
 
     def __init__(self, columns: Mapping[str, pa.Array], count: int, same: Same | None = None) -> None:
-        """`same`: columns of one value, made when they are asked for."""
+        """`same`: columns whose rows all have one value; `column` makes them when needed."""
         self._columns = dict(columns)
         self._same = same or {}
         self.count = count
@@ -112,19 +112,19 @@ class Rows:
         return cls(columns, table.num_rows, same)
 
     def column(self, name: str) -> pa.Array:
-        """One contiguous array."""
+        """A column as one contiguous array."""
         found = self._columns.get(name)
         if found is None:
             found = self._columns[name] = pa.repeat(self._same[name], self.count)
         return found
 
     def take(self, rows: Ints) -> Rows:
-        """These rows."""
+        """The given rows."""
         return TakenRows(self, rows)
 
 
 class TakenRows(Rows):
-    """Some rows of others, each column taken when it is asked for."""
+    """A selection of rows; each column is selected when it is first used."""
 
     def __init__(self, rows: Rows, chosen: Ints) -> None:
         super().__init__({}, len(chosen), rows._same)
@@ -143,7 +143,7 @@ def _has(bits: npt.NDArray[np.int64], field: int) -> Bools:
 
 
 def message_pieces(rows: Rows, sizes: Ints) -> Pieces:
-    """SingleMessageMetadata of messages of batches; `sizes` are those of their payloads."""
+    """SingleMessageMetadata of messages in batches; `sizes`: bytes of their payloads."""
     bits = ints(rows.column("message_fields"))
     used = int(np.bitwise_or.reduce(bits)) if len(bits) else 0
     pieces = Pieces(rows.count)
@@ -183,10 +183,10 @@ def _properties(field: int, rows: Rows, present: Bools) -> pa.Array:
 
 
 def entry_metadata(rows: Rows, last_sequence_ids: Ints, plain_bytes: Ints) -> pa.Array:
-    """MessageMetadata of entries; binary array.
+    """MessageMetadata of entries, as a binary array.
 
-    `rows` are the first rows of entries, `last_sequence_ids` those of their last ones, `plain_bytes` the
-    sizes of their payloads before compression.
+    `rows`: the first row of each entry. `last_sequence_ids`: sequence id of the last row of each entry.
+    `plain_bytes`: bytes of each payload before compression.
     """
     bits = ints(rows.column("entry_fields"))
     used = int(np.bitwise_or.reduce(bits)) if len(bits) else 0

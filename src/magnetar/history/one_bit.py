@@ -1,7 +1,7 @@
-"""One flipped bit in bytes whose CRC32C is known, put right. Pure.
+"""Corrects one flipped bit in bytes whose CRC32C is known. Pure.
 
-A sum of 32 bits tells which bit it was, as each of them changes the sum in its own way. More damage looks
-like one bit by chance once in 2^32 for each bit there is.
+Each bit changes the sum in a different way, so the wrong sum identifies the flipped bit. Other damage looks
+like one flipped bit with a probability of 2^-32 for each bit of the data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _POLYNOMIAL: Final = 0x82F63B78
 
 @cache
 def _table() -> tuple[int, ...]:
-    """What a byte makes of an empty register."""
+    """CRC32C table: the register after one byte, for each value of the byte."""
     rows = []
     for value in range(256):
         for _ in range(8):

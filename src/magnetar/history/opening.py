@@ -1,9 +1,9 @@
-"""Entries become rows: which of them are opened, what their payloads are, where their messages lie.
+"""Opens entries: decides which can be opened, decompresses payloads, and locates the messages of batches.
 
-An entry is opened when its metadata can be read, it is not encrypted, its payload can be decompressed to
-the size it claims, and, for a batch, its messages fill the payload exactly and are as many as the log
-counted. Every other entry is one row with its bytes as they are. A piece of a large message is one row with
-the piece: it was compressed before it was cut, so it stays compressed.
+An entry is opened when its metadata can be read, it is not encrypted, and its payload can be decompressed to
+the size that it claims. The messages of a batch must also fill the payload exactly, and be as many as the log
+counted. Every other entry becomes one row with its bytes unchanged. A chunk of a large message becomes one
+row; it stays compressed, because the message was compressed before it was cut.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ SINGLE_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OpenedBatches:
-    """Messages of batches, of all that could be opened."""
+    """The messages of all opened batches."""
 
     entry: Ints
-    """Row in the vector of each message's entry."""
+    """For each message the index of its entry in the vector."""
     batch_index: Ints
     buffer: bytes
     array: Bytes
@@ -53,13 +53,13 @@ class OpenedBatches:
 
 @dataclass(frozen=True, slots=True)
 class OpenedEntries:
-    """What a vector's entries turned out to be."""
+    """The opened entries of a vector."""
 
     vector: EntryVector
     is_raw: Bools
-    """Kept as they are."""
+    """Entries that are stored unchanged."""
     is_piece: Bools
-    """Pieces of large messages."""
+    """Entries that are chunks of large messages."""
     buffer: bytes
     array: Bytes
     """Plain payloads, of compressed and uncompressed entries alike."""
@@ -69,7 +69,7 @@ class OpenedEntries:
 
     @property
     def is_single(self) -> Bools:
-        """Entries of one row: all that are no opened batches."""
+        """Entries of one row: all except opened batches."""
         is_single = np.ones(len(self.vector), np.bool_)
         if self.batches is not None:
             is_single[self.batches.entry] = False
@@ -93,7 +93,7 @@ def open_entries(vector: EntryVector) -> OpenedEntries:
         array = np.frombuffer(buffer, np.uint8)
     else:
         buffer, array, starts, ends = vector.buffer, vector.array, vector.payload, vector.ends
-    # Each message has four bytes at least: a count beyond that is a lie that would cost time.
+    # Each message has at least four bytes: a higher count is false and would only cost time.
     is_raw |= is_batch & (counted > (ends - starts) // 4)
     chosen = np.flatnonzero(is_batch & ~is_raw)
     batches = _open_batches(chosen, vector.counts, buffer, array, starts, ends, is_raw)

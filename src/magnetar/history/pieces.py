@@ -1,7 +1,7 @@
-"""Protobuf messages by the thousand, written from columns: the counterpart of `magnetar.arrow.fields`.
+"""Writes many protobuf messages at once from columns: the counterpart of `magnetar.arrow.fields`.
 
-A message is a row of pieces side by side. Numbers, tags and lengths, which are short, are laid out in one
-matrix of bytes with masks; bytes and texts stay Arrow arrays; one pass joins all (`joining.py`).
+A message is a sequence of pieces. Numbers, tags and lengths, which are short, form a matrix of bytes with
+masks; bytes and texts stay Arrow arrays. One pass joins all pieces (`joining.py`).
 
 Source: protobuf wire format.
 """
@@ -40,20 +40,21 @@ def varint_lengths(values: Ints) -> Ints:
 
 
 class _Matrix:
-    """Bytes of several fields: a column for each byte, a mask of the rows that have it; None: all do."""
+    """Bytes of several fields: a column for each byte, with a mask of the rows that have it; None: all
+    rows."""
 
     def __init__(self) -> None:
         self.bytes: list[Bytes] = []
         self.masks: list[Bools | None] = []
 
     def whole(self) -> Bytes | None:
-        """The matrix, when every row has all of it."""
+        """The matrix if every row has all its bytes; else None."""
         if all(mask is None for mask in self.masks):
             return np.stack(self.bytes, axis=1)
         return None
 
     def array(self) -> pa.Array:
-        """What each row has, as a binary array."""
+        """The bytes of each row as a binary array."""
         count = len(self.bytes[0])
         everywhere = np.ones(count, np.bool_)
         mask = np.stack([everywhere if mask is None else mask for mask in self.masks], axis=1)
@@ -62,7 +63,7 @@ class _Matrix:
 
 
 class Pieces:
-    """Messages under construction, all of them at once; fields in the order of the calls."""
+    """Messages under construction. Each call appends a field to all messages at once."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -78,14 +79,14 @@ class Pieces:
         last.masks.append(mask)
 
     def fixed(self, values: bytes, present: Bools | None = None) -> None:
-        """These bytes, where `present`."""
+        """Appends these bytes where `present`; None: everywhere."""
         mask = _mask(present)
         for value in values:
             self._add(np.full(self._count, value, np.uint8), mask)
         self.lengths += len(values) if mask is None else len(values) * mask
 
     def u32(self, values: Ints, present: Bools | None = None) -> None:
-        """Four bytes, big-endian, where `present`."""
+        """Appends four bytes, big-endian, where `present`; None: everywhere."""
         mask = _mask(present)
         cells = values.astype(">u4").view(np.uint8).reshape(-1, 4)
         for at in range(4):
@@ -93,7 +94,7 @@ class Pieces:
         self.lengths += 4 if mask is None else 4 * mask
 
     def varint(self, values: Ints, present: Bools) -> None:
-        """A varint, where `present`."""
+        """Appends a varint where `present`."""
         if not self._count:
             return
         unsigned = values.view(np.uint64) if present.all() else np.where(present, values, 0).view(np.uint64)
@@ -111,17 +112,17 @@ class Pieces:
         self.lengths += sizes if everywhere is None else sizes * present
 
     def number(self, field: int, values: Ints, present: Bools) -> None:
-        """A varint field, where `present`."""
+        """Appends a varint field where `present`."""
         if present.any():
             self.fixed(_tag(field, 0), present)
             self.varint(values, present)
 
     def flag(self, field: int, values: Bools, present: Bools) -> None:
-        """A boolean field, where `present`."""
+        """Appends a boolean field where `present`."""
         self.number(field, values.astype(np.int64), present)
 
     def data(self, field: int, values: pa.Array, present: Bools) -> None:
-        """A field of bytes or text, where `present`; null counts as empty. Binary array."""
+        """Appends a field of bytes or text where `present`. `values`: binary array; null counts as empty."""
         if not present.any():
             return
         if values.null_count:
@@ -134,12 +135,14 @@ class Pieces:
         self.plain(values, sizes)
 
     def plain(self, values: pa.Array, sizes: Ints | None = None) -> None:
-        """Bytes as they are. Binary array without nulls; `sizes`: theirs, where they are known."""
+        """Appends bytes without tag and length. `values`: binary array without nulls; `sizes`: their lengths
+        if known."""
         self._parts.append(values)
         self.lengths += byte_lengths(values) if sizes is None else sizes
 
     def append(self, others: Pieces) -> None:
-        """What others have so far, each behind ours. They are not used any more."""
+        """Appends the messages of `others`, each to the message of the same row. Do not use `others`
+        again."""
         for part in others._parts:
             if isinstance(part, _Matrix):
                 for values, mask in zip(part.bytes, part.masks, strict=True):
@@ -149,7 +152,7 @@ class Pieces:
         self.lengths += others.lengths
 
     def views(self, joining: Joining) -> list[Views]:
-        """What each message is made of: views of all messages for one part, then for the next."""
+        """The parts of the messages: for each part the views of all messages."""
         found = []
         for part in self._gathered():
             whole = part.whole() if isinstance(part, _Matrix) else None
@@ -157,8 +160,8 @@ class Pieces:
         return found
 
     def _gathered(self) -> list[_Matrix | pa.Array]:
-        """Parts, those joined with their neighbours that have short elements: a view of these holds their
-        bytes, and putting them there one by one costs several times what joining arrays does."""
+        """The parts, with neighbours of short elements joined: to put short bytes into views one by one costs
+        several times as much as joining arrays."""
         gathered: list[_Matrix | pa.Array] = []
         waiting: list[_Matrix | pa.Array] = []
         for part in [*self._parts, None]:
@@ -174,7 +177,7 @@ class Pieces:
         return gathered
 
     def join(self) -> pa.Array:
-        """The messages, a binary array."""
+        """The messages as a binary array."""
         if not self._parts:
             return pa.array([b""] * self._count, pa.binary())
         if len(self._parts) == 1 or any(
@@ -210,7 +213,7 @@ def _tag(field: int, kind: int) -> bytes:
 
 
 def key_values(field: int, maps: pa.Array) -> pa.Array:
-    """Each map as repeated KeyValue messages (1 key, 2 value) of this field; a binary array, empty for an
+    """Each map as repeated KeyValue messages (1 key, 2 value) of this field, as a binary array; empty for an
     empty map or null."""
     offsets: npt.NDArray[np.int32] = maps.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])

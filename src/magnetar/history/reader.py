@@ -1,7 +1,8 @@
-"""A segment read in ranges: entries rebuilt, positions by time, messages by key.
+"""Reads a segment in ranges: rebuilds entries, finds positions by time and messages by key.
 
-The first use reads the end of the file, which holds the footer as a rule. A row group is one read of the
-columns that are needed; the rebuilt entries of the last one are kept, so that reading on costs nothing more.
+The first use reads the end of the file, which usually includes the whole footer. A row group costs one read
+of the needed columns. The rebuilt entries of the last row group are kept, so that a sequential read needs no
+further reads.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from magnetar.tiered.parquet.parquet_history import (
 from magnetar.tiered.parquet.stored_schemas import decode_schemas
 
 GAP_BYTES: Final = 64 << 10
-"""Columns with less than this between them are one read: that costs less than another one."""
+"""Bytes. Columns with a smaller gap are read together, since that costs less than another read."""
 
 _FOUND_COLUMNS: Final = (
     "ledger_id",
@@ -67,19 +68,19 @@ _FOUND_COLUMNS: Final = (
 
 
 class SegmentReader:
-    """Reads one segment. Not thread-safe. Every call raises DamagedSegmentError for a file that is none, and
-    what its source raises."""
+    """Reads one segment. Not thread-safe. Every call raises DamagedSegmentError when the file is not a
+    segment, and the errors of its source."""
 
     def __init__(self, source: ByteSource, room: Room | None = None) -> None:
-        """Reads nothing yet. `room`: what readers that are used in turn have in common."""
+        """Reads nothing yet. `room`: the buffer that readers used in turn share."""
         self.key_damage = ""
-        """What is wrong with the key index, once it was asked; empty: nothing is known."""
+        """Damage of the key index, once it was read; empty: none is known."""
         self._source = source
         self._windows = Windows(source, room or Room())
         self._rebuilt: dict[tuple[int, int], tuple[RebuiltEntries, Ints]] = {}
-        """Entries of row groups by ledger, and where each ends: of the last one, and of the one behind it."""
+        """Rebuilt entries by ledger, with their ends, of the row group read last and of the next one."""
         self._table: tuple[int, pa.Table] | None = None
-        """The row group that was read last, where it has several ledgers."""
+        """The row group that was read last, if it has several ledgers."""
 
     # ------------------------------------------------------------ what the file says of itself
 
@@ -116,7 +117,7 @@ class SegmentReader:
 
     @cached_property
     def summary(self) -> SegmentSummary:
-        """As its writer returned it, but for the size and the checksum of the file, which are 0."""
+        """The summary of its writer, with 0 as size and checksum of the file."""
         return SegmentSummary.from_json(self._kept.get(layout.SUMMARY_KEY.encode(), b""))
 
     @cached_property
@@ -127,7 +128,7 @@ class SegmentReader:
 
     @cached_property
     def spans(self) -> EntrySpans:
-        """Which entries of which ledgers there are."""
+        """The ledgers of the segment, and their entries."""
         ledgers = decode_ledgers(self._kept.get(layout.RANGE_KEY.encode(), b""))
         groups = self._metadata.num_row_groups
         if len(ledgers) == 1:
@@ -157,14 +158,15 @@ class SegmentReader:
 
     @contextmanager
     def _sound(self, *, of_source: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-        """What pyarrow cannot read is damaged; `of_source`: what may be the source's error as well."""
+        """Turns errors of pyarrow into DamagedSegmentError; `of_source`: error types of the source, which
+        pass unchanged."""
         # Those of the source come from `load`, outside of this.
         with sound(self._source.name, of_source=of_source):
             yield
 
     @contextmanager
     def _of_entries(self, group: int, ledger_id: LedgerId) -> Iterator[None]:
-        """What cannot be read of a row group are these entries of the ledger, and no others."""
+        """Turns damage of a row group into DamagedRowsError with the entries of the ledger in that group."""
         try:
             with self._sound(of_source=(OSError,)):
                 yield
@@ -174,7 +176,7 @@ class SegmentReader:
     # ------------------------------------------------------------ rows
 
     def row_group(self, group: int, columns: Sequence[str]) -> pa.Table:
-        """These columns of a row group: one ranged read, or a few where far apart columns are wanted."""
+        """These columns of a row group. Costs one ranged read, a few when the columns are far apart."""
         self._windows.load(self._ranges(group, columns))
         try:
             with self._sound():
@@ -205,18 +207,18 @@ class SegmentReader:
     # ------------------------------------------------------------ entries
 
     def forget(self) -> None:
-        """Gives the memory of rebuilt entries back; what the footer says stays."""
+        """Frees the memory of rebuilt entries; the footer is kept."""
         self._rebuilt = {}
         self._table = None
 
     def entries(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[EntryRun]:
-        """Entries of a ledger from `first_entry` on, which the segment holds: as many as fit, at least one,
-        and no more than to the end of a row group."""
+        """Entries of a ledger from `first_entry` on, which the segment must hold: as many as fit into
+        `bytes_max`, at least one, at most to the end of a row group."""
         rebuilt, start, stop = self._stretch(ledger_id, first_entry, bytes_max)
         return rebuilt.runs(ledger_id, start, stop)
 
     def frame_parts(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[bytes | memoryview]:
-        """The same as the body of a RUNS frame, in parts."""
+        """As `entries`, but returns the parts of the body of a RUNS frame."""
         rebuilt, start, stop = self._stretch(ledger_id, first_entry, bytes_max)
         return rebuilt.frame_parts(ledger_id, start, stop)
 
@@ -237,7 +239,7 @@ class SegmentReader:
 
     def _group_with(self, ledger_id: LedgerId, entry: int) -> tuple[RebuiltEntries, Ints]:
         group = self.spans.group_with(ledger_id, entry)
-        # What lies before is not read again by who reads on.
+        # A sequential reader does not read the entries before again.
         self._rebuilt = {at: kept for at, kept in self._rebuilt.items() if at[0] in (group, group + 1)}
         return self._rebuild(group, ledger_id)
 
@@ -251,7 +253,7 @@ class SegmentReader:
         return found
 
     def _rows_of(self, group: int, ledger_id: LedgerId) -> Rows:
-        """The rows of a ledger in a row group, with the columns to rebuild entries from."""
+        """The rows of a ledger in a row group, with the columns that entries are rebuilt from."""
         if not self.spans.has_several:
             with self._sound():
                 same = same_columns(self._metadata.row_group(group), self._leaves, REBUILD_COLUMNS)
@@ -266,7 +268,8 @@ class SegmentReader:
             return Rows.of_table(table.take(pa.array(np.arange(*_rows_with(table, ledger_id)))))
 
     def ahead(self, ledger_id: LedgerId, entry: int) -> None:
-        """Makes ready what a reader needs who goes on at `entry`: its row group, or the one behind it."""
+        """Prepares the next read of a sequential reader at `entry`: rebuilds its row group or the next
+        one."""
         if entry > self.spans.of(ledger_id).last_entry:
             return
         group = self.spans.group_with(ledger_id, entry)
@@ -292,8 +295,8 @@ class SegmentReader:
         return None
 
     def lookup(self, key: bytes, count_max: int, before: MessagePlace | None = None) -> list[FoundMessage]:
-        """The last `count_max` messages with this key, of those before a place if one is given; newest first.
-        Raw entries are not looked into."""
+        """The last `count_max` messages with this key, newest first, before the place `before` if it is
+        given. Raw entries are not searched."""
         found: list[FoundMessage] = []
         end = MessagePlace(LedgerId(1 << 62), 0, 0) if before is None else before
         for place in self._places(key):
@@ -315,12 +318,12 @@ class SegmentReader:
         return found
 
     def row_groups_with(self, keys: Iterable[bytes]) -> frozenset[int]:
-        """Numbers of the row groups that may have messages with one of these keys. Two ranged reads at most
-        for each; raw entries are not looked into."""
+        """Numbers of the row groups that may have messages with one of these keys. Costs at most two ranged
+        reads per key. Raw entries are not searched."""
         return frozenset(place.row_group for key in keys for place in self._places(key))
 
     def key_hashes(self) -> npt.NDArray[np.uint64]:
-        """Hashes of all keys, in order, each once. Raises DamagedSegmentError for a damaged key index."""
+        """Hashes of all keys, sorted, each once. Raises DamagedSegmentError for a damaged key index."""
         place = self._key_index
         if place is None:
             return np.zeros(0, np.uint64)
@@ -355,7 +358,7 @@ class SegmentReader:
             if any(place.row_group >= groups for place in places):
                 raise DamagedSegmentError("the key index is that of other row groups")
         except DamagedSegmentError as error:
-            # It is derived: what it would say is in the row groups.
+            # The index is derived: the row groups have the same keys.
             self.key_damage = f"{self._source.name}: {error}"
             return [key_index.Place(group, 0) for group in reversed(range(groups))]
         return places
@@ -382,7 +385,7 @@ class SegmentReader:
 
 
 def _rows_with(table: pa.Table, ledger_id: LedgerId) -> tuple[int, int]:
-    """Where the rows of a ledger begin and end; needs the column `ledger_id`."""
+    """First and end row of a ledger in a table; needs the column `ledger_id`."""
     ids = table.column("ledger_id").to_numpy()
     return int(np.searchsorted(ids, ledger_id)), int(np.searchsorted(ids, ledger_id, side="right"))
 

@@ -1,4 +1,4 @@
-"""Entries out of rows: the way back, of whole entries in order."""
+"""Rebuilds whole entries from rows, in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from magnetar.wire.checksum import crc32c
 _EMPTY = pa.scalar(b"", pa.binary())
 
 _LARGE_BATCH: Final = 64
-"""Messages of an entry from which on a step of Python's for each entry costs less than masks of all views."""
+"""Messages per entry from which a Python step for each entry costs less than masks over all views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RebuiltEntries:
         return len(self.data)
 
     def runs(self, ledger_id: LedgerId, start: int, stop: int) -> list[EntryRun]:
-        """The entries `start <= i < stop`, those of one broker time as one run each."""
+        """The entries `start <= i < stop`, one run for each broker time."""
         entries = self.data.slice(start, stop - start).to_pylist()
         runs = []
         for first, end in self._of_one_time(start, stop):
@@ -60,7 +60,7 @@ class RebuiltEntries:
         return runs
 
     def frame_parts(self, ledger_id: LedgerId, start: int, stop: int) -> list[bytes | memoryview]:
-        """What the body of a RUNS frame with these entries is made of; no entry is copied."""
+        """The parts of the body of a RUNS frame with these entries; no entry is copied."""
         offsets = np.frombuffer(self.data.buffers()[1], np.int32)[
             self.data.offset : self.data.offset + len(self) + 1
         ]
@@ -87,13 +87,13 @@ class RebuiltEntries:
         return parts
 
     def _of_one_time(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """First and end of the entries that have the broker time in common."""
+        """Start and end of each group of entries with the same broker time."""
         changes = np.flatnonzero(np.diff(self.broker_times_ms[start:stop])) + 1 + start
         return list(pairwise([start, *changes.tolist(), stop]))
 
 
 def rebuild(rows: Rows) -> RebuiltEntries:
-    """The entries of these rows, which begin and end with whole entries. Needs `REBUILD_COLUMNS`."""
+    """The entries of these rows. The rows must hold whole entries and have the `REBUILD_COLUMNS`."""
     batch_index = ints(rows.column("batch_index"))
     firsts = np.flatnonzero(batch_index <= 0)
     payloads = rows.column("payload")
@@ -120,7 +120,7 @@ def rebuild(rows: Rows) -> RebuiltEntries:
 
 
 def _messages(rows: Rows, in_batch: Bools, payloads: pa.Array) -> Pieces:
-    """Payloads, those in batches with their size and metadata in front."""
+    """Payloads; those in batches follow their size and metadata."""
     sizes = byte_lengths(payloads)
     pieces = Pieces(rows.count)
     if in_batch.any():
@@ -142,7 +142,7 @@ def _messages(rows: Rows, in_batch: Bools, payloads: pa.Array) -> Pieces:
 
 
 def _assemble(rows: Rows, metadata: pa.Array, messages: Pieces, firsts: Ints) -> pa.Array:
-    """Checksum, size of the metadata, metadata and payload of each entry; raw ones as they are."""
+    """Checksum, size of the metadata, metadata and payload of each entry; raw entries unchanged."""
     raw = rows.column("raw_entry")
     is_opened = nulls(raw)
     checksums = rows.column("entry_checksum")
@@ -175,7 +175,7 @@ def _assemble(rows: Rows, metadata: pa.Array, messages: Pieces, firsts: Ints) ->
 
 
 def _joined(heads: Pieces, messages: Pieces, firsts: Ints) -> pa.Array:
-    """Each head with the messages that begin at its place in `firsts`, copied once."""
+    """Each head with the messages from its index in `firsts` on, in one copy."""
     joining = Joining()
     head_views, message_views = heads.views(joining), messages.views(joining)
     in_head, in_message = len(head_views), len(message_views)
@@ -205,7 +205,8 @@ def _joined(heads: Pieces, messages: Pieces, firsts: Ints) -> pa.Array:
 def _compressed(
     again: Bools, has_checksum: Bools, kinds: Ints, metadata: pa.Array, bodies: pa.Array, sums: Ints
 ) -> tuple[pa.Array, Ints]:
-    """Payloads with those compressed that were, and the checksums of these."""
+    """The payloads, compressed where they were compressed originally, with the checksums of the compressed
+    ones."""
     payloads: list[bytes] = bodies.to_pylist()
     sums = sums.copy()
     for row in np.flatnonzero(again).tolist():

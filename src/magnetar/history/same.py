@@ -1,4 +1,4 @@
-"""Columns that need not be read: the footer says that all rows of a row group have the same value."""
+"""Finds columns that need not be read, because the footer shows one value for all rows of a row group."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 from magnetar.history.columns import SCHEMA
 
 Same: TypeAlias = Mapping[str, pa.Scalar]
-"""The value that all rows have, or null, by the column's name."""
+"""By column name the value, or null, of all rows."""
 
 
 def same_columns(
     row_group: pq.RowGroupMetaData, leaves: Mapping[str, list[int]], names: Iterable[str]
 ) -> Same:
-    """Of these columns, those with one value alone.
+    """The columns among `names` that have a single value.
 
-    The least and the greatest value are the same then and no row is null, or all are: a footer in which a bit
-    was flipped says neither, and the column is read.
+    Either the smallest and the largest value are equal and no row is null, or all rows are null. A flipped
+    bit in the footer breaks both conditions, and the column is read.
     """
     same = {}
     for name in names:

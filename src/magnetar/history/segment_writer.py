@@ -1,7 +1,7 @@
-"""Entries of a ledger become a segment.
+"""Writes the entries of a ledger as a segment.
 
-Row groups end between entries; each is built, compared and written as a whole, so that memory is bounded by
-one row group, whatever the ledger holds.
+Row groups end between entries. Each is built, compared and written as a whole, so that one row group bounds
+the memory, whatever the size of the ledger.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from magnetar.tiered.parquet.parquet_history import (
 from magnetar.tiered.parquet.stored_schemas import encode_schemas
 
 ROW_GROUP_BYTES: Final = 16 << 20
-"""Payload bytes of a row group. What a look-up reads at most, and what a consumer's read decodes at a time;
-scans lose nothing from a few MiB on."""
+"""Payload bytes of a row group: the most that a look-up reads and that a consumer's read decodes at a time.
+Larger row groups would not make scans faster."""
 ROW_GROUP_ROWS: Final = 1 << 17
 
 VECTOR_BYTES: Final = 4 << 20
-"""Entries that are built together. Each vector costs some thousand calls, whatever it holds."""
+"""Bytes of entries that are built together. Each vector costs some thousand calls, whatever its size."""
 
 _PLAIN_BYTES_MAX: Final = 64 << 20
-"""Of entries that are built together, as their metadata claims: compressed ones may become large."""
+"""Most bytes of uncompressed payloads that are built together, by the sizes in their metadata."""
 
 _KEY_STORED_BYTES: Final = 64
 
@@ -63,7 +63,7 @@ _DICTIONARY: Final = [
     "marker_type",
     "chunk_uuid",
 ]
-"""Columns with few distinct values, as a rule; where there are many, the writer falls back by itself."""
+"""Columns that usually have few distinct values; with many, Parquet's writer falls back to plain encoding."""
 
 _ENCODINGS: Final = dict.fromkeys(
     (
@@ -79,19 +79,19 @@ _ENCODINGS: Final = dict.fromkeys(
     ),
     "DELTA_BINARY_PACKED",
 )
-"""Numbers that go up by about the same each time."""
+"""Encodings of columns whose numbers grow by about the same step."""
 
 _WITHOUT_STATISTICS: Final = {"payload"}
-"""All others are left out by readers of entries where the statistics say that all rows have the same."""
+"""Columns without statistics. Readers of entries skip other columns whose statistics show a single value."""
 
 
 class SegmentWriter:
     """Writes one segment to a local file. Not thread-safe."""
 
     def __init__(self, path: str, origin: SegmentOrigin, manners: Manners | None = None) -> None:
-        """`path` must not exist; `manners`: how the work is done, at once if None. Raises OSError.
+        """`path` must not exist. `manners`: how the work is done; None: at once. Raises OSError.
 
-        Entries of one ledger, unless `origin.merged`: then those of several, one behind the other.
+        The segment has entries of one ledger; with `origin.merged`, of several ledgers in order.
         """
         self._path = path
         self._origin = origin
@@ -122,7 +122,7 @@ class SegmentWriter:
         return self._counts["raw_bytes"]
 
     def add(self, runs: Iterable[EntryRun]) -> None:
-        """Takes the next entries. Raises OSError; HistoryError when they are not the next ones."""
+        """Takes the next entries. Raises OSError; HistoryError when they do not follow the last entry."""
         runs = list(runs)
         for run in runs:
             if not self._ledgers:
@@ -248,7 +248,7 @@ class SegmentWriter:
         )
 
     def abort(self) -> None:
-        """Removes the file, whatever state it is in."""
+        """Removes the file, complete or not."""
         with contextlib.suppress(OSError, pa.ArrowException):
             # Writes a footer, which may fail as what came before has; the file goes in any case.
             self._writer.close()
@@ -262,7 +262,7 @@ def write_segment(
 ) -> SegmentSummary:
     """Writes these consecutive entries to the new file `path`. On any error there is no file.
 
-    `manners`: how the work is done, at once if None. Raises HistoryError, OSError.
+    `manners`: how the work is done; None: at once. Raises HistoryError, OSError.
     """
     writer = SegmentWriter(path, origin, manners)
     try:
@@ -310,7 +310,7 @@ def _contiguous(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _plain_bytes(vector: EntryVector) -> int:
-    """What the payloads will have when they are decompressed, as far as that is believed."""
+    """Bytes of the payloads after decompression, by their metadata, up to the size that is ever opened."""
     sizes = vector.fields.numbers(number.PLAIN_SIZE)
     claimed = sizes[
         (vector.fields.numbers(number.COMPRESSION) != 0) & (sizes <= PLAIN_BYTES_MAX) & (sizes > 0)

@@ -1,4 +1,4 @@
-"""What the worker process answers: requests of the broker's process, one at a time, over a socket.
+"""Answers the requests of the broker's process in the worker process, one at a time, over a socket.
 
 The frames are those of `magnetar.tiered.parquet.frames`.
 """
@@ -31,25 +31,25 @@ from magnetar.tiered.parquet.handover import Handover
 from magnetar.tiered.parquet.parquet_history import ByteSource, Footer, HistoryError, KeyPlace, MessagePlace
 
 READERS_MAX: Final = 64
-"""Segments whose footers are kept: some ten kilobytes each."""
+"""Most segments whose footers are kept; some ten kilobytes each."""
 REBUILT_MAX: Final = 4
-"""Segments of which rebuilt entries are kept: of two row groups at most, some 20 MiB each."""
+"""Most segments of which rebuilt entries are kept; at most two row groups each, of some 20 MiB."""
 
 DIRECTORIES_MAX: Final = 32
-"""Directories of keys whose beginnings are kept: 64 KiB each."""
+"""Most directories of keys whose beginnings are kept; 64 KiB each."""
 
 
 class AbortedError(HistoryError):
-    """The broker's process gave the call up; it knows why."""
+    """The broker's process gave up the call."""
 
 
 class HistoryConnection:
-    """Frames over the socket."""
+    """Sends and receives frames over the socket."""
 
     _handover: Handover | None = None
 
     def __init__(self, stream: socket.socket, handover: Handover | None = None) -> None:
-        """`handover`: memory that the other side sees too."""
+        """`handover`: the shared memory; None: all runs go through the socket."""
         self._stream = stream
         self._handover = handover
         self._file = stream.makefile("rb", buffering=1 << 16)
@@ -79,7 +79,7 @@ class HistoryConnection:
         return FrameKind(kind), body
 
     def runs(self) -> Iterator[EntryRun]:
-        """What the broker's process supplies. Raises AbortedError."""
+        """The entry runs from the broker's process. Raises AbortedError."""
         while True:
             self.send(FrameKind.WANT_RUNS, b"")
             kind, body = self.receive()
@@ -106,7 +106,8 @@ class RemoteSource:
         *,
         footer: Footer | None = None,
     ) -> None:
-        """`base`: where it begins, when the other side joined several; `footer`: see `KnownEnd`."""
+        """`base`: offset at which the segment begins when the broker joined several; `footer`: see
+        `KnownEnd`."""
         self._connection = connection
         self.footer = footer
         self._base = base
@@ -114,7 +115,8 @@ class RemoteSource:
         self.size = size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Raises AbortedError when it could not be read; HistoryError when it is shorter."""
+        """See `ByteSource`. Raises AbortedError when the broker could not read it; HistoryError when it got
+        fewer bytes."""
         self._connection.send(FrameKind.WANT_BYTES, RANGE.pack(self._base + offset, length))
         kind, body = self._connection.receive()
         if kind is FrameKind.ABORT:
@@ -125,10 +127,10 @@ class RemoteSource:
 
 
 class HistoryServer:
-    """Serves requests."""
+    """Serves the requests of one connection."""
 
     def __init__(self, connection: HistoryConnection, manners: Manners | None = None) -> None:
-        """`manners`: how segments are written and compared, at once if None."""
+        """`manners`: how segments are written and compared; None: at once."""
         self._connection = connection
         self._manners = manners
         self._room = Room()
@@ -136,7 +138,7 @@ class HistoryServer:
         self._directories: OrderedDict[tuple[str, int], KeyDirectory] = OrderedDict()
 
     def serve(self) -> None:
-        """Until the other side closes."""
+        """Serves until the other side closes the connection."""
         # The broker's end of the pipe is closed: the worker is done.
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
@@ -202,7 +204,7 @@ class HistoryServer:
         return PathSource(path, name, size, footer=footer)
 
     def _joined(self, request: dict[str, Any]) -> list[ByteSource]:
-        """The sources that the other side joined."""
+        """The parts of the source that the broker joined."""
         found: list[ByteSource] = []
         base = 0
         for each in request["sources"]:
@@ -251,8 +253,8 @@ class HistoryServer:
 
 def _described(error: Exception) -> bytes:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return requests.dump_error(DiskFullError(), f"no room to write a segment: {error}")
+        return requests.dump_error(DiskFullError(), f"the disk is full, no segment written: {error}")
     if isinstance(error, StorageError | OSError):
         return requests.dump_error(error, str(error))
-    # A bug of ours: the trace is worth more than the message.
+    # This is our bug: the traceback is more useful than the message.
     return requests.dump_error(error, "".join(traceback.format_exception(error)))

@@ -1,7 +1,7 @@
-"""Which entries of which ledgers a segment has, and in which row groups they are. Pure.
+"""The ledgers and entries of a segment, and their row groups. Pure.
 
-A segment that was written of a ledger has entries of that one; what upkeep merges has those of several
-ledgers, one behind the other. Row groups hold whole entries, and may hold those of several ledgers.
+A segment written from a ledger has the entries of that ledger; a merged segment has those of several ledgers,
+in order. Row groups hold whole entries, and may hold entries of several ledgers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Start(NamedTuple):
 
 
 def encode(rows: Sequence[LedgerSpan] | Sequence[Start]) -> str:
-    """Decimal numbers, `:` between those of one, `,` between several."""
+    """Decimal numbers; `:` separates the numbers of a row, `,` the rows."""
     return ",".join(":".join(map(str, row)) for row in rows)
 
 
@@ -60,7 +60,7 @@ class EntrySpans:
     """Entries of a segment."""
 
     def __init__(self, name: str, ledgers: Sequence[LedgerSpan], starts: Sequence[Start]) -> None:
-        """`name` is for errors; `starts`: of each row group."""
+        """`name`: the segment's name in errors; `starts`: first entry of each row group."""
         self._name = name
         self.ledgers = ledgers
         self.starts = starts
@@ -68,7 +68,7 @@ class EntrySpans:
 
     @property
     def has_several(self) -> bool:
-        """Whether there are several ledgers."""
+        """Whether the segment has several ledgers."""
         return len(self.ledgers) > 1
 
     def of(self, ledger_id: LedgerId) -> LedgerSpan:
@@ -89,7 +89,7 @@ class EntrySpans:
         return bisect_right(self.starts, (ledger_id, entry)) - 1
 
     def entries_in(self, group: int, ledger_id: LedgerId) -> tuple[int, int]:
-        """First and last entry of a ledger in a row group that has some. Raises DamagedSegmentError."""
+        """First and last entry of a ledger in a row group. Raises DamagedSegmentError when it has none."""
         span = self.of(ledger_id)
         first, last = span.first_entry, span.last_entry
         if self.starts[group].ledger_id == ledger_id:

@@ -1,11 +1,12 @@
 """The column `value`: payloads decoded by the topic's schema, beside the payload itself.
 
-It has the fields of all versions: those of the newest, and behind them what it has dropped, so that a value
-keeps what it was written with, however long ago. Fields of both have the type that the newest gives them;
-values of older versions are resolved to it, as readers do. Of Protobuf it has those of the newest.
-Fields have ids that outlive versions: they are given in the order in which versions, from the oldest on,
-bring fields up, so that a file of any time has the same id for the same field. A value that is not what
-its schema says has no decoded fields, and its payload as every other.
+It has the fields of all versions: those of the newest, then those that the newest has dropped, so that old
+values keep all their fields. A field of several versions has the type of the newest one; values of older
+versions are resolved to it, as Avro's readers do. For Protobuf it has the fields of the newest version only.
+
+A field keeps its id in all versions. Ids are assigned in the order in which versions, from the oldest on,
+introduce fields, so that files of any time have the same id for the same field. A value that does not match
+its schema has no decoded fields; its payload is stored as usual.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _JSON: Final = int(pb.Schema.Type.Json)
 _PROTOBUF_NATIVE: Final = int(pb.Schema.Type.ProtobufNative)
 
 _SEARCHES_MAX: Final = 200
-"""Tries to find the broken values among those that are built together; beyond that none is decoded."""
+"""Most attempts to find the broken values among those that are built together; after that none is decoded."""
 
 _PROMOTED: Final = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
-"""A field that grows to the other type is the same field."""
+"""Types to which a field may be widened and stay the same field."""
 
 
 class ValueColumn:
@@ -81,7 +82,8 @@ class ValueColumn:
         )
 
     def decode(self, batch: pa.RecordBatch) -> pa.Array:
-        """The column for these rows; null where there is no value, or none that the schema describes."""
+        """The column for these rows; null where a row has no value, or a value that does not match its
+        schema."""
         assert self.field is not None
         assert self._values is not None
         rows = Rows.of_table(batch)
@@ -95,7 +97,7 @@ class ValueColumn:
         return _Decoding(self._values, rows, self.field.type).column(present)
 
     def _described(self, versions: pa.Array) -> Bools:
-        """Rows whose version is of the kind that is decoded, or that name none."""
+        """Rows whose schema version is of the decoded kind, or that name no version."""
         encoded = versions.dictionary_encode()
         names: list[bytes] = encoded.dictionary.to_pylist()
         known = [name in self._known and self._known[name].kind == self._latest.kind for name in names]
@@ -107,7 +109,7 @@ class ValueColumn:
 
 
 class _Decoding:
-    """One call's rows."""
+    """The rows of one call of `decode`."""
 
     def __init__(self, values: Values, rows: Rows, kind: pa.DataType) -> None:
         self._values = values
@@ -141,7 +143,7 @@ class _Decoding:
             return None
 
     def _sound(self, present: Bools) -> Bools:
-        """Which values can be decoded, found by halving; none when there are too many that cannot."""
+        """The values that can be decoded, found by halving; none when too many cannot."""
         is_sound = np.zeros(len(present), np.bool_)
         for rows in self._halved(np.flatnonzero(present)):
             is_sound[rows] = True
@@ -161,7 +163,7 @@ class _Decoding:
 
 
 def _type_of(schema: StoredTopicSchema) -> pa.DataType | None:
-    """The struct that values of this version become; None when it describes none."""
+    """The struct type for values of this version; None when the schema has no fields."""
     from magnetar.arrow.avro_types import arrow_type, parse_avro
     from magnetar.arrow.protobuf_values import find_message, protobuf_type
 
@@ -179,10 +181,10 @@ def _type_of(schema: StoredTopicSchema) -> pa.DataType | None:
 
 
 def _union(types: Sequence[tuple[StoredTopicSchema, pa.DataType]]) -> pa.DataType:
-    """The newest version's type with the fields that older ones of its kind have besides."""
+    """The newest version's type plus the fields that only older versions of its kind have."""
     latest, whole = types[-1]
     if latest.kind == _PROTOBUF_NATIVE:
-        # Its values are read by numbers, which another version may have used again.
+        # Protobuf fields are read by number, and another version may have used a number again.
         return whole
     renamed = _aliases(latest)
     for schema, kind in reversed(types[:-1]):
@@ -194,7 +196,7 @@ def _union(types: Sequence[tuple[StoredTopicSchema, pa.DataType]]) -> pa.DataTyp
 def _with_fields_of(
     whole: pa.DataType, older: pa.DataType, renamed: frozenset[str] = frozenset()
 ) -> pa.DataType:
-    """`whole` and what `older` has besides, but for `renamed` fields."""
+    """`whole` plus the fields that only `older` has, except `renamed` ones."""
     if pa.types.is_struct(whole) and pa.types.is_struct(older):
         fields = []
         for each in whole:
@@ -218,7 +220,7 @@ def _aliases(schema: StoredTopicSchema) -> frozenset[str]:
 
 
 def _has_leaves(kind: pa.DataType) -> bool:
-    """Whether Parquet can hold it: it knows no struct without fields."""
+    """Whether Parquet can store the type: it does not support structs without fields."""
     if pa.types.is_struct(kind):
         return kind.num_fields > 0 and all(_has_leaves(each.type) for each in kind)
     if pa.types.is_list(kind):

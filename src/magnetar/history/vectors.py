@@ -1,4 +1,4 @@
-"""Entries side by side in one buffer, and what lies where in them."""
+"""Puts entries into one buffer and locates their parts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENTRY_FIELDS = frozenset(
         number.NULL_KEY,
     )
 )
-"""Fields of MessageMetadata that have columns, or decide what becomes of an entry."""
+"""Fields of MessageMetadata that have columns, or decide how an entry is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class EntryVector:
     base_indexes: Ints
     broker_times_ms: Ints
     buffer: bytes
-    """All entries, and PADDING."""
+    """All entries, followed by PADDING."""
     array: Bytes
     starts: Ints
     has_checksum: Bools
     metadata: Ints
-    """Where the metadata starts; where the payload starts when there is none."""
+    """Offset of the metadata; of the payload when there is no metadata."""
     payload: Ints
     ends: Ints
     is_readable: Bools
@@ -73,7 +73,8 @@ class EntryVector:
 
 
 def read_vector(runs: Sequence[EntryRun]) -> EntryVector:
-    """Reads the metadata of these entries, at least one; what is no entry is marked as not readable."""
+    """Reads the metadata of these entries, at least one; bytes that are not an entry are marked as
+    unreadable."""
     entries = [entry for run in runs for entry in run.entries]
     count = len(entries)
     lengths = np.array([len(run.entries) for run in runs], np.int64)
@@ -119,7 +120,7 @@ def read_vector(runs: Sequence[EntryRun]) -> EntryVector:
 
 
 def read_fields(array: Bytes, starts: Ints, ends: Ints, wanted: Collection[int]) -> tuple[Fields, Bools]:
-    """Like `parse_fields`, but messages that are malformed are marked with False and have no fields."""
+    """Like `parse_fields`, but malformed messages are marked with False and have no fields."""
     is_sound = np.ones(len(starts), np.bool_)
     try:
         return parse_fields(array, starts, ends, wanted), is_sound

@@ -1,4 +1,4 @@
-"""Whether a segment, as it was read back, gives the entries that the ledger holds."""
+"""Checks that a segment, read back, gives the entries of the ledger."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from magnetar.wire.payload import EntryError, checksum_matches, parse_metadata, 
 
 
 def verify_segment(reader: SegmentReader, runs: Iterable[EntryRun], manners: Manners | None = None) -> int:
-    """Compares all entries of a segment with `runs`. Returns how many there are.
+    """Compares all entries of a segment with `runs`; returns their number.
 
-    `manners`: how they are rebuilt, at once if None.
-    Raises DamagedSegmentError for the first that differs, or when there are more or fewer of them.
+    `manners`: how they are rebuilt; None: at once. Raises DamagedSegmentError for the first entry that
+    differs, or when entries are missing or added.
     """
     compute = (AtOnce() if manners is None else manners).compute
     topic = reader.summary.topic
@@ -32,7 +32,7 @@ def verify_segment(reader: SegmentReader, runs: Iterable[EntryRun], manners: Man
         while at < len(run.entries):
             if entry > span.last_entry or (run.ledger_id, run.first_entry + at) != (span.ledger_id, entry):
                 raise DamagedSegmentError(f"the segment of {topic} does not hold {run!r}")
-            # No more than is compared now: each call makes the bytes of its entries anew.
+            # No more than is compared now: each call makes the bytes of its entries again.
             for part in compute(partial(reader.entries, span.ledger_id, entry, run.size_bytes)):
                 count = min(len(part.entries), len(run.entries) - at)
                 if count:
@@ -64,7 +64,7 @@ def _compare(stored: EntryRun, rebuilt: EntryRun, topic: str) -> None:
 
 
 def is_same_message(stored: bytes, rebuilt: bytes) -> bool:
-    """Whether two entries, not equal, are the same but for how their payload is compressed."""
+    """Whether two unequal entries differ only in the compression of their payload."""
     try:
         before, after = split_entry(stored), split_entry(rebuilt)
         if before.metadata != after.metadata or (before.checksum is None) != (after.checksum is None):

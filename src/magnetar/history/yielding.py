@@ -1,11 +1,12 @@
-"""Runs conversions on idle cores only, without starving them for good.
+"""Runs conversions on idle cores, and on busy ones when no core is idle for long.
 
-What computes runs in a thread of the class SCHED_IDLE: a thread that wakes up, the broker's loop above all,
-takes its core at once. With a lower priority alone the kernel lets it finish its time slice first, some
-milliseconds that every message of that moment waits. Where others leave no core at all, parts are done at the
-process's own priority: a thread of that class is then given a thousandth of a core, and a part takes minutes.
-What writes does so there always: a thread that is kept waiting inside the file system keeps commits of the
-journal waiting that others need.
+Computing parts run in a thread of the class SCHED_IDLE: any thread that wakes up, such as the broker's loop,
+gets the core at once. With a mere lower priority, the kernel would let the part finish its time slice, which
+delays messages by some milliseconds. When no core is idle, a SCHED_IDLE thread gets a thousandth of a core
+and a part takes minutes; parts then run at the process's own priority.
+
+Writing parts always run at the process's own priority. A thread suspended inside the file system would hold
+up commits of its journal, on which other writers wait.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from magnetar.runtime.threads import OneThread
 
 STARVED_S: Final = 2.0
 STARVED_SHARE: Final = 0.1
-"""A part that took so long and had less of a core than this was starved."""
+"""Share of a core below which a part that took long counts as starved."""
 AWAKE_PARTS: Final = 16
-"""Parts at the process's own priority after one that was starved: some 64 MiB of entries."""
+"""Number of parts that run at the process's own priority after a starved one: some 64 MiB of entries."""
 _REST_MAX_S: Final = 0.05
 _LOOK_S: Final = 0.1
-"""Between two looks at what others leave; the system counts in hundredths of a second."""
+"""Seconds between two reads of the idle time; the system counts it in hundredths of a second."""
 _STAT: Final = "/proc/stat"
 
 
@@ -38,7 +39,7 @@ def behind_everyone() -> None:
 
 
 def idle_s() -> float | None:
-    """Seconds that the machine's cores were idle, together, since it was started; None: it does not say."""
+    """Seconds that all cores of the machine together were idle since its start; None when it is not known."""
     try:
         with open(_STAT, "rb") as file:
             # The line of all cores: user, nice, system, idle, waiting for devices.
@@ -51,7 +52,7 @@ class Yielding:
     """See `Manners`. Used by one thread; its own thread ends with the process."""
 
     def __init__(self) -> None:
-        """Starts nothing yet."""
+        """Starts no thread yet."""
         self._thread = OneThread("behind", first=behind_everyone)
         self._awake = 0
         self._looked = time.monotonic(), idle_s()
@@ -59,8 +60,8 @@ class Yielding:
         """Seconds of a core that parts used since that check."""
 
     def compute(self, part: Callable[[], Result]) -> Result:
-        """Computes on idle cores; at the process's own priority where others leave no core, and after a part
-        that was starved."""
+        """Computes on idle cores; at the process's own priority when no core is idle, and after a starved
+        part."""
         if not self._awake and self._no_core_is_left():
             self._awake = AWAKE_PARTS
         if self._awake:
@@ -69,7 +70,7 @@ class Yielding:
         return self._thread.wait_for(self._timed, part)
 
     def _no_core_is_left(self) -> bool:
-        """Whether parts would have been starved since the last look."""
+        """Whether parts would have been starved since the last check."""
         (looked_s, before_s), now_s = self._looked, time.monotonic()
         if now_s - looked_s < _LOOK_S:
             return False
@@ -91,12 +92,12 @@ class Yielding:
                 self._awake = AWAKE_PARTS
 
     def write(self, part: Callable[[], None]) -> None:
-        """Calls it, and leaves the disk to others for as long as it took."""
+        """Runs the part, then pauses as long as it took, so that others can use the disk."""
         begun_s = time.monotonic()
         part()
         time.sleep(min(time.monotonic() - begun_s, _REST_MAX_S))
 
 
 def starved(taken_s: float, used_s: float) -> bool:
-    """Whether something that used `used_s` of a core in `taken_s` would hardly ever end."""
+    """Whether a part that used `used_s` of a core within `taken_s` seconds was starved."""
     return taken_s > STARVED_S and used_s < STARVED_SHARE * taken_s

@@ -1,4 +1,4 @@
-"""The catalog and its tables. All that changes a table is in `syncing.py` and `upkeep.py`."""
+"""Opens the catalog and reads its tables. `syncing.py` and `upkeep.py` change tables."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ GUARDS: Final = {
     # DROP TABLE … PURGE by Iceberg's own procedures delete them.
     "gc.enabled": "false",
 }
-"""Properties of every table, set again wherever they are missing or different."""
+"""Properties of every table; each commit restores missing or changed ones."""
 
 PROPERTIES: Final = {
     **GUARDS,
     "format-version": "2",
-    # Old versions of a table's own description go by themselves.
+    # Old versions of a table's own description are deleted automatically.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     # A snapshot per offload makes a manifest per offload; many small ones become few.
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
-    # What is to change is worked out anew after each conflict: pyiceberg must not try the old plan again.
+    # The change is computed again after each conflict: pyiceberg must not retry the old plan.
     "commit.retry.num-retries": "0",
 }
 """Initial properties of every table."""
 
 
 class Lake:
-    """A catalog with the tables of topics."""
+    """The catalog with the tables of topics."""
 
     def __init__(self, settings: CatalogSettings) -> None:
-        """Raises LakeSetupError, LakeError."""
+        """Opens the catalog. Raises LakeSetupError, LakeError."""
         self.settings = settings
         self.catalog: Catalog = self._open()
         self._namespaces: set[str] = set()
@@ -58,7 +58,8 @@ class Lake:
         try:
             return load_catalog(self.settings.name, **self.settings.properties)
         except Exception:  # noqa: BLE001  # of every kind of catalog and driver
-            # Two programs that open a new database at the same time both make what it lacks: once more.
+            # Two programs that open a new database at the same time both make its tables: the loser tries
+            # again.
             pass
         try:
             return load_catalog(self.settings.name, **self.settings.properties)
@@ -66,7 +67,8 @@ class Lake:
             raise LakeSetupError(f"the catalog cannot be opened: {type(error).__name__}: {error}") from error
 
     def table(self, topic: TopicName) -> Table | None:
-        """The table of a topic as it is now. Raises LakeConflictError when it is another topic's."""
+        """The present table of a topic; None when there is none. Raises LakeConflictError when the table of
+        this name belongs to another topic."""
         name = table_name(topic)
         try:
             table = self.catalog.load_table((name.namespace, name.table))
@@ -81,7 +83,7 @@ class Lake:
         return table
 
     def make_namespace(self, name: TableName) -> None:
-        """Makes the namespace of a table unless it is there."""
+        """Makes the namespace of a table unless it exists."""
         if name.namespace not in self._namespaces:
             with contextlib.suppress(NamespaceAlreadyExistsError):  # another process made it first
                 self.catalog.create_namespace(name.namespace)
@@ -110,7 +112,7 @@ def files_of(table: Table, snapshot: Snapshot | None) -> Iterable[DataFile]:
 
 
 def translated(work: Callable[[], _T]) -> _T:
-    """Does `work`; whatever libraries and stores raise becomes a LakeError."""
+    """Runs `work` and returns its result. All errors of libraries and stores become LakeError."""
     try:
         return work()
     except LakeError:

@@ -1,12 +1,12 @@
-"""Columns of a table: those of the files, by the ids that the files have.
+"""Computes the columns of a table from the columns of its files, by their ids.
 
 A table has every column that any of its files has. Columns of the newest schema version come first, in its
-order; those that it has no more stay behind them, so that a year of history keeps what it had. Readers go by
-ids: files without a column give null, a column may be renamed without a file being touched. Two fields that
-had the same name at different times, with types that no reader could take for one, are two columns; the older
-one is called `name_ID` from then on.
+order; columns that only older versions have follow, so that old messages keep their fields. Readers match
+columns by id: a file without a column gives null, and a column is renamed without a change of files. Two
+fields that had the same name at different times, with incompatible types, become two columns; the older one
+is then called `name_ID`.
 
-All columns inside of `value` may be null, whatever the schema says: earlier files lack them.
+All columns in `value` may be null, whatever the schema says, because earlier files lack them.
 """
 
 from __future__ import annotations
@@ -32,21 +32,24 @@ from magnetar.lake.lake_values import LakeConflictError
 
 PARTITION_ID: Final = 41
 PARTITION: Final = "partition"
-"""The partition's number, -1 for topics without any. Not in the files: readers take it from the manifests."""
+"""Column with the partition's number, -1 for topics without partitions. Files do not have it: readers take it
+from the manifests."""
 
 _LATER_FROM: Final = 40
-"""Columns with smaller ids are in every file, and may be required."""
+"""First id of columns that may be missing in a file. Columns with smaller ids are in every file and may be
+required."""
 
 
 def partition_column() -> NestedField:
-    """The column that only the table has. Never null, but pyiceberg looks for required ones in the files."""
+    """The column that only the table has. It is never null, but not declared as required: pyiceberg looks for
+    required columns in the files."""
     return NestedField(PARTITION_ID, PARTITION, IntegerType(), required=False)
 
 
 def merged(known: Schema | None, files: Sequence[Schema]) -> Schema:
-    """The columns of a table with files of these schemas added, the newest one last.
+    """The columns of a table after files with these schemas, the newest last, are added.
 
-    Raises LakeConflictError when an id means something else than before.
+    Raises LakeConflictError when an id has another meaning than before.
     """
     fields: tuple[NestedField, ...] = () if known is None else known.fields
     for schema in files:
@@ -106,7 +109,7 @@ def _merge_type(newer: IcebergType, older: IcebergType, where: str, number: int)
 
 
 def _wider(newer: IcebergType, older: IcebergType) -> IcebergType | None:
-    """The type that both can be read as; None when there is none."""
+    """The type as which values of both can be read; None when there is none."""
     for small, large in ((IntegerType, LongType), (FloatType, DoubleType)):
         for one, other in ((newer, older), (older, newer)):
             if isinstance(one, small) and isinstance(other, large):

@@ -1,6 +1,6 @@
-"""Upkeep of tables whose files were merged by themselves: once a day each.
+"""Daily upkeep of tables whose files were merged automatically.
 
-Merging leaves snapshots and files of metadata, which only upkeep takes away.
+Merging leaves snapshots and files of metadata, which only upkeep removes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _log = logging.getLogger("magnetar.lake")
 
 EACH_MS: Final = 24 * 3_600_000
 KEEP_MS: Final = 5 * EACH_MS
-"""Older snapshots expire, unless they are among the last ones."""
+"""Milliseconds after which snapshots expire, except the last KEEP_SNAPSHOTS."""
 KEEP_SNAPSHOTS: Final = 10
 TABLES_MAX: Final = 10
-"""Tables of one round; the others wait for the next."""
+"""Most tables of one round; the others wait for the next round."""
 
 
 class DailyUpkeep:
-    """Knows when each table was looked after."""
+    """Remembers the last upkeep of each table."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,8 +35,8 @@ class DailyUpkeep:
         self._waiting: dict[TopicName, None] = {}
 
     async def round(self, lake: LakeTables, log_names: Sequence[str]) -> None:
-        """Looks after the tables of these logs, and of those that had to wait before. Errors are logged; the
-        table's turn comes a day later."""
+        """Does the upkeep of the tables of these logs, and of those left over from earlier rounds. An error
+        is logged, and the table is tried again a day later."""
         now_ms = self._clock.monotonic_ms()
         # What is a day old need not be remembered: logs come and go.
         self._last_ms = {topic: last for topic, last in self._last_ms.items() if now_ms - last < EACH_MS}
@@ -48,5 +48,5 @@ class DailyUpkeep:
             try:
                 await lake.maintain(topic, keep_ms=KEEP_MS, keep_min=KEEP_SNAPSHOTS, dry_run=False)
             except MagnetarError as error:
-                # One table's trouble must not keep the others waiting; tomorrow tries again.
+                # An error of one table must not delay the others; it is tried again a day later.
                 _log.warning("the table of %s could not be maintained: %s", topic, error)

@@ -1,4 +1,4 @@
-"""A Parquet file of history as Iceberg's manifests describe it, by its footer; the file stays as it is.
+"""Describes a Parquet file of history for Iceberg's manifests, from its footer; the file is not changed.
 
 pyiceberg's own `add_files` maps columns by the names that the table has now, and writes a name mapping into
 the table. Here columns are mapped by the ids that the file has, which stay right when names change.
@@ -36,7 +36,8 @@ class OpenedFile:
     """A file's footer."""
 
     def __init__(self, io: FileIO, file: LakeFile) -> None:
-        """Raises FilesGoneError, and LakeError when it is of another size than the list says."""
+        """Reads the footer. Raises FilesGoneError when the file is missing, LakeError when its size differs
+        from the list's."""
         self.file = file
         opened = io.new_input(file.path)
         try:
@@ -46,14 +47,14 @@ class OpenedFile:
             with opened.open() as stream:
                 self._footer = pq.read_metadata(stream)
         except FileNotFoundError as error:
-            raise FilesGoneError(f"{file.path} is not there") from error
+            raise FilesGoneError(f"{file.path} does not exist") from error
         except (OSError, pa.ArrowException) as error:
             raise LakeError(f"{file.path} cannot be read: {error}") from error
         self.schema: Schema = pyarrow_to_schema(self._footer.schema.to_arrow_schema())
-        """Columns with the ids that the file has."""
+        """The columns of the file, with their ids."""
 
     def described(self, partition: int, spec_id: int) -> DataFile:
-        """The entry of a manifest, statistics by column included."""
+        """The manifest entry of the file, with statistics by column."""
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=self._footer,
             stats_columns=compute_statistics_plan(self.schema, _METRICS),

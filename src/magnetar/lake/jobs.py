@@ -11,11 +11,11 @@ from typing import Any, Final
 from magnetar.base.errors import MagnetarError
 
 KEPT_MAX: Final = 256
-"""Jobs whose result can still be asked for."""
+"""Most finished jobs whose result is kept."""
 
 
 class JobStatus(Enum):
-    """How a job goes, in the words of Pulsar's long running processes."""
+    """Status of a job, by the names of Pulsar's long running processes."""
 
     NOT_RUN = "NOT_RUN"
     RUNNING = "RUNNING"
@@ -24,12 +24,12 @@ class JobStatus(Enum):
 
 
 class JobRunningError(MagnetarError):
-    """The same is being done for this table already."""
+    """A job of the same kind is under way for this table."""
 
 
 @dataclass(slots=True)
 class Job:
-    """One job, as far as it came."""
+    """One job with its progress and result."""
 
     status: JobStatus = JobStatus.NOT_RUN
     done: int = 0
@@ -39,11 +39,11 @@ class Job:
 
 
 Work = Callable[[Callable[[int, int], None]], Awaitable[Any]]
-"""Told whom to tell how far it is; gives the result."""
+"""The work of a job: gets a callback for its progress (done, total), and returns the result."""
 
 
 class Jobs:
-    """What runs and what ran, by table and kind."""
+    """The running and the finished jobs, by table and kind."""
 
     def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         """`spawn` runs background work."""
@@ -51,7 +51,7 @@ class Jobs:
         self._jobs: dict[tuple[str, str], Job] = {}
 
     def start(self, table: str, kind: str, work: Work) -> None:
-        """Raises JobRunningError."""
+        """Starts a job in the background. Raises JobRunningError while one of the same kind runs."""
         known = self._jobs.pop((table, kind), None)
         if known is not None and known.status is JobStatus.RUNNING:
             self._jobs[table, kind] = known
@@ -81,5 +81,5 @@ class Jobs:
             job.status = JobStatus.SUCCESS
 
     def of(self, table: str, kind: str) -> Job:
-        """The last one of this kind, since the process started."""
+        """The last job of this kind since the process started."""
         return self._jobs.get((table, kind)) or Job()

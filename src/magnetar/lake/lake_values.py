@@ -1,4 +1,4 @@
-"""What the broker's process and the lake's worker tell each other. Values only; JSON on the wire."""
+"""Values that the broker's process and the lake's worker exchange, as JSON."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ class LakeError(StorageError):
 
 
 class LakeSetupError(LakeError):
-    """The catalog or the libraries are not as they should be: no use in trying again."""
+    """The catalog or the libraries are set up wrongly: a retry does not help."""
 
     retriable = False
 
 
 class FilesGoneError(LakeError):
-    """Objects that a stored list names are not there: their messages cannot be read."""
+    """Objects that a stored list names do not exist: their messages cannot be read."""
 
 
 class LakeConflictError(LakeError):
-    """What is there contradicts what is to be written: a table of another topic, a column of another type."""
+    """The existing table contradicts the change: it is another topic's, or has a column of another type."""
 
     retriable = False
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListVersion:
-    """Which state of a log's stored list a table has seen. Compared in this order; see `planning.py`."""
+    """The state of a log's stored list that a table has seen. Fields are compared in this order; see
+    `planning.py`."""
 
     created_ms: int
-    """When the list was made: a topic that is deleted and made again begins a new one."""
+    """Unix ms at which the list was made. A topic that is deleted and made again has a new list."""
     version: int
     """Version of the stored value."""
     retired: int = 0
-    """1 when objects that this version still names are about to be deleted."""
+    """1 when objects that this version still names are about to be deleted, else 0."""
 
     def encode(self) -> str:
         """`created:version:retired`."""
@@ -49,7 +50,7 @@ class ListVersion:
 
     @classmethod
     def decode(cls, text: str) -> ListVersion:
-        """Raises ValueError."""
+        """The inverse of `encode`. Raises ValueError."""
         created, version, retired = text.split(":")
         return cls(int(created), int(version), int(retired))
 
@@ -59,14 +60,14 @@ class LakeFile:
     """One object of a complete copy."""
 
     path: str
-    """As Iceberg's metadata names it; see `locations.py`."""
+    """Path in Iceberg's metadata; see `locations.py`."""
     file_bytes: int
     ledger_id: LedgerId
 
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """What a table is to have of one log: everything that the stored list names, nothing else."""
+    """The files that a table must have of one log: exactly those that the stored list names."""
 
     topic: str
     """Full name without the partition."""
@@ -75,7 +76,7 @@ class LogFiles:
     version: ListVersion
     files: tuple[LakeFile, ...]
     replaced: frozenset[str] = frozenset()
-    """Paths of files whose rows others have now, and that stay for a while."""
+    """Paths of files that merged files have replaced, and that are deleted later."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -101,12 +102,13 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """How the worker opens the catalog and the files. Holds no credentials: those are in the environment."""
+    """Settings with which the worker opens the catalog and the files. Credentials are in the environment
+    only."""
 
     properties: Mapping[str, str]
-    """As pyiceberg takes them, `uri` and `warehouse` among them."""
+    """Properties for pyiceberg, including `uri` and `warehouse`."""
     warehouse: str
-    """Where tables are made, without a slash at the end."""
+    """Location of new tables, without a slash at the end."""
     name: str = "magnetar"
 
     def to_json(self) -> dict[str, Any]:
@@ -121,10 +123,10 @@ class CatalogSettings:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What came of one change of a table."""
+    """The result of one change of a table."""
 
     outcome: str
-    """`changed`, `unchanged`, `behind` (the table has seen a later list) or `none` (there is no table)."""
+    """`changed`, `unchanged`, `behind` (the table has seen a later list) or `none` (no table exists)."""
     table: str
     added: int = 0
     removed: int = 0
@@ -132,14 +134,14 @@ class Synced:
     strangers: tuple[str, ...] = ()
     """Snapshots of other writers since our last one: operation, time, writer."""
     restored: int = 0
-    """Files that these took from the table, and that are in it again."""
+    """Number of files that these snapshots removed and that were added again."""
     gone: tuple[str, ...] = ()
-    """Paths that the stored list names and whose objects are not there."""
+    """Paths that the stored list names and whose objects do not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table as it is."""
+    """The state of a table."""
 
     table: str
     location: str

@@ -1,8 +1,8 @@
 """The worker process: `python -m magnetar.lake.lake_worker`. Keeps pyiceberg out of the broker's process.
 
-One JSON object a line. The first line on standard input is how to open the catalog, each other one a request
-`{"id", "do", …}`; each is answered by `{"id", "done"}` or `{"id", "error", "kind"}`, after any number of
-`{"id", "at": [done, of]}`. Ends with its input, however the process that started it ended.
+Each line is one JSON object. The first line on standard input has the settings of the catalog, each further
+line a request `{"id", "do", …}`. Each is answered by `{"id", "done"}` or `{"id", "error", "kind"}`, after any
+number of `{"id", "at": [done, of]}`. The worker ends when its input ends, as it does with its parent process.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from magnetar.lake.lake_values import (
 )
 
 NICE: Final = 5
-"""Niceness of the process. The deletion of a topic with history waits for its table."""
+"""Nice value of the process; not the highest, because deleting a topic with history waits for its table."""
 _PROGRESS_S: Final = 0.2
 KINDS: Final[dict[str, type[LakeError]]] = {"setup": LakeSetupError, "conflict": LakeConflictError}
-"""What an error is, by its word on the wire."""
+"""Classes of errors by their names on the wire."""
 
 
 def kind_of(error: LakeError) -> str:
-    """The word for an error."""
+    """The name of an error on the wire."""
     return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "")
 
 
@@ -47,14 +47,14 @@ class LakeServer:
         self._told_s = 0.0
 
     def answer(self, request: dict[str, Any]) -> None:
-        """Does what is asked for and says what came of it."""
+        """Carries out a request and writes its answer."""
         from magnetar.lake.catalog import translated
 
         number = request.pop("id")
         try:
             done = translated(lambda: self._do(number, request.pop("do"), request))
         except LakeError as error:
-            # What was opened may be what is wrong: a catalog that was moved, a token that ended.
+            # The open catalog may be the cause, when it was moved or its token expired: open it again.
             self._lake = None
             self._say({"id": number, "error": str(error), "kind": kind_of(error)})
         else:
@@ -87,7 +87,7 @@ class LakeServer:
             return upkeep.maintain(lake, topic, progress=at, **request)
         if what == "drop":
             return upkeep.drop(lake, topic, request["versions"])
-        raise LakeError(f"{what} is nothing that can be asked for")
+        raise LakeError(f"{what} is not a request of this worker")
 
     def _progress(self, number: int, done: int, of: int) -> None:
         now_s = time.monotonic()
@@ -100,9 +100,9 @@ def main() -> None:
     """Serves until standard input ends."""
     os.nice(NICE)
     sys.meta_path.insert(0, NoPandas())
-    # Columns without statistics are meant to have none.
+    # Columns without statistics have none on purpose.
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
-    # Whatever a library prints must not come between the answers.
+    # Output of a library must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

@@ -1,4 +1,4 @@
-"""What tables are to have, by the stored list of a log. Pure."""
+"""Computes the files of a table from the stored list of a log. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def files_of_log(
 ) -> LogFiles:
     """Files of the complete copies that a log's list names.
 
-    `place` says where a store is now that a list names by its URL.
+    `place`: returns the present URL of a store that the list names.
     `without`: attempts whose objects are about to be deleted though this list may still name them.
     """
     topic = TopicName.from_log_name(log_name)

@@ -1,4 +1,4 @@
-"""URLs of stores as Iceberg's readers know them.
+"""URLs of stores in the form that Iceberg's readers use.
 
     file:///folder                    file:///folder
     s3://bucket/folder?region=r       s3://bucket/folder
@@ -6,8 +6,8 @@
     az://account/container/folder     abfss://container@account.dfs.core.windows.net/folder
     hdfs://host:port/folder           hdfs://host:port/folder
 
-Paths in Iceberg's metadata are plain text, in which readers decode no percent signs: names stand as they
-are.
+Paths in Iceberg's metadata are plain text, in which readers do not decode percent signs: names are not
+encoded.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from magnetar.lake.lake_values import LakeError
 
 FOLDER: Final = "magnetar-lake"
-"""Folder of the store that has the tables' own metadata."""
+"""Folder of the store that holds the metadata of tables."""
 _ODD: Final = frozenset("?#")
 
 
 class NoLakeHereError(LakeError):
-    """No other reader can open files of this store."""
+    """Other programs cannot open files of this store."""
 
 
 def location_of(url: str) -> str:
-    """The place of a store in Iceberg's metadata, without a slash at the end. Raises NoLakeHereError."""
+    """URL of a store for Iceberg's metadata, without a slash at the end. Raises NoLakeHereError."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if parts.scheme == "file":
@@ -44,7 +44,7 @@ def location_of(url: str) -> str:
 
 
 def io_properties(url: str) -> dict[str, str]:
-    """How pyiceberg opens files of a store, beyond what the environment tells it."""
+    """Properties with which pyiceberg opens files of a store, besides its environment variables."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
     found = {}
@@ -68,5 +68,5 @@ def io_properties(url: str) -> dict[str, str]:
 
 
 def file_location(url: str, name: str) -> str:
-    """An object of a store. Raises NoLakeHereError."""
+    """URL of an object for Iceberg's metadata. Raises NoLakeHereError."""
     return f"{location_of(url)}/{name}"

@@ -1,15 +1,15 @@
-"""Names of tables: `tenant__namespace` . `topic`, whatever characters those have.
+"""Names of tables: `tenant__namespace` . `topic`, with unusual characters escaped.
 
-Two levels, because Glue, Hive and most engines know no more. A part keeps letters, digits, `-` and single `_`
-as they are; every other character becomes `_xHHHH_` with its code point in hex, as SQL/XML escapes
-identifiers (ISO/IEC 9075-14, 9.1). An underscore that could be read as an escape or as the separator is
-escaped itself, so that two topics never have the same name, and a name tells its topic:
+There are two levels, because Glue, Hive and most engines support no more. Letters, digits, `-` and single `_`
+are kept; every other character becomes `_xHHHH_` with its code point in hex, as SQL/XML escapes identifiers
+(ISO/IEC 9075-14, 9.1). An underscore that could be read as an escape or as the separator is escaped too, so
+that two topics never have the same name, and the topic can be computed from the name:
 
     public/default, orders              public__default.orders
     public/default, my.topic            public__default.my_x002e_topic
     a_b/c, x__y                         a_b__c.x__x005f_y
 
-Names longer than catalogs take end with a hash; the table's property `magnetar.topic` has the whole one.
+Names longer than catalogs allow end with a hash; the table's property `magnetar.topic` has the full name.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Final
 from magnetar.base.names import TopicName
 
 PART_CHARS_MAX: Final = 120
-"""Characters of one part; Hive and Glue take 128 for a table, 255 for a namespace of two parts."""
+"""Most characters of one part; Hive and Glue allow 128 for a table, 255 for a namespace of two parts."""
 _HASH_CHARS: Final = 16
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """Where a catalog has the table of a topic."""
+    """Namespace and name of a topic's table in the catalog."""
 
     namespace: str
     table: str
@@ -44,7 +44,8 @@ def table_name(topic: TopicName) -> TableName:
 
 
 def escape(part: str) -> str:
-    """A part of a name as catalogs and SQL take it; injective but for parts that are hashed."""
+    """A part of a name in the form that catalogs and SQL allow. Different parts give different names, except
+    hashed ones."""
     made = []
     for at, char in enumerate(part):
         if char in _PLAIN or (char == "_" and _is_plain_underscore(part, at)):
@@ -61,7 +62,7 @@ def escape(part: str) -> str:
 
 
 def _is_plain_underscore(part: str, at: int) -> bool:
-    """Whether the underscore can be read as nothing else."""
+    """Whether the underscore cannot be read as an escape or separator."""
     if at in (0, len(part) - 1):
         return False
     return part[at - 1] in _PLAIN and part[at + 1] in _PLAIN and part[at + 1] != "x"

@@ -1,13 +1,13 @@
 """The changes that make a table match a stored list. Pure.
 
-The stored list of ledgers is the truth, the table follows it, and never the other way round. A change is
-computed from the two as they are, so that one that a crash interrupted is simply done again.
+The stored list of ledgers is the truth, and the table follows it. Each change is computed from the present
+state of both, so that a change that a crash interrupted is simply computed again.
 
-One race is left: a process that has read an old list may write after another one has deleted objects. So a
-table records for each log which version of the list it has seen (`ListVersion`), in the same commit that
-changes files; a process with an older one changes nothing. Before objects are deleted the table gets a
-version that is greater than the one that still names them (`retired`). Catalogs serialise commits and refuse
-one that did not start from the last, which is then computed again.
+One race is left: a process that has read an old list may write after another process has deleted objects. So
+a table records for each log the version of the list that it has seen (`ListVersion`), in the same commit that
+changes files. A process with an older list changes nothing. Before objects are deleted, the table gets a
+version greater than the one that still names them (`retired`). Catalogs serialise commits and refuse one that
+did not start from the last commit; the change is then computed again.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ class Plan:
     add: tuple[LakeFile, ...] = ()
     remove: frozenset[str] = frozenset()
     note: bool = False
-    """The version is to be noted though no file comes or goes."""
+    """Whether the version must be recorded although no file changes."""
     replaces: bool = False
-    """All that goes has become what comes: rows stay, and so do earlier snapshots, whose files are there
-    yet."""
+    """Whether the added files have exactly the rows of the removed ones. Earlier snapshots then stay, since
+    their files still exist."""
     expires: bool = False
-    """Files of earlier snapshots are about to be deleted: these snapshots go as well."""
+    """Whether earlier snapshots must be removed, because their files are about to be deleted."""
     behind: bool = False
-    """The table has seen a later list: nothing may be changed."""
+    """Whether the table has seen a later list, so that nothing may be changed."""
 
     @property
     def empty(self) -> bool:
-        """Whether nothing has to be written."""
+        """Whether the plan changes nothing."""
         return not (self.add or self.remove or self.note)
 
 
 def property_of(partition: int) -> str:
-    """Name of the property that has what was seen of a partition's list."""
+    """Name of the table's property with the version that it has seen of a partition's list."""
     return f"{_SEEN}{partition}"
 
 
 def seen(properties: Mapping[str, str]) -> dict[int, ListVersion]:
-    """What a table has seen, by partition. What cannot be read counts as never seen."""
+    """The versions that a table has seen, by partition. An unreadable value counts as never seen."""
     found = {}
     for name, text in properties.items():
         if name.startswith(_SEEN):
@@ -64,7 +64,8 @@ def seen(properties: Mapping[str, str]) -> dict[int, ListVersion]:
 
 
 def plan(wanted: LogFiles, there: Iterable[str], known: ListVersion | None) -> Plan:
-    """`there` are the paths of the log in the table's last snapshot; `known` is what it has seen."""
+    """The changes that make the table match `wanted`. `there`: paths of the log in the table's last snapshot.
+    `known`: the version that the table has seen; None: none."""
     if known is not None and wanted.version < known:
         return Plan(behind=True)
     present = frozenset(there)

@@ -1,4 +1,4 @@
-"""The worker's process, from the event loop's side: started by the first call, ended when idle."""
+"""The broker's side of the worker process, which starts with the first call and ends when idle."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ PROGRAM: Final = "magnetar.lake.lake_worker"
 IDLE_S: Final = 60.0
 """Seconds after which an idle worker ends, which frees about 150 MB of memory."""
 CALL_S: Final = 600.0
-"""A call that says nothing for so long is given up, and the worker with it."""
+"""Seconds without progress after which a call fails and the worker is ended."""
 _LINE_BYTES_MAX: Final = 256 << 20
 _KINDS: Final[dict[str, type[LakeError]]] = {"setup": LakeSetupError, "conflict": LakeConflictError}
 _EXIT_WAIT_S: Final = 5.0
 
 At = Callable[[int, int], None]
-"""Told how far a call is: so many of so many."""
+"""Called with the progress of a call: done, total."""
 
 
 class LakeWorker(Protocol):
-    """Does what concerns tables; see `worker.py` for what can be asked for."""
+    """Reads and changes tables; `lake_worker.py` lists the requests."""
 
     async def call(self, what: str, at: At | None = None, **request: Any) -> Any:
-        """The answer. Raises LakeError, LakeSetupError, LakeConflictError. A call whose caller is cancelled
-        goes on; its answer is dropped."""
+        """Sends a request and returns its answer. Raises LakeError, LakeSetupError, LakeConflictError. When
+        the caller is cancelled, the worker continues, and the answer is dropped."""
 
     async def close(self) -> None:
         """Ends the process; calls under way raise LakeError."""
 
 
 def is_installed() -> bool:
-    """Whether the libraries are there. Imports none."""
+    """Whether the libraries are installed. Imports none of them."""
     return all(find_spec(name) is not None for name in ("pyiceberg", "sqlalchemy", "pyarrow"))
 
 
 class _Call:
-    """One that is not answered yet."""
+    """A call that is not answered yet."""
 
     __slots__ = ("answer", "at", "process")
 
@@ -65,7 +65,9 @@ class WorkerProcess:
         call_s: float = CALL_S,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts nothing yet. `environment`: of the process; None: this one's."""
+        """Starts no process yet. `idle_s`: seconds without a call after which the process ends. `call_s`:
+        seconds without progress after which a call fails. `environment`: its environment; None: this
+        process's."""
         self._settings = settings
         self._idle_s = idle_s
         self._call_s = call_s
@@ -80,7 +82,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the worker; None while there is none."""
+        """Process id of the worker; None while no process runs."""
         return None if self._process is None else self._process.pid
 
     async def call(self, what: str, at: At | None = None, **request: Any) -> Any:
@@ -123,7 +125,7 @@ class WorkerProcess:
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        # The worker has gone or speaks nonsense; `_ended` fails every call below.
+        # The worker has ended or sent invalid bytes; `_ended` fails every call below.
         with contextlib.suppress(OSError, ValueError):
             while line := await process.stdout.readline():
                 self._heard(json.loads(line))

@@ -1,7 +1,7 @@
-"""A snapshot that has the same rows in other files.
+"""Writes a snapshot that has the same rows in other files.
 
-pyiceberg's producers support appending, overwriting and deleting. A reader that follows a table by its
-snapshots ignores the files of a `replace`, and would read the rows of an `overwrite` again.
+pyiceberg can append, overwrite and delete, but not replace. A reader that follows a table by its snapshots
+ignores the files of a `replace`, but would read the rows of an `overwrite` again.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles
 
 
 class ReplaceFiles(_OverwriteFiles):
-    """Overwrites, and says that no row has changed."""
+    """Overwrites files in a snapshot of the kind `replace`, which says that no row has changed."""
 
     def __init__(self, transaction: Transaction, notes: dict[str, str]) -> None:
-        """`notes`: more properties of the snapshot."""
+        """`notes`: further properties of the snapshot."""
         super().__init__(
             operation=Operation.OVERWRITE,
             transaction=transaction,

@@ -1,10 +1,10 @@
-"""Which catalog a broker's tables are in, by its settings. Pure.
+"""Chooses the catalog of a broker's tables by its setting. Pure.
 
-    (empty)                        SQLite, a file of the data folder
+    (empty)                        SQLite, a file in the data folder
     none                           no tables
     http://host:port/path          a REST catalog
     postgresql+psycopg2://host/db  a database, through SQLAlchemy
-    environment                    whatever pyiceberg finds: PYICEBERG_CATALOG__MAGNETAR__…, .pyiceberg.yaml
+    environment                    as pyiceberg finds it: PYICEBERG_CATALOG__MAGNETAR__…, .pyiceberg.yaml
 
 Credentials are never settings: pyiceberg takes them from its environment, for every kind of catalog.
 """
@@ -24,7 +24,7 @@ FILE_IO: Final = "pyiceberg.io.pyarrow.PyArrowFileIO"
 
 
 def check_catalog(catalog: str) -> None:
-    """Raises ValueError when a setting is none of the above; the message shows no secret."""
+    """Raises ValueError when a setting has none of the forms above; the message shows no secret."""
     if catalog in ("", NONE, ENVIRONMENT):
         return
     try:
@@ -42,9 +42,9 @@ def check_catalog(catalog: str) -> None:
 
 
 def catalog_settings(catalog: str, *, store_url: str, file: Path) -> CatalogSettings:
-    """How the worker opens the catalog. `file` is that of SQLite.
+    """The settings with which the worker opens the catalog. `file`: file of the SQLite catalog.
 
-    Raises NoLakeHereError when no other reader could open files of the store.
+    Raises NoLakeHereError when other programs cannot open files of the store.
     """
     if catalog == NONE:
         raise NoLakeHereError("tables are turned off")

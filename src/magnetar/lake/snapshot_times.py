@@ -1,8 +1,8 @@
-"""Times of a table's snapshots, which never go back.
+"""Keeps the times of a table's snapshots ascending.
 
-Readers in Java refuse a table whose snapshots, or whose last update, go back by more than a minute, for as
-long as its metadata names them. So after a clock was set back snapshots follow the last one by a millisecond
-each, and what changes nothing but metadata waits until the clock is past it.
+Readers in Java refuse a table while its metadata names snapshots, or a last update, whose times go back by
+more than a minute. So after the clock was set back, each snapshot is a millisecond later than the last one,
+and changes of metadata alone wait until the clock has passed it.
 
 Source: Iceberg's table specification, `snapshot-log` and `last-updated-ms`; TableMetadata of its library.
 """
@@ -18,7 +18,7 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 
 def in_order(producer: _SnapshotProducer[Any]) -> _SnapshotProducer[Any]:
-    """The same producer, whose snapshot is later than the table's last update."""
+    """Makes the snapshot of a producer later than the table's last update; returns the producer."""
     make = producer._commit
 
     def commit() -> UpdatesAndRequirements:

@@ -1,10 +1,11 @@
-"""Makes a table match a stored list. One commit: columns, files, versions seen, expired snapshots.
+"""Makes a table match a stored list, in one commit: columns, files, seen versions, expired snapshots.
 
     load the table ─ plan (planning.py) ─ read footers ─ write manifests ─ commit in the catalog
          ▲                                                                     │ another commit came first
          └─────────────────────────────────────────────────────────────────────┘
 
-A crash before the commit leaves the table as it was, and manifests that nothing names (`upkeep.py` sweeps).
+A crash before the commit leaves the table unchanged, and manifests that nothing names (`upkeep.py` deletes
+them).
 """
 
 from __future__ import annotations
@@ -43,25 +44,25 @@ from magnetar.lake.replacing import ReplaceFiles
 from magnetar.lake.snapshot_times import in_order
 
 LIST_VERSION: Final = "magnetar.list-version"
-"""Property of every snapshot of ours."""
+"""Property that marks our snapshots."""
 _TRIES: Final = 20
-"""Commits of others that may come between."""
+"""Most attempts at a change while other programs commit."""
 _PARTITION_FIELD_ID: Final = 1000
-"""Iceberg numbers fields of partitions from here on."""
+"""First id of partition fields in Iceberg."""
 
 
 @dataclass(frozen=True)
 class _Change:
-    """What one commit writes."""
+    """The content of one commit."""
 
     wanted: LogFiles
     plan: Plan
     added: list[OpenedFile]
     removed: list[DataFile]
     columns: Schema | None
-    """The table's columns; None when they stay."""
+    """The table's new columns; None when they do not change."""
     guarded: bool
-    """Whether the table has the properties that keep others from deleting its files."""
+    """Whether the table has the properties that keep other programs from deleting its files."""
     strangers: tuple[str, ...] = ()
     restored: int = 0
     gone: tuple[str, ...] = ()
@@ -69,7 +70,7 @@ class _Change:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing has to be written."""
+        """Whether there is nothing to commit."""
         writes = self.added or self.removed or self.plan.note
         return not writes and self.guarded
 
@@ -79,9 +80,10 @@ def _nothing(step: str) -> None:
 
 
 def sync(lake: Lake, wanted: LogFiles, step: Callable[[str], None] = _nothing) -> Synced:
-    """See the module. `step` is told where a crash may come: `planned`, `read`, `committed`.
+    """Makes the table of a topic match the list; see the module. `step` is called after each step, with its
+    name, so that tests can crash there: `planned`, `read`, `committed`.
 
-    Raises LakeError, LakeConflictError, whatever the catalog raises.
+    Raises LakeError, LakeConflictError, and the errors of the catalog.
     """
     topic = TopicName.parse(wanted.topic)
     name = str(table_name(topic))
@@ -149,8 +151,8 @@ def _work_out(table: Table | None, wanted: LogFiles, lake: Lake) -> _Change:
 
 
 def _opened(io: FileIO, files: Iterable[LakeFile]) -> tuple[list[OpenedFile], tuple[str, ...]]:
-    """Footers of the files that are there, and the paths of the others: one that is lost keeps no other from
-    its table."""
+    """The opened files that exist, and the paths of the missing ones: a lost file does not keep the others
+    out of the table."""
     opened, gone = [], []
     for file in files:
         try:
@@ -167,7 +169,8 @@ def _is_behind(lake: Lake, topic: TopicName, wanted: LogFiles) -> bool:
 
 
 def _strangers(table: Table | None, added: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    """Snapshots that others have written since the last one of ours, and how many of `added` they took."""
+    """Snapshots that other programs have written since our last one, and the number of `added` files that
+    they removed."""
     if table is None:
         return (), 0
     found: list[str] = []
@@ -213,10 +216,10 @@ def _commit(lake: Lake, topic: TopicName, table: Table | None, change: _Change) 
 
 
 def _new_table(lake: Lake, topic: TopicName) -> Transaction:
-    """A table that is made by the commit.
+    """The transaction that makes a table with its commit.
 
-    Catalogs give the columns of a new table ids of their own; so it begins with one column, and gets those
-    of its files, with their ids, as a change of the schema in the same commit.
+    Catalogs assign new ids to the columns of a new table. So the table begins with one column, and gets the
+    columns of its files, with their ids, as a change of the schema in the same commit.
     """
     name = table_name(topic)
     lake.make_namespace(name)
@@ -274,9 +277,9 @@ def _write_snapshot(transaction: Transaction, change: _Change) -> None:
 
 
 def _expire_others(transaction: Transaction) -> None:
-    """Snapshots before this one name files that are about to be deleted: they go in the same commit.
+    """Expires the snapshots before this one, in the same commit, because their files are about to be deleted.
 
-    Those that a user keeps by a tag or a branch stay, and lose what retention deletes.
+    Snapshots that a user keeps by a tag or a branch stay, without the files that retention deletes.
     """
     metadata = transaction.table_metadata
     kept = {ref.snapshot_id for ref in metadata.refs.values()}

@@ -1,12 +1,13 @@
 """Keeps tables in step with stored lists: when a copy is complete, before one is deleted, and after crashes.
 
-    a copy is complete      changed()   the table gets its files, some time soon
-    objects are to go       retire()    the table names them no more, then they may be deleted
-    a log was deleted       changed()   the table goes when no partition is left
-    the process starts,     look()      every list is compared with its table, tables without a log go
+    a copy is complete      changed()   the table gets its files soon after
+    before objects are      retire()    the table stops naming them
+    deleted
+    a log was deleted       changed()   the table is dropped when no partition is left
+    the process starts,     look()      every list is compared with its table; unused tables are dropped
     and every hour
 
-The list is read from the store each time, never taken from memory: the owner of the log has written it.
+The list is read from the store each time, because the owner of the log may be another process.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from magnetar.tiered.backoff import Backoff
 _log = logging.getLogger("magnetar.lake")
 
 _PER_TURN: Final = 50
-"""Logs looked at before others have the event loop."""
+"""Logs that are compared before the event loop gets a turn."""
 _NAMED_MAX: Final = 20
-"""Objects that one error names."""
+"""Most objects that one error names."""
 _TRIES: Final = 5
-"""A list that changes while its table is compared is read anew so often."""
+"""Most attempts to read a list that changes while its table is compared."""
 
 
 class Figures:
-    """What is counted."""
+    """Counters of changes of tables."""
 
     def __init__(self) -> None:
         self.commits = 0
@@ -52,10 +53,10 @@ class Figures:
         self.strangers = 0
         self.restored = 0
         self.gone: dict[str, int] = {}
-        """Objects of each log that are not there though its list names them."""
+        """By log: objects that its list names and that do not exist."""
 
     def count(self, synced: Synced) -> None:
-        """One change of a table."""
+        """Counts one change of a table."""
         self.commits += synced.outcome == "changed"
         self.files_added += synced.added
         self.files_removed += synced.removed
@@ -109,10 +110,10 @@ class LakeTables:
         trust: MetadataTrust | None = None,
         place: Callable[[str], str] = lambda url: url,
     ) -> None:
-        """`upkeep` does what takes long, so that nothing else waits for it; `spawn` runs background work;
-        `used`: whether the catalog may have tables already; `allowed` raises when the store is another
-        installation's: its tables are as well; `trust`: whether metadata names all that there
-        is; `place`: see `files_of_log`."""
+        """`upkeep`: a worker for long calls, so that others do not wait for them. `spawn` runs background
+        work. `used`: whether the catalog may have tables already. `allowed` raises when the store, and so its
+        tables, belongs to another installation. `trust`: whether the metadata names all objects. `place`: see
+        `files_of_log`."""
         self.figures = Figures()
         self._used = used
         self._allowed = allowed
@@ -121,7 +122,7 @@ class LakeTables:
         self.worker = worker
         self.upkeep = upkeep
         self.jobs = Jobs(spawn)
-        """Requested checks and upkeep."""
+        """The requested checks and upkeep."""
         self._store = store
         self._clock = clock
         self._spawn = spawn
@@ -133,7 +134,7 @@ class LakeTables:
     # ------------------------------------------------------------ following the lists
 
     def changed(self, log_name: str) -> None:
-        """The list of this log is another one, or gone: its table follows, in the background."""
+        """Updates the table of a log in the background, after the log's list was changed or deleted."""
         self._waiting[log_name] = None
         if not self._following:
             self._following = True
@@ -167,7 +168,7 @@ class LakeTables:
             self._failed.pop(log_name, None)
 
     async def round(self) -> None:
-        """Tries again what failed, after pauses that grow."""
+        """Repeats failed updates, after growing pauses."""
         now_ms = self._clock.now_ms()
         for log_name, (backoff, _) in list(self._failed.items()):
             if not backoff.waits(now_ms):
@@ -175,11 +176,11 @@ class LakeTables:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Why tables are not up to date, by log."""
+        """The error of each log whose table is not up to date."""
         return {log_name: error for log_name, (_, error) in self._failed.items()}
 
     async def sync(self, log_name: str) -> Synced:
-        """Makes the table have what the stored list names. Raises LakeError, MetadataError."""
+        """Makes the table match the stored list. Raises LakeError, MetadataError."""
         for _ in range(_TRIES):
             wanted = await self._wanted(log_name)
             if wanted is None:
@@ -246,9 +247,9 @@ class LakeTables:
     # ------------------------------------------------------------ before objects go
 
     async def retire(self, log_name: str, attempts: Collection[UUID]) -> None:
-        """To be called before objects of these attempts are deleted: no snapshot names them after.
+        """Removes the files of these attempts from all snapshots; call it before their objects are deleted.
 
-        Raises LakeError, MetadataError: then they must stay.
+        Raises LakeError, MetadataError: the objects must then stay.
         """
         # Remembered: the list may go on naming them, and a process that reads it meanwhile must not bring
         # them back.
@@ -280,7 +281,7 @@ class LakeTables:
             _log.info("table %s is dropped: its topic was deleted", status.table)
 
     async def logs_of(self, topic: TopicName) -> list[str]:
-        """Names of the logs of a topic, or of its partitions, that there are. Raises MetadataError."""
+        """Names of the existing logs of a topic or of its partitions. Raises MetadataError."""
         base = topic.base
         parent = log_path(base.log_name).rpartition("/")[0]
         names = []
@@ -293,7 +294,7 @@ class LakeTables:
     # ------------------------------------------------------------ looking at all
 
     async def look(self) -> None:
-        """Has every table compared with its lists. Raises MetadataError, InvalidLogDataError, LakeError."""
+        """Compares every table with its lists. Raises MetadataError, InvalidLogDataError, LakeError."""
         offloaded = False
         for number, path in enumerate(await log_paths(self._store)):
             if number % _PER_TURN == 0:
@@ -317,12 +318,13 @@ class LakeTables:
     # ------------------------------------------------------------ what is asked for
 
     async def status(self, topic: TopicName) -> TableStatus | None:
-        """The table of a topic; None when there is none. Raises LakeError."""
+        """The state of a topic's table; None when there is none. Raises LakeError."""
         found = await self.worker.call("status", topic=str(topic.base))
         return None if found is None else TableStatus(**found)
 
     async def lists(self, topic: TopicName) -> list[LogFiles]:
-        """What the lists of a topic's partitions name. Raises MetadataError, InvalidLogDataError."""
+        """The files that the lists of a topic's partitions name. Raises MetadataError,
+        InvalidLogDataError."""
         found = [await self._wanted(name) for name in await self.logs_of(topic)]
         return [files for files in found if files is not None]
 
@@ -337,7 +339,7 @@ class LakeTables:
     async def maintain(
         self, topic: TopicName, *, keep_ms: int, keep_min: int, dry_run: bool, at: At | None = None
     ) -> dict[str, Any] | None:
-        """Follows the lists, then expires and sweeps; None without a table.
+        """Updates the table, expires its old snapshots and deletes unnamed metadata; None without a table.
 
         Raises LakeError, MetadataError.
         """

@@ -1,8 +1,8 @@
-"""What is asked about a table, and what keeps it small: status, full check, expiry, sweeping, dropping.
+"""Status, full check and upkeep of a table: expiry of snapshots, deletion of unnamed metadata, dropping.
 
-Data files are what consumers read, so they are merged where the stored lists are (`tiered/merger.py`), and
-tables follow. What is kept small here is metadata: manifests are merged by appends, old snapshots expire,
-and files of metadata that nothing names are deleted.
+Consumers read the data files, so `tiered/merger.py` merges them together with the stored lists, and tables
+follow. This module keeps the metadata small: appends merge manifests, old snapshots expire, and files of
+metadata that nothing names are deleted.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from magnetar.lake.planning import seen
 from magnetar.lake.snapshot_times import is_ahead
 
 SMALL_BYTES: Final = 32 << 20
-"""Files below this cost readers more than they hold: a footer and a request each."""
+"""Bytes below which a file counts as small: readers spend more on its footer and request than on its data."""
 UNNAMED_AGE_MS: Final = 3_600_000
-"""Younger files of metadata may belong to a commit that is under way."""
+"""Milliseconds. Younger files of metadata are kept: they may belong to a commit under way."""
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many files were looked at."""
+"""Called with the number of checked files and of all files."""
 
 
 def status(lake: Lake, topic: TopicName) -> TableStatus | None:
-    """The table as it is; None when there is none."""
+    """The state of the table; None when there is none."""
     table = lake.table(topic)
     if table is None:
         return None
@@ -61,10 +61,11 @@ def status(lake: Lake, topic: TopicName) -> TableStatus | None:
 
 
 def verify(lake: Lake, topic: TopicName, logs: Sequence[LogFiles], progress: Progress) -> dict[str, Any]:
-    """Compares a table with the stored lists and with the objects; what is wrong is in `problems`.
+    """Compares a table with the stored lists and with the objects; `problems` in the result lists
+    differences.
 
-    Every file is opened: it is there, has the size and the rows that the table and the list say. Files that
-    only earlier snapshots have are looked for as well.
+    Every file is opened to check that it exists and has the size and the rows in table and list. Files that
+    only earlier snapshots have are checked for existence.
     """
     problems: list[dict[str, str]] = []
 
@@ -109,7 +110,7 @@ def verify(lake: Lake, topic: TopicName, logs: Sequence[LogFiles], progress: Pro
 
 
 def _earlier(table: Table, now: frozenset[str]) -> dict[str, int]:
-    """Files that only earlier snapshots name, and one of those each."""
+    """Files that only earlier snapshots name, each with the id of one of these snapshots."""
     found: dict[str, int] = {}
     for snapshot in table.metadata.snapshots:
         for file in files_of(table, snapshot):
@@ -130,7 +131,7 @@ def _check_object(
         with opened.open() as stream:
             counted = pq.read_metadata(stream).num_rows
     except FileNotFoundError:
-        wrong("missing", path, "the object is not there")
+        wrong("missing", path, "the object does not exist")
     except (OSError, ValueError) as error:
         wrong("unreadable", path, str(error)[:300])
     else:
@@ -151,8 +152,8 @@ def maintain(
     dry_run: bool,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, Any] | None:
-    """Expires snapshots older than `keep_ms` but for the last `keep_min`, then deletes metadata that nothing
-    names. `dry_run` says what would be done. None when there is no table."""
+    """Expires snapshots older than `keep_ms` except the last `keep_min`, then deletes metadata that nothing
+    names; with `dry_run` only counts them. None when there is no table."""
     table = lake.table(topic)
     if table is None:
         return None
@@ -222,8 +223,8 @@ def _expire(table: Table, snapshot_ids: list[int]) -> None:
 
 
 def _named_metadata(table: Table, without: frozenset[int], read: Callable[[int], None]) -> set[str]:
-    """Every file of metadata that the table or a snapshot of it needs; `read` is told of how many snapshots
-    the manifests were read."""
+    """Every file of metadata that the table or one of its snapshots needs. `read` is called with the number
+    of snapshots whose manifests were read."""
     named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     snapshots: list[Snapshot] = [
         snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in without
@@ -241,7 +242,7 @@ def _unnamed(
 ) -> list[tuple[str, int]]:
     """Files of metadata that nothing names, with their sizes."""
     files, folder = _files_below(table, f"{table.location()}/metadata")
-    # As the file system names them: the same for both sides.
+    # Both sides use the names of the file system, so that they can be compared.
     named = {_path_of(table, path) for path in _named_metadata(table, without, read)}
     return [
         (f"{table.location()}/metadata/{file.path.removeprefix(folder).lstrip('/')}", file.size)
@@ -279,7 +280,8 @@ def _path_of(table: Table, location: str) -> str:
 
 
 def drop(lake: Lake, topic: TopicName, versions: Mapping[str, str]) -> bool:
-    """Drops the table with its metadata if it has seen nothing since `versions`; whether it did.
+    """Drops the table with its metadata if it has seen no later version than `versions`; returns whether it
+    did.
 
     Data files are not touched: they belong to the stored lists.
     """
@@ -303,5 +305,5 @@ def drop(lake: Lake, topic: TopicName, versions: Mapping[str, str]) -> bool:
 
 
 def plain(status_: TableStatus | None) -> dict[str, Any] | None:
-    """As JSON knows it."""
+    """The status as values for JSON."""
     return None if status_ is None else asdict(status_)
