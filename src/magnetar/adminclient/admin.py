@@ -18,14 +18,15 @@ from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 
 _NO_INDEX: Final = (404, 405, 409, 412, 422)
-"""404: no message has this index; 405 and 412: brokers before the call, or without broker metadata."""
+"""Statuses of "no position for this index". 404: no message has the index; 405 and 412: the broker does not
+know the call, or keeps no broker metadata."""
 
 
 class Admin(Closing):
-    """One cluster's admin API. Not to be shared by threads.
+    """The admin API of one cluster. Not thread-safe.
 
-    Methods raise AdminRefusedError, AdminUnreachableError, and where the target computes its credentials
-    what that raises. Topics are given by name, full, short or parsed.
+    Methods raise AdminRefusedError, AdminUnreachableError, and the errors of the target's `authorization`. A
+    topic is given by its full or short name, or as a TopicName.
     """
 
     def __init__(self, target: AdminTarget) -> None:
@@ -43,11 +44,11 @@ class Admin(Closing):
     def call(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None
     ) -> Any:
-        """One request; the decoded answer, None when it is empty."""
+        """Sends one request; returns the decoded answer, None when it is empty."""
         return self._http.request(method, path, body, query=query).document()
 
     def answer(self, path: str, *, query: Mapping[str, object] | None = None) -> Answer:
-        """The answer to a GET, with its headers."""
+        """Sends a GET; returns the answer with its headers."""
         return self._http.request("GET", path, query=query)
 
     # -- what there is
@@ -56,21 +57,23 @@ class Admin(Closing):
         return list(self.call("GET", f"{paths.ROOT}/tenants"))
 
     def namespaces(self, tenant: str) -> list[str]:
-        """Full names."""
+        """Full names of the namespaces of a tenant."""
         return list(self.call("GET", f"{paths.ROOT}/namespaces/{paths.part(tenant)}"))
 
     def topics(self, namespace: str, *, mode: str = "ALL") -> list[str]:
-        """Full names, partitions by their own; `mode`: PERSISTENT, NON_PERSISTENT or ALL."""
+        """Full names of the topics of a namespace; partitions are listed one by one. `mode`: PERSISTENT,
+        NON_PERSISTENT or ALL (default)."""
         return list(self.call("GET", f"{paths.namespace(namespace)}/topics", query={"mode": mode}))
 
     def partitions(self, topic: str | TopicName) -> int:
-        """How many the topic has; 0 when it is not partitioned or not there."""
+        """The number of partitions; 0 when the topic is not partitioned or does not exist."""
         return int(self.call("GET", f"{paths.topic(topic)}/partitions")["partitions"])
 
     # -- about a topic
 
     def lookup(self, topic: str | TopicName, *, tls: bool) -> str:
-        """The service URL of the broker that serves the topic; "" when the answer names none of the kind."""
+        """The service URL of the broker that serves the topic, with or without TLS; "" when the answer has
+        none."""
         answer = self.call("GET", paths.lookup(topic))
         return str(answer.get("brokerUrlTls" if tls else "brokerUrl") or answer.get("nativeUrl") or "")
 
@@ -79,9 +82,9 @@ class Admin(Closing):
         return dict(self.call("GET", f"{paths.topic(topic)}/internalStats"))
 
     def position_by_time(self, topic: str | TopicName, time_ms: int) -> Position:
-        """Where reading starts for messages published at `time_ms` (Unix milliseconds) or later.
+        """The position from which to read messages published at `time_ms` (Unix milliseconds) or later.
 
-        The last entry when all are older: the caller must look at publish times himself.
+        It is the last entry when all messages are older, so the caller must compare publish times.
         """
         return _position(self.call("GET", f"{paths.topic(topic)}/messageid/{time_ms}"))
 
@@ -96,7 +99,7 @@ class Admin(Closing):
         return _position(answer)
 
     def removal_rule(self, topic: TopicName) -> str:
-        """What removes messages of the topic, in words; "" when the broker does not tell."""
+        """The policies that delete messages of the topic, as a sentence; "" when the broker does not tell."""
         path, applied = paths.topic(topic.base), {"applied": True}
         try:
             retention = self.call("GET", f"{path}/retention", query=applied)
@@ -116,11 +119,11 @@ class Admin(Closing):
         return f"In {topic.tenant}/{topic.namespace} {kept}, and {expires}; deleting the topic removes all."
 
     def enable_deduplication(self, topic: TopicName) -> None:
-        """Duplicates of a producer are dropped from now on; for a partitioned topic, in all partitions."""
+        """Switches deduplication of the topic on; of a partitioned topic, in all partitions."""
         self.call("POST", f"{paths.topic(topic.base)}/deduplicationEnabled", body=True)
 
     def stats(self, topic: str | TopicName) -> dict[str, Any]:
-        """Statistics of a topic, all partitions together if it has any."""
+        """Statistics of a topic; of a partitioned topic, the sum over its partitions."""
         try:
             return dict(self.call("GET", f"{paths.topic(topic)}/stats"))
         except AdminRefusedError as error:

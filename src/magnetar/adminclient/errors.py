@@ -12,11 +12,11 @@ from magnetar.base.errors import ClientError
 
 
 class AdminCallError(ClientError):
-    """A call failed. The message names what, where, and what to do about it."""
+    """A call failed. The message names the call, the address, and the next step."""
 
 
 class AdminRefusedError(AdminCallError):
-    """The API refused. `status` is the HTTP status, `reason` what it said."""
+    """The API refused a call. `status`: HTTP status; `reason`: text of the answer."""
 
     def __init__(self, method: str, path: str, status: int, reason: str) -> None:
         super().__init__(f"{reason or 'no reason was given'} ({method} {path} answered {status})")
@@ -27,7 +27,7 @@ class AdminRefusedError(AdminCallError):
 
 
 class AdminUnreachableError(AdminCallError):
-    """No connection, one that broke, or no answer in time. What was asked for may have happened."""
+    """No connection, a broken one, or no answer in time. The call may have taken effect."""
 
     retriable = True
 
@@ -37,4 +37,4 @@ class AdminUnreachableError(AdminCallError):
 
 
 class AdminTargetError(AdminCallError):
-    """Where and as whom to call cannot be made sense of."""
+    """The address, the token or the certificates cannot be used."""

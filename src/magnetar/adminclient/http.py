@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _REDIRECTS_MAX: Final = 5
 _REDIRECTS: Final = (301, 302, 307, 308)
 _TEXT_MAX: Final = 500
-"""Characters of an error's body that is no JSON."""
+"""Most characters that are shown of an error's body that is not JSON."""
 
 
 class Sent(NamedTuple):
-    """What is asked, as `HTTPConnection.request` takes it."""
+    """A request with the arguments of `HTTPConnection.request`."""
 
     method: str
     path: str
@@ -34,14 +34,14 @@ class Sent(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """An answer."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def document(self) -> Any:
-        """The decoded body: JSON, or text that is none; None when it is empty."""
+        """The body: decoded JSON, else a text; None when it is empty."""
         text = self.body.decode("utf-8", "replace").strip()
         try:
             return json.loads(text) if text else None
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 class AdminHttp(Closing):
-    """Calls one admin API. Not to be shared by threads."""
+    """Sends calls to one admin API. Not thread-safe."""
 
     def __init__(self, target: AdminTarget) -> None:
         """Connects nowhere yet. Raises AdminTargetError."""
@@ -68,8 +68,8 @@ class AdminHttp(Closing):
     def request(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None
     ) -> Answer:
-        """One call; `body` is sent as JSON, None is none. Raises AdminRefusedError, AdminUnreachableError,
-        and what the target's `authorization` raises."""
+        """Sends one call. `body` is sent as JSON; None: no body. Raises AdminRefusedError,
+        AdminUnreachableError, and the errors of the target's `authorization`."""
         target = path
         if query:
             words = {
@@ -125,7 +125,7 @@ class AdminHttp(Closing):
         assert at.hostname is not None
         if at.scheme == "http":
             return HTTPConnection(at.hostname, at.port, timeout=self.target.timeout_s)
-        # Only who speaks TLS pays for it.
+        # Imported here, so that only clients with TLS load it.
         from http.client import HTTPSConnection
 
         context = (self.target.tls_context or self._default_context)()

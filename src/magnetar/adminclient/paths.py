@@ -1,4 +1,4 @@
-"""Names as paths of the REST API: each part percent-encoded, so that no name reaches beyond its place."""
+"""Paths of the REST API from names. Each part is percent-encoded, so that a name cannot change the path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cluster(name: str) -> str:
 
 
 def namespace(name: str) -> str:
-    """Of `tenant/namespace`. Raises InvalidNamespaceNameError."""
+    """Path of a namespace `tenant/namespace`. Raises InvalidNamespaceNameError."""
     parsed = NamespaceName.parse(name)
     return f"{ROOT}/namespaces/{part(parsed.tenant)}/{part(parsed.namespace)}"
 
@@ -51,5 +51,5 @@ def lookup(name: str | TopicName) -> str:
 
 
 def subscription(topic_name: str | TopicName, name: str) -> str:
-    """Raises InvalidTopicNameError."""
+    """Path of a subscription of a topic. Raises InvalidTopicNameError."""
     return f"{topic(topic_name)}/subscription/{part(name)}"

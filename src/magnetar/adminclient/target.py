@@ -1,4 +1,4 @@
-"""Where the admin API is, who asks, and whom to trust."""
+"""Address, credentials and trusted certificates of an admin API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedies:
-    """What a caller whose call failed can do, in the words of his own options."""
+    """Next steps after a failed call, with the names of the program's own options."""
 
     address: str = "is the broker running? check --admin-url or the context"
     timeout: str = "is it busy? check --timeout"
@@ -27,31 +27,31 @@ class Remedies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminTarget:
-    """One admin API. Secrets do not show in its text."""
+    """One admin API. `repr` does not show secrets."""
 
     url: str = DEFAULT_URL
     """http://host:port or https://host:port."""
     token: str = ""
-    """Sent with each call; empty for none."""
+    """Token that is sent with each call; empty: none."""
     token_file: Path | None = None
-    """Read for each program run, in place of `token`."""
+    """File of the token, read once per run of the program, in place of `token`."""
     authorization: Callable[[], str | None] | None = None
-    """Called before each call for the header of that name, in place of `token` and `token_file`; for
-    programs that outlive a credential."""
+    """Returns the value of the header Authorization before each call, in place of `token` and `token_file`;
+    for programs that run longer than a credential is valid."""
     trust_certs: Path | None = None
-    """Certificates to trust over https, PEM; None: those of the system."""
+    """File of trusted certificates for https, PEM; None: those of the system."""
     tls_context: Callable[[], ssl.SSLContext] | None = None
-    """Called for each connection over https, in place of `trust_certs`."""
+    """Returns the TLS context of each https connection, in place of `trust_certs`."""
     timeout_s: float = 30.0
-    """For one call to be answered."""
+    """Seconds for the answer to one call. Default 30."""
     remedies: Remedies = Remedies()
-    """The remedies in the errors of calls."""
+    """Next steps that the errors of calls name."""
 
     def __repr__(self) -> str:
         return f"AdminTarget({self.url})"
 
     def parts(self) -> SplitResult:
-        """The address, cut. Raises AdminTargetError when it is none."""
+        """The parts of the URL. Raises AdminTargetError when it is not an HTTP URL."""
         parts = urlsplit(self.url)
         try:
             known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -62,7 +62,8 @@ class AdminTarget:
         return parts
 
     def credentials(self) -> Callable[[], str | None]:
-        """What gives the header Authorization of each call, None for none. Raises AdminTargetError."""
+        """A function that returns the header Authorization of each call, None for none. Raises
+        AdminTargetError."""
         if self.authorization is not None:
             return self.authorization
         token = self.read_token()

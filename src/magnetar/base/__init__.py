@@ -1,1 +1,1 @@
-"""Values that every layer shares. Imports nothing of ours and performs no input or output."""
+"""Values that every layer shares. Imports no other room, and performs no input or output."""

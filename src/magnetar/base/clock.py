@@ -1,17 +1,18 @@
-"""Time is handed in, so that state machines can be replayed."""
+"""Clocks. Code gets its clock as an argument, so that state machines can be replayed."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
 HOLD_MS: Final = 3_600_000
-"""For so long after a step ahead nothing is deleted because of it: time to set the clock right."""
+"""Milliseconds after a step ahead during which nothing is deleted because of it: time to correct the
+clock."""
 STEP_MS_MIN: Final = 60_000
-"""A smaller step ahead counts at once."""
+"""Milliseconds. A smaller step ahead is believed at once."""
 
 
 class Clock(Protocol):
-    """Where code that must know the time gets it."""
+    """The source of time."""
 
     def now_ms(self) -> int:
         """Wall clock: milliseconds since the Unix epoch, UTC. May jump."""
@@ -20,26 +21,27 @@ class Clock(Protocol):
         """Milliseconds from an arbitrary start. Never jumps back."""
 
     def settled_ms(self) -> int:
-        """The wall clock as it counts for deletion by age, Unix ms: of a clock that is set ahead by a minute
-        or more the time without that step, for an hour. Never later than `now_ms`."""
+        """The time that counts for deletion by age, Unix ms. For an hour after the wall clock is set ahead by
+        a minute or more, it is the time without that step. Never later than `now_ms`."""
 
 
 class SettledTime:
-    """What `Clock.settled_ms` says, from readings of two clocks. Pure.
+    """Computes `Clock.settled_ms` from readings of two clocks. Pure.
 
-    A clock that is set ahead makes all that is stored old. Whatever is deleted then does not come back when
-    the clock is put right, so that deletions wait before they believe it. One set back deletes nothing.
+    A clock that is set ahead makes all stored data old. Data deleted then does not come back when the clock
+    is corrected, so deletions wait for an hour. A clock that is set back deletes nothing.
     """
 
     __slots__ = ("_apart_ms", "_doubted_since_ms")
 
     def __init__(self, now_ms: int, running_ms: float) -> None:
-        """`running_ms`: of a clock that is never set."""
+        """`now_ms`: wall clock. `running_ms`: a clock that is never set."""
         self._apart_ms = now_ms - running_ms
         self._doubted_since_ms: float | None = None
 
     def of(self, now_ms: int, running_ms: float) -> int:
-        """To be asked a few times an hour at least, else a clock that is slewed looks as if it were set."""
+        """The settled time. Call it at least a few times an hour, else a clock that is slewed looks like one
+        that was set."""
         apart_ms = now_ms - running_ms
         if apart_ms - self._apart_ms >= STEP_MS_MIN:
             if self._doubted_since_ms is None:
@@ -51,7 +53,7 @@ class SettledTime:
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that only `step` and `advance` move."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -68,13 +70,13 @@ class ManualClock:
         return self._settled.of(self._now_ms, self._monotonic_ms)
 
     def step(self, ms: int) -> None:
-        """The wall clock is set, `ms` ahead or, when negative, back."""
+        """Sets the wall clock `ms` milliseconds ahead, or back when negative."""
         self.settled_ms()
         self._now_ms += ms
         self.settled_ms()
 
     def advance(self, ms: int) -> None:
-        """Moves both clocks on by `ms` >= 0 milliseconds."""
+        """Moves both clocks forward by `ms` >= 0 milliseconds."""
         assert ms >= 0
         self._now_ms += ms
         self._monotonic_ms += ms

@@ -1,4 +1,4 @@
-"""What is closed when its block ends."""
+"""Base class of objects that a `with` block closes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Has `close`, which a `with` block calls at its end, however it ends."""
+    """An object whose `close` a `with` block calls at its end, also after an exception."""
 
     __slots__ = ()
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of what is held."""
+        """Releases the resources of the object."""
 
     def __enter__(self) -> Self:
         return self

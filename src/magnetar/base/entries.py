@@ -12,7 +12,7 @@ class EntryRun:
 
     An entry is what a producer sent after the command of a SEND frame, byte for byte:
     `0x0e01 | crc32c u32 | metadataSize u32 | MessageMetadata | payload` (the first six bytes are
-    absent when the producer sent no checksum). A run is immutable once it was handed out.
+    absent when the producer sent no checksum). A run must not be changed once others have it.
     """
 
     __slots__ = ("base_index", "broker_time_ms", "counts", "entries", "first_entry", "ledger_id")
@@ -91,7 +91,8 @@ class EntryRun:
 def cut(
     runs: Iterator[tuple[EntryRun, int]], start: Position, bytes_max: int, entries_max: int
 ) -> list[EntryRun]:
-    """Runs with their bytes, cut to begin at `start` and to fit; at least one entry when there is any."""
+    """Cuts runs, given with their bytes, to begin at `start` and to fit `bytes_max` and `entries_max`; keeps
+    at least one entry if there is any."""
     out: list[EntryRun] = []
     for run, size_bytes in runs:
         entries = run.entries

@@ -1,9 +1,9 @@
-"""Expressions that are looked at once and never run as code: `size > 100 and key in ("a", "b")`.
+"""Filter expressions such as `size > 100 and key in ("a", "b")`, which are interpreted and never run as code.
 
-The notation is Python's, cut down to comparisons, logic, arithmetic, names, fields and functions. Which
-names and functions there are, and what they mean, is said by who uses it: `cli.messages.expressions` about
-messages that are read, `broker.filters.expression` about entries that are sent. A field that is not there is
-None, and a comparison that makes no sense is false: what is looked at need not be alike.
+The notation is a part of Python's: comparisons, logic, arithmetic, names, fields and functions. The users of
+this module define the names and functions: `cli.messages.expressions` for messages that are read,
+`broker.filters.expression` for entries that are sent. A missing field is None, and a comparison of unfit
+types is false, because messages may have different fields.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: lambda one, other: _number(one) % _number(other),
 }
-"""No products and powers, no sums of texts: a short expression must not make a value without bounds."""
+"""The allowed operators. Products, powers and sums of texts are missing: a short expression must not make an
+unbounded value."""
 
 
 def _number(value: Any) -> Any:
-    """Itself. Raises TypeError for a text, which `%` would format and `+` make longer and longer."""
+    """Returns the value. Raises TypeError for a text, which `%` would format and `+` would lengthen."""
     if not isinstance(value, int | float):
         raise TypeError
     return value
 
 
 class ExpressionError(MagnetarError):
-    """The text is no expression."""
+    """The text is not an expression of this notation."""
 
 
 def as_text(value: Any) -> str:
-    """The value as a text; of bytes what they spell, the rest escaped."""
+    """The value as a text; bytes as UTF-8 text, with other bytes escaped."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
@@ -67,20 +68,21 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "lower": lambda text: as_text(text).lower(),
     "len": len,
 }
-"""Functions for all expressions: their cost grows with their arguments alone."""
+"""Functions of all expressions. Their cost depends only on the size of their arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """What expressions may speak of."""
+    """The names and functions of expressions."""
 
     names: Collection[str]
     functions: Mapping[str, Callable[..., Any]]
 
     def compiled(self, text: str, parts_max: int | None = None) -> Callable[[Mapping[str, Any]], bool]:
-        """A test of the values of the names; those that are not given are None.
+        """A function that tests the values of the names; a name without a value is None.
 
-        Raises ExpressionError, also for one of more than `parts_max` names, values, functions and operators.
+        Raises ExpressionError, also when the expression has more than `parts_max` names, values, functions
+        and operators.
         """
         try:
             tree = _parsed(text)
@@ -89,7 +91,7 @@ class Notation:
                 raise ExpressionError(f"the expression has {parts} parts, {parts_max} are allowed")
             read = _reader(tree, self)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ExpressionError(f"{text!r} is no expression: {error}") from error
+            raise ExpressionError(f"{text!r} is not an expression: {error}") from error
 
         def holds(names: Mapping[str, Any]) -> bool:
             try:
@@ -101,13 +103,13 @@ class Notation:
 
 
 def parts_of(text: str) -> int:
-    """Names, values, functions and operators of an expression that was compiled."""
+    """The number of names, values, functions and operators of a compiled expression."""
     return _parts(_parsed(text))
 
 
 def _parsed(text: str) -> ast.expr:
     with warnings.catch_warnings():
-        # Python would tell what it thinks of a stranger's text in the log of the process.
+        # Python would write warnings about a client's text to the log of the process.
         warnings.simplefilter("ignore")
         return ast.parse(text.strip(), mode="eval").body
 
@@ -117,7 +119,7 @@ def _parts(tree: ast.expr) -> int:
 
 
 def _reader(node: ast.expr, notation: Notation) -> _Read:
-    """What gives the value of a part of the expression."""
+    """A function that computes the value of a part of the expression."""
     match node:
         case ast.Constant(value=value):
             return lambda _: value
@@ -188,7 +190,7 @@ def _operation(node: ast.expr, notation: Notation) -> _Read:
 
 
 def _holds(read: _Read, names: Mapping[str, Any]) -> bool:
-    """False for what makes no sense for this message, so that `or` can go on."""
+    """The truth of a part; False when its types are unfit for this message, so that `or` can continue."""
     try:
         return bool(read(names))
     except (TypeError, ValueError, ArithmeticError):

@@ -10,18 +10,18 @@ from itertools import repeat
 from typing import Final, NamedTuple, NewType
 
 LedgerId = NewType("LedgerId", int)
-"""A ledger, >= 0 where it is stored; ledgers of one log have strictly increasing ids."""
+"""Id of a ledger, >= 0 for stored ledgers; ledgers of one log have strictly increasing ids."""
 LedgerIds = tuple[LedgerId, ...]
 ProducerId = NewType("ProducerId", int)
-"""A producer of one connection; its client chooses the number."""
+"""Id of a producer within one connection; its client chooses it."""
 ConsumerId = NewType("ConsumerId", int)
-"""A consumer of one connection; its client chooses the number."""
+"""Id of a consumer within one connection; its client chooses it."""
 RequestId = NewType("RequestId", int)
-"""A command of one connection that is answered by its number; the client chooses it."""
+"""Id of a request within one connection, which its answer repeats; the client chooses it."""
 
 
 class Position(NamedTuple):
-    """Where an entry lies: a ledger and the entry's number in it. Ordered by ledger, then entry."""
+    """Position of an entry: a ledger and the entry's number in it. Ordered by ledger, then entry."""
 
     ledger_id: LedgerId
     """Ledger, >= 0; ledgers of one log have strictly increasing ids."""
@@ -33,16 +33,15 @@ class Position(NamedTuple):
 
 
 def positions_of(ledger_id: LedgerId, entry_ids: Iterable[int]) -> list[Position]:
-    """Positions of one ledger, in this order. Costs 70 ns each; made one by one they cost three times as
-    much."""
+    """Positions in one ledger, in the order of `entry_ids`. Costs 70 ns each, a third of single calls."""
     return list(map(tuple.__new__, repeat(Position), zip(repeat(ledger_id), entry_ids, strict=False)))
 
 
 NO_LEDGER: Final = LedgerId(-1)
-"""Stands for no ledger where a ledger is written down."""
+"""The id that means "no ledger"."""
 
 EARLIEST: Final = Position(NO_LEDGER, -1)
-"""Before every entry: how clients ask for the beginning."""
+"""The position before every entry, with which clients ask for the beginning."""
 
 LATEST: Final = Position(LedgerId((1 << 63) - 1), (1 << 63) - 1)
-"""After every entry: how clients ask for the end."""
+"""The position after every entry, with which clients ask for the end."""

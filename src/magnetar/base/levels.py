@@ -1,10 +1,10 @@
 """Names in levels, and wildcards over them (pure).
 
     nyc.group-a.loot      three levels
-    *.chat                one level, whatever it is, then `chat`
+    *.chat                any one level, then `chat`
     nyc.**                `nyc` and at least one level more; `**` alone: every name
 
-A `*` within a level is a character like others. A partition's suffix is no part of the name.
+A `*` within a longer level is an ordinary character. A partition's suffix does not belong to the name.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from magnetar.base.names import NamespaceName, TopicName
 ONE: Final = "*"
 MANY: Final = "**"
 LEVELS_MAX: Final = 64
-"""Levels of a wildcard; one with more is a plain name."""
+"""Most levels of a wildcard; a text with more is a plain name."""
 
 
 class Levels:
     """A wildcard."""
 
     def __init__(self, text: str) -> None:
-        """`text`: of the own names of topics, without tenant and namespace."""
+        """`text`: the wildcard for own names of topics, without tenant and namespace."""
         self.text = text
         self._parts = text.split(".")
         self.work = 0
-        """Steps taken since it rested; grows with each name."""
+        """Steps of work since `rest`."""
 
     def matches_local(self, local: str) -> bool:
-        """Whether it names the topic of this own name."""
+        """Whether the wildcard matches a topic's own name."""
         levels = local.split(".")
         # reached: how many levels may have been taken by the parts looked at so far.
         reached = {0}
@@ -46,21 +46,21 @@ class Levels:
         return len(levels) in reached
 
     def matches(self, text: str) -> bool:
-        """The same for `tenant/namespace/name`, which are of the wildcard's own namespace."""
+        """As `matches_local`, for a name `tenant/namespace/name` of the wildcard's own namespace."""
         return self.matches_local(text.rpartition("/")[2])
 
     def in_pieces(self, text: str) -> Generator[None, None, bool]:
-        """The same for who would pause within a long piece of work; here there is none."""
+        """As `matches`, with the interface of rules that pause in long work; this one never pauses."""
         yield from ()
         return self.matches(text)
 
     def rest(self) -> None:
-        """A list of names ends: work is counted anew."""
+        """Resets the count of work, at the end of a list of names."""
         self.work = 0
 
 
 def is_wildcard(local: str) -> bool:
-    """Whether this own name of a topic is a wildcard."""
+    """Whether a topic's own name is a wildcard."""
     if "*" not in local:
         return False
     parts = local.split(".")
@@ -68,11 +68,11 @@ def is_wildcard(local: str) -> bool:
 
 
 def levels_of(name: TopicName) -> Levels | None:
-    """The wildcard that the name of a persistent topic is; None when it is none."""
+    """The wildcard in the name of a persistent topic; None when it is not one."""
     return Levels(name.local) if name.persistent and is_wildcard(name.local) else None
 
 
 def in_namespace(text: str, namespace: NamespaceName) -> Levels:
-    """What an operator asks for: a wildcard or a plain name, with or without its namespace."""
+    """The wildcard of an operator's filter: a wildcard or a plain name, with or without its namespace."""
     _, _, rest = text.rpartition("://")
     return Levels(rest.removeprefix(f"{namespace}/"))

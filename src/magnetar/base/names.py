@@ -5,9 +5,8 @@
     tenant, namespace   one or more of  A-Z a-z 0-9 _ - = : .   but neither "." nor ".."
     local      any characters except "/", not blank, neither "." nor ".."
 
-Short forms: `local` stands for `persistent://public/default/local`, and `tenant/namespace/local` for
-the persistent topic of that name. Names of the first generation, which carry a cluster as a fourth
-part, are refused.
+Short forms: `local` stands for `persistent://public/default/local`, and `tenant/namespace/local` for the
+persistent topic of that name. Old names with a cluster as a fourth part are refused.
 
 Source: Pulsar's topic grammar; names are kept in metadata keys as Java's URLEncoder writes them.
 """
@@ -31,20 +30,20 @@ PARTITION_MAX: Final = (1 << 31) - 1
 """Partitions are signed 32-bit numbers in the protocol."""
 
 STEPS: Final = (".", "..")
-"""No names: as a part of a path they lead elsewhere, and metadata stores such as ZooKeeper refuse them."""
+"""Texts that are not allowed as names: they would change a path, and stores such as ZooKeeper refuse them."""
 
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 
 TOPIC_CHARS_MAX: Final = 4_096
-"""A topic's full name, and its own name, may be so long."""
+"""Most characters of a topic's full name, and of its own name."""
 
 _KNOWN_NAMES: Final = 2_048
-"""Names whose parts are remembered: a client that opens a topic names it three times, and its keys are
-made from it a dozen times. About a megabyte."""
+"""Most names whose parts are cached, about a megabyte: opening a topic parses its name three times and makes
+a dozen keys from it."""
 _REMEMBERED_CHARS_MAX: Final = 256
-"""Longer names are not cached: a client that asks for very many of them must not fill the memory."""
+"""Most characters of a cached name: a client that sends many long names must not fill the memory."""
 _SHOWN_CHARS_MAX: Final = 200
-"""So much of a wrong name is told."""
+"""Most characters of a wrong name that an error shows."""
 
 
 class InvalidNameError(MagnetarError):
@@ -60,13 +59,13 @@ class InvalidNameError(MagnetarError):
 
 
 class InvalidTopicNameError(InvalidNameError):
-    """Not a topic name."""
+    """The text is not a topic name."""
 
     _kind = "topic name"
 
 
 class InvalidNamespaceNameError(InvalidNameError):
-    """Not a namespace name."""
+    """The text is not a namespace name."""
 
     _kind = "namespace name"
 
@@ -94,9 +93,10 @@ def is_entity_name(text: str) -> bool:
 
 
 def partition_of(local: str) -> int:
-    """The partition that a local name ends with; -1 when it names no partition.
+    """The partition number at the end of a local name; -1 when the name is not a partition's.
 
-    Only the number as it is printed counts: `t-partition-01` and `t-partition--1` are plain names.
+    Only a decimal number without sign and leading zeros counts: `t-partition-01` and `t-partition--1` are
+    plain names.
     """
     head, separator, digits = local.rpartition(PARTITION_SUFFIX)
     if not separator or not head or not (digits.isascii() and digits.isdigit()):
@@ -109,7 +109,7 @@ def partition_of(local: str) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class NamespaceName:
-    """A namespace of a tenant. Prints as `tenant/namespace`."""
+    """A namespace of a tenant; `str` gives `tenant/namespace`."""
 
     tenant: str
     namespace: str
@@ -138,16 +138,16 @@ def _namespace(tenant: str, namespace: str) -> NamespaceName:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
-    """A topic or one partition of a topic. Prints as its full name; use `parse` to make one."""
+    """A topic or one partition of a topic; `str` gives its full name. Use `parse` to make one."""
 
     domain: str
     """PERSISTENT or NON_PERSISTENT."""
     tenant: str
     namespace: str
     local: str
-    """As people write it, not encoded; with the partition's suffix where there is one."""
+    """Own name of the topic as users write it, not encoded; with the suffix of a partition."""
     partition: int
-    """Number of the partition, >= 0; -1 when the name is not that of a partition."""
+    """Number of the partition, >= 0; -1 when the name is not a partition's."""
 
     @classmethod
     def parse(cls, text: str) -> TopicName:
@@ -215,13 +215,13 @@ class TopicName:
 
     @classmethod
     def stored(cls, domain: str, namespace: NamespaceName, encoded: str) -> TopicName:
-        """The topic of a namespace that a metadata key names; it was checked when it was stored."""
+        """The topic for a stored metadata key; the name is not checked again."""
         local = decode_local(encoded)
         return cls(domain, namespace.tenant, namespace.namespace, local, partition_of(local))
 
     @property
     def persistent(self) -> bool:
-        """Whether the topic keeps its messages on disk."""
+        """Whether the topic stores its messages on disk."""
         return self.domain == PERSISTENT
 
     @property
@@ -233,7 +233,7 @@ class TopicName:
 
     @property
     def base(self) -> TopicName:
-        """The name without the partition's suffix; itself when there is none."""
+        """The name without the partition's suffix; returns itself when there is none."""
         if self.partition < 0:
             return self
         local = self.local.rpartition(PARTITION_SUFFIX)[0]
@@ -248,7 +248,7 @@ class TopicName:
 
     @property
     def encoded_local(self) -> str:
-        """The local name as it stands in metadata keys and HTTP paths."""
+        """The local name as encoded in metadata keys and HTTP paths."""
         return encode_local(self.local)
 
     @property

@@ -1,4 +1,4 @@
-"""What was asked lately, for caches whose keys others choose."""
+"""A cache of the newest entries, for keys that clients choose."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """The entries that were put last, at most `entries_max` of them; more than half of that always stay.
+    """The entries that were put last, at most `entries_max`.
 
-    When it is full the older half goes in one go, so that a put costs next to nothing on average.
+    A full cache drops its older half at once, so that a put is cheap on average; it never holds fewer than
+    half of `entries_max` after that.
     """
 
     __slots__ = ("_entries", "_entries_max")
@@ -35,7 +36,7 @@ class Recent(Generic[K, V]):
         return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Keeps it as the newest."""
+        """Stores the value as the newest entry."""
         self._entries.pop(key, None)
         if len(self._entries) >= self._entries_max:
             for old in list(islice(self._entries, self._entries_max // 2)):

@@ -1,4 +1,4 @@
-"""What must not be shown, taken out of documents and texts (pure)."""
+"""Removes secrets from documents and texts (pure)."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ _SECRET: Final = re.compile(
     r"password|passwd|passphrase|secret|token|credential|private|auth.*(param|data)|access.?key|api.?key|jaas",
     re.IGNORECASE,
 )
-"""In the name of a field: its value is not shown."""
+"""Matches names of fields whose value is secret."""
 _HARMLESS: Final = re.compile(r"seconds|_skew|_claim|_audience|enabled$", re.IGNORECASE)
 _IN_TEXT: Final = re.compile(
     r"(?i)\b(bearer|basic)\s+[\w.+/=~-]{8,}|\beyJ[\w-]+\.[\w-]+\.[\w-]*|data:;base64,[\w+/=-]+|://[^/\s:@]+:[^/\s@]+@"
 )
-"""In any text: headers, tokens in their usual form, contents of keys, passwords in addresses."""
+"""Matches secrets in a text: headers, tokens in their usual form, contents of keys, passwords in
+addresses."""
 _GIVEN: Final = re.compile(
     r"(?i)((?:password|passwd|passphrase|secret|token|credential|access.?key|api.?key|private.?key)[\w.-]{0,40}"
     r"\\?[\"']?(?:\s{0,4}[=:]\s{0,4}|\s{1,4}is\s{1,4}))"
     r"(\\?\"(?:[^\"\\]|\\[^\"])*\\?\"|\\?'(?:[^'\\]|\\[^'])*\\?'|[^\s,;\"']+)"
 )
-"""A name and its value, as people, settings, commands and JSON write them; what is kept of it first."""
+"""Matches a secret name with its value, as in texts, settings, commands and JSON. The first group is kept."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a field of this name is secret."""
+    """Whether a field of this name has a secret value."""
     return _SECRET.search(name) is not None and _HARMLESS.search(name) is None
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
-    """A JSON document without what must not leave the machine."""
+    """A JSON document without its secrets. `name`: the field that holds it."""
     if isinstance(value, dict):
         return {key: without_secrets(each, str(key)) for key, each in value.items()}
     if isinstance(value, list):
@@ -42,7 +43,7 @@ def without_secrets(value: Any, name: str = "") -> Any:
 
 
 def scrubbed(text: str) -> str:
-    """A text without what looks like a secret."""
+    """A text without the parts that look like secrets."""
     return _GIVEN.sub(_without_value, _IN_TEXT.sub(REMOVED, text))
 
 

@@ -10,9 +10,9 @@ _P = ParamSpec("_P")
 
 
 def weakly(method: Callable[_P, None]) -> Callable[_P, None]:
-    """Calls a bound method as long as others hold its object: for what belongs to that object.
+    """A callback that calls a bound method while its object exists, without keeping the object alive.
 
-    A part that holds its whole is a cycle, which only the garbage collector frees.
+    For parts of that object: a part that held it would form a cycle, which only the garbage collector frees.
     """
     held = WeakMethod(method)
 
@@ -24,4 +24,5 @@ def weakly(method: Callable[_P, None]) -> Callable[_P, None]:
 
 
 def nobody(*_: object) -> None:
-    """In place of a callback of who has ended: a part that is held on to then holds nothing else."""
+    """Does nothing. It replaces a callback of an object that has ended, so that a part that is still
+    referenced does not keep that object alive."""

@@ -1,7 +1,7 @@
 """Finds topics and opens readers and producers on them. Blocking.
 
-Look-ups go through one kept connection, or over HTTP when the service URL is one. Readers and producers
-have a connection each, to the broker that serves the topic: closing it ends them without a trace.
+Look-ups use one kept connection, or HTTP when the service URL is an HTTP one. Each reader and producer has
+its own connection to the broker that serves the topic, and ends when the connection is closed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TopicSchema(NamedTuple):
 
 
 class Client(Closing):
-    """One cluster, as a sequential program sees it. Not to be shared by threads."""
+    """A client of one cluster for sequential programs. Not thread-safe."""
 
     def __init__(
         self, service_url: str, options: ClientOptions | None = None, *, admin_url: str = ""
@@ -68,7 +68,7 @@ class Client(Closing):
         self._lookups: Connection | None = None
 
     def close(self) -> None:
-        """Closes the connections for look-ups and admin calls; readers and producers live on."""
+        """Closes the connections for look-ups and admin calls; readers and producers stay open."""
         self.admin.close()
         if self._lookups is not None:
             self._lookups.close()
@@ -77,7 +77,7 @@ class Client(Closing):
     # ------------------------------------------------------------ questions to any broker
 
     def partitions(self, topic: TopicName) -> int:
-        """How many partitions the topic has; 0 when it is not partitioned. Does not create it."""
+        """The number of partitions; 0 when the topic is not partitioned. Does not create the topic."""
 
         def ask(connection: Connection) -> int:
             request_id = connection.session.next_request_id()
@@ -117,7 +117,7 @@ class Client(Closing):
         return self._ask(ask)
 
     def schema(self, topic: TopicName, version: bytes | None = None) -> TopicSchema | None:
-        """A schema of the topic, the newest unless a version is given; None when there is none."""
+        """A schema of the topic, by default the newest; None when there is none."""
 
         def ask(connection: Connection) -> TopicSchema | None:
             request_id = connection.session.next_request_id()
@@ -140,7 +140,7 @@ class Client(Closing):
         return self._ask(ask)
 
     def connect_to(self, topic: TopicName) -> Connection:
-        """A connection of its own to the broker that serves the topic."""
+        """Opens a new connection to the broker that serves the topic."""
         if self.url.is_http:
             return Connection(self._owner(topic), self.options)
         return self._ask(lambda connection: self._follow(connection, topic))
@@ -154,7 +154,7 @@ class Client(Closing):
         return ServiceUrl.parse(text)
 
     def _follow(self, connection: Connection, topic: TopicName) -> Connection:
-        """Asks from broker to broker until one says that it serves the topic."""
+        """Follows redirects until a broker answers that it serves the topic."""
         asked = connection
         authoritative = False
         try:
@@ -184,7 +184,8 @@ class Client(Closing):
         raise ClientError(f"lookup of {topic} was redirected {_REDIRECTS_MAX} times; brokers disagree")
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
-        """Asks on the kept connection, on a new one when that is lost, until the retry limit."""
+        """Sends a request on the kept connection, or on a new one when that is lost, until the retry
+        limit."""
         retry = Retry(self.options.retry_timeout_s)
         while True:
             try:
@@ -204,10 +205,10 @@ class Client(Closing):
     # ------------------------------------------------------------ at a topic's owner
 
     def register_schema(self, topic: TopicName, schema: pb.Schema) -> bytes:
-        """Has the topic know the schema, as its newest when it is new; returns its version.
+        """Registers the schema with the topic, as the newest version unless it exists; returns its version.
 
         Args:
-            topic: without partitions, or one of them: all have the same.
+            topic: the topic or one of its partitions, which share the schemas.
 
         Raises RefusedError when it is not compatible with what the topic has.
         """
@@ -231,10 +232,10 @@ class Client(Closing):
     def acknowledge_up_to(
         self, topic: TopicName, subscription: str, position: Position | None, *, create_topic: bool = True
     ) -> None:
-        """Moves a durable subscription's cursor behind `position`; None only creates the subscription.
+        """Moves a durable subscription's cursor after `position`; None only creates the subscription.
 
-        A new subscription starts at the earliest message. Nothing is taken from it. With `create_topic` a
-        topic that is not there is made where the broker does that, else it is refused.
+        A new subscription starts at the earliest message. No message is consumed. With `create_topic` a
+        missing topic is created if the broker allows automatic creation, else the call is refused.
         Raises RefusedError, for example while another consumer has it exclusively.
         """
         with self.connect_to(topic) as connection:
@@ -249,7 +250,7 @@ class Client(Closing):
                     raise RefusedError(f"ack of {position} in {subscription!r}", answer.error, answer.message)
 
     def unsubscribe(self, topic: TopicName, subscription: str) -> None:
-        """Ends a durable subscription; it is harmless when there is none.
+        """Deletes a durable subscription; not an error when there is none.
 
         Raises RefusedError while it has other consumers.
         """
@@ -281,7 +282,7 @@ def _subscribe(
     subscribe = pb.CommandSubscribe(
         topic=str(topic),
         subscription=subscription,
-        # Failover, so that a second query or a user's consumer is no error.
+        # Failover, so that a second query or a user's consumer does not fail.
         subType=pb.CommandSubscribe.Failover,
         consumer_id=1,
         request_id=request_id,

@@ -1,8 +1,8 @@
-"""Payload compression, as producers and consumers agree on it. The library is loaded on first use.
+"""Payload compression in the formats of Pulsar's clients. The library is loaded on first use.
 
 | Type | Format |
 |---|---|
-| LZ4 | raw block, without a size in front |
+| LZ4 | raw block, without a size before it |
 | ZLIB | zlib stream |
 | ZSTD | one frame |
 | SNAPPY | raw block |
@@ -29,7 +29,7 @@ _TYPES = {
 
 
 class UnknownCompressionError(PayloadError):
-    """A compression that is not known, or whose library is missing."""
+    """The compression is unknown, or its library is missing."""
 
 
 def compression_type(name: str) -> pb.CompressionType:
@@ -37,7 +37,7 @@ def compression_type(name: str) -> pb.CompressionType:
     try:
         return _TYPES[name.lower()]
     except KeyError:
-        raise UnknownCompressionError(f"no compression {name!r}; there are {', '.join(_TYPES)}") from None
+        raise UnknownCompressionError(f"no compression {name!r}; known are {', '.join(_TYPES)}") from None
 
 
 def _cramjam() -> Any:
@@ -51,7 +51,7 @@ def _cramjam() -> Any:
 
 
 def decompress(kind: int, payload: bytes | memoryview, size: int, topic: TopicName) -> bytes:
-    """The plain payload of `size` bytes, `kind` being a CompressionType. Raises PayloadError."""
+    """The plain payload of `size` bytes. `kind`: a CompressionType. Raises PayloadError."""
     try:
         return decompress_within(kind, bytes(payload), size)
     except UnknownCompressionError:
@@ -61,10 +61,11 @@ def decompress(kind: int, payload: bytes | memoryview, size: int, topic: TopicNa
 
 
 def decompress_within(kind: int, payload: bytes, size: int, bytes_max: int | None = None) -> bytes:
-    """The plain payload of exactly `size` bytes, the producer's word: it never takes more memory than that.
+    """The plain payload of exactly `size` bytes, which the producer claims; never takes more memory than
+    that.
 
-    Processes that others share name what they can spare, `bytes_max`; whatever claims more is not looked at.
-    Raises PayloadError.
+    `bytes_max`: the largest size that is decompressed; None: no bound. Shared processes must set it. Raises
+    PayloadError, also when `size` is larger.
     """
     if kind == pb.CompressionType.NONE:
         return payload
@@ -80,7 +81,7 @@ def decompress_within(kind: int, payload: bytes, size: int, bytes_max: int | Non
 
 
 def _inflated(payload: bytes, size: int) -> tuple[bytes, bool]:
-    """At most one byte more than `size`, and whether the stream ended with the payload."""
+    """At most `size` + 1 decompressed bytes, and whether the stream ended with the payload."""
     stream = zlib.decompressobj()
     try:
         plain = stream.decompress(payload, size + 1)
@@ -90,7 +91,7 @@ def _inflated(payload: bytes, size: int) -> tuple[bytes, bool]:
 
 
 def _decompressed_by_cramjam(kind: int, payload: bytes, size: int) -> tuple[bytes, bool]:
-    """`size` bytes, and whether that is all of it."""
+    """`size` decompressed bytes, and whether they are the whole payload."""
     cramjam = _cramjam()
     try:
         plain = bytearray(size)
@@ -99,7 +100,7 @@ def _decompressed_by_cramjam(kind: int, payload: bytes, size: int) -> tuple[byte
         elif kind == pb.CompressionType.ZSTD:
             done = cramjam.zstd.decompress_into(payload, plain)
         elif kind == pb.CompressionType.SNAPPY:
-            # It says itself how much it is, and would be given as much.
+            # The payload names its own size, and the library would allocate as much.
             if cramjam.snappy.decompress_raw_len(payload) != size:
                 return b"", False
             done = cramjam.snappy.decompress_raw_into(payload, plain)

@@ -1,7 +1,7 @@
 """A blocking connection to one broker: moves bytes between a socket and a `ClientSession`.
 
-For plain sequential processes, such as the executors of Spark; not to be shared by threads. Every wait is
-bounded. After an error of the connection it is closed and another one has to be made.
+For sequential processes, such as Spark executors; not thread-safe. Every wait is bounded. After an error the
+connection is closed, and the caller must open another one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import encode_command
 
 _READ_BYTES: Final = 1 << 20
-"""Read at a time; a socket buffer on loopback holds a few hundred KiB."""
+"""Most bytes of one read; a socket buffer on loopback holds a few hundred KiB."""
 
 _RECEIVE_BUFFER_BYTES: Final = 4 << 20
-"""Asked of the kernel, so that the broker goes on sending while a batch is decoded."""
+"""Bytes of receive buffer requested from the kernel, so that the broker keeps sending while a batch is
+decoded."""
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class Connection(Closing):
     def __init__(self, url: ServiceUrl, options: ClientOptions, *, proxy_to: str = "") -> None:
         """Connects. `proxy_to`: host and port of the broker behind a proxy at `url`.
 
-        Raises UnreachableError, RequestTimeoutError, or RefusedError when the broker wants other credentials.
+        Raises UnreachableError, RequestTimeoutError, or RefusedError when the broker rejects the credentials.
         """
         self.url = url
         self._name = str(url)
@@ -82,7 +83,7 @@ class Connection(Closing):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection was neither closed nor lost."""
+        """Whether the connection is neither closed nor lost."""
         return self._socket.fileno() >= 0
 
     def fileno(self) -> int:
@@ -90,10 +91,10 @@ class Connection(Closing):
         return self._socket.fileno()
 
     def has_data(self) -> bool:
-        """Whether `read` would find something at once."""
+        """Whether `read` would return at once with data."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        # Not select: a process with many files has descriptors that it does not take.
+        # Not select: it does not support the high descriptors of a process with many files.
         watch = select.poll()
         watch.register(self._socket, select.POLLIN)
         return bool(watch.poll(0))
@@ -110,7 +111,7 @@ class Connection(Closing):
             raise UnreachableError(self._name, f"connection lost while sending: {error}") from error
 
     def read(self, timeout_s: float) -> bool:
-        """Reads once and gives it to the session; False when nothing came within the time.
+        """Reads once and passes the bytes to the session; False when none came within `timeout_s` seconds.
 
         Raises UnreachableError when the connection is lost or the broker breaks the protocol.
         """
@@ -153,7 +154,8 @@ class Connection(Closing):
             self._buffer.extend(bytes(wanted - len(self._buffer)))
 
     def wait(self, poll: Callable[[], T | None], what: str, timeout_s: float | None = None) -> T:
-        """Reads until `poll` gives something. Raises RequestTimeoutError, UnreachableError."""
+        """Reads until `poll` returns a value, for `timeout_s` seconds at most; None: the request timeout.
+        `what` names the request in errors. Raises RequestTimeoutError, UnreachableError."""
         if timeout_s is None:
             timeout_s = self._options.request_timeout_s
         deadline = time.monotonic() + timeout_s
@@ -169,8 +171,8 @@ class Connection(Closing):
     def request(self, request_id: RequestId, frame: bytes, what: str) -> pb.BaseCommand:
         """Sends a request and returns its answer.
 
-        Raises RefusedError when the answer is an ERROR; answers that carry an error of their own are the
-        caller's to look at.
+        Raises RefusedError when the answer is an ERROR. The caller must check answers that have their own
+        error field.
         """
         self.write(frame)
         answer = self.wait(lambda: self.session.reply(request_id), what)
@@ -179,11 +181,11 @@ class Connection(Closing):
         return answer
 
     def call(self, command: pb.BaseCommand, request_id: RequestId, what: str) -> pb.BaseCommand:
-        """`request` for a command that is not encoded yet."""
+        """Encodes a command, sends it as `request` does, and returns its answer."""
         return self.request(request_id, encode_command(command), what)
 
     def close(self) -> None:
-        """Closes the socket; harmless when it is closed."""
+        """Closes the socket; may be called twice."""
         # Only the constructor can fail before the socket exists.
         if hasattr(self, "_socket"):
             self._socket.close()

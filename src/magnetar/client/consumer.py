@@ -1,6 +1,6 @@
 """A consumer of a durable subscription: takes entries and acknowledges them. Blocking.
 
-For sequential programs that look at messages; applications use an official client.
+For sequential programs that inspect messages; applications use an official client.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONSUMER_ID: Final = ConsumerId(1)
 
 
 class EntryConsumer(Closing):
-    """One consumer on a connection of its own."""
+    """One consumer with its own connection."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class EntryConsumer(Closing):
 
         Args:
             kind: Exclusive, Shared, Failover or Key_Shared.
-            earliest: where a new subscription begins: with the first message, else with the next one.
+            earliest: whether a new subscription begins with the first message; else with the next one.
 
-        Nothing comes before `ask`. Raises RefusedError, UnreachableError, RequestTimeoutError.
+        The broker sends no message before `ask`. Raises RefusedError, UnreachableError, RequestTimeoutError.
         """
         self.topic = topic
         self.subscription = subscription
@@ -73,11 +73,11 @@ class EntryConsumer(Closing):
             raise
 
     def ask(self, messages: int) -> None:
-        """Lets the broker send so many messages more."""
+        """Gives the broker permits for `messages` further messages."""
         self._connection.write(encode_flow(_CONSUMER_ID, messages))
 
     def read(self, timeout_s: float) -> EntryColumns:
-        """What has arrived; waits up to `timeout_s` for something. Empty when there was nothing.
+        """The entries that have arrived; waits up to `timeout_s` seconds for the first. Empty when none came.
 
         Raises UnreachableError, PayloadError.
         """
@@ -88,7 +88,8 @@ class EntryConsumer(Closing):
         return self._deliveries.fetch()
 
     def acknowledge(self, positions: Sequence[Position], txn: TxnBits | None = None) -> None:
-        """Acknowledges whole entries, in a transaction if one is given; returns when the broker has taken it.
+        """Acknowledges whole entries, in the transaction `txn` if it is given; returns when the broker has
+        confirmed it.
 
         Raises RefusedError.
         """
@@ -113,5 +114,5 @@ class EntryConsumer(Closing):
             raise RefusedError(what, answer.error, answer.message)
 
     def close(self) -> None:
-        """Ends the consumer; what is not acknowledged is delivered again."""
+        """Ends the consumer; entries that are not acknowledged are delivered again."""
         self._connection.close()

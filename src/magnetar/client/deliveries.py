@@ -1,12 +1,14 @@
-"""MESSAGE frames in bulk: from a connection's bytes to columns, no object per message. Sans-IO.
+"""Reads MESSAGE frames in bulk from a connection's bytes into columns, without an object per message.
+Sans-IO.
 
     totalSize u32 | commandSize u32 | 08 09 | 4a size | 08 consumer_id | 12 size 08 ledgerId | 10 entryId
     [18 partition] | [18 redelivery_count] ...
     [0x0e02 u16 | size u32 | 08 broker_timestamp | 10 index]
     entry
 
-Consecutive frames of one consumer differ in the entry id and the entry. After one frame was read field by
-field, the bytes before and after its entry id are remembered and the next frames are only compared.
+Consecutive frames of one consumer differ only in the entry id and the entry. After one frame was read field
+by field, the bytes before and after its entry id are remembered, and the next frames are only compared with
+them.
 
 Source: Pulsar binary protocol, CommandMessage; PIP-70 for broker metadata.
 """
@@ -22,7 +24,7 @@ from magnetar.wire.client import MessageEvent
 from magnetar.wire.frames import FRAME_HEAD, read_varint, varint
 
 UNKNOWN: Final = -1
-"""Stands for an index or a broker time that was not sent."""
+"""Value of an index or a broker time that the broker did not send."""
 
 
 class EntryColumns:
@@ -35,9 +37,9 @@ class EntryColumns:
     entries: list[bytes]
     """As stored: [0x0e01 | checksum] | metadata size | metadata | payload. Checksums were verified."""
     last_indexes: list[int]
-    """Index in the topic of each entry's last message; UNKNOWN when the broker did not say."""
+    """Index in the topic of each entry's last message; UNKNOWN when it was not sent."""
     broker_times_ms: list[int]
-    """When the broker appended it, Unix milliseconds; UNKNOWN when it did not say."""
+    """Time at which the broker appended each entry, Unix milliseconds; UNKNOWN when it was not sent."""
     size_bytes: int
 
     def __init__(self) -> None:
@@ -55,11 +57,11 @@ class EntryColumns:
         return f"EntryColumns(entries={len(self.entries)}, bytes={self.size_bytes})"
 
     def position(self, row: int) -> Position:
-        """Where entry `row` lies."""
+        """Position of entry `row`."""
         return Position(self.ledger_ids[row], self.entry_ids[row])
 
     def slice(self, start: int, stop: int) -> EntryColumns:
-        """The rows `start <= i < stop`; itself when these are all."""
+        """The rows `start <= i < stop`; returns itself when these are all rows."""
         if start == 0 and stop >= len(self.entries):
             return self
         part = EntryColumns()
@@ -72,7 +74,7 @@ class EntryColumns:
         return part
 
     def add(self, ledger_id: LedgerId, entry_id: int, entry: bytes, last_index: int, time_ms: int) -> None:
-        """One more row."""
+        """Appends a row."""
         self.ledger_ids.append(ledger_id)
         self.entry_ids.append(entry_id)
         self.entries.append(entry)
@@ -91,32 +93,32 @@ class EntryColumns:
 
 
 class DeliveryReader:
-    """Takes the MESSAGE frames of one consumer; the connection gives it what it reads."""
+    """Takes the MESSAGE frames of one consumer from the bytes that the connection reads."""
 
     __slots__ = ("_broker_head", "_broker_time_ms", "_ledger_id", "_prefix", "_suffix", "columns", "where")
 
     columns: EntryColumns
-    """What was taken and not yet fetched by `fetch`."""
+    """Entries that `fetch` has not returned yet."""
 
     def __init__(self, where: str) -> None:
-        """`where` names the topic in errors."""
+        """`where`: name of the topic in errors."""
         self.where = where
         self.columns = EntryColumns()
         self._prefix = b"\xff"
-        """Command bytes up to the entry id; nothing starts with the initial ones."""
+        """Command bytes up to the entry id; no frame starts with the initial value."""
         self._suffix = b""
         self._ledger_id = LedgerId(0)
         self._broker_head = b"\xff"
         self._broker_time_ms = UNKNOWN
 
     def fetch(self) -> EntryColumns:
-        """What was taken since the last call."""
+        """The entries since the last call."""
         columns = self.columns
         self.columns = EntryColumns()
         return columns
 
     def learn(self, message: MessageEvent) -> None:
-        """Takes one message that was decoded elsewhere, and remembers the shape of its frame.
+        """Takes a message that the parser decoded, and remembers the form of its frame.
 
         Raises PayloadError when its checksum is wrong.
         """
@@ -146,7 +148,7 @@ class DeliveryReader:
             self._ledger_id = position.ledger_id
 
     def take(self, data: bytes, at: int, size: int) -> int:
-        """Takes frames of the learned shape from `data[at:size]`; returns where the first other one starts.
+        """Takes frames of the learned form from `data[at:size]`; returns the offset of the first other frame.
 
         Raises PayloadError when a checksum is wrong.
         """
@@ -203,7 +205,7 @@ class DeliveryReader:
         return at
 
     def _broker_metadata(self, data: bytes, at: int, end: int) -> tuple[int, int, int]:
-        """Where the entry starts, its last index and its time, from the 0x0e02 block at `data[at]`."""
+        """Offset of the entry, its last index and its time, from the 0x0e02 block at `data[at]`."""
         stop = at + 6 + int.from_bytes(data[at + 2 : at + 6], "big")
         head = self._broker_head
         if data.startswith(head, at):

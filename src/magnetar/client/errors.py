@@ -5,7 +5,7 @@ ClientError
 ├── RequestTimeoutError   the broker did not answer in time
 ├── RefusedError          the broker answered with an error code
 ├── PayloadError          an entry cannot be decoded: damaged, encrypted, unknown compression
-└── DataLossError         entries that should be there are gone
+└── DataLossError         entries that must exist are gone
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from magnetar.wire import pulsar_pb2 as pb
 
 
 class UnreachableError(ClientError):
-    """No connection, or one that broke. The call may be repeated."""
+    """There is no connection, or it broke. The call may be repeated."""
 
     retriable = True
 
@@ -26,7 +26,7 @@ class UnreachableError(ClientError):
 
 
 class RequestTimeoutError(ClientError):
-    """No answer within the limit. What was asked for may have happened."""
+    """No answer came within the limit. The request may have taken effect."""
 
     retriable = True
 
@@ -50,7 +50,7 @@ _RETRIABLE = frozenset(
 
 
 class RefusedError(ClientError):
-    """The broker refused. `code` is a number of the protocol's ServerError."""
+    """The broker refused a request. `code`: a number of the protocol's ServerError."""
 
     def __init__(self, what: str, code: int, detail: str) -> None:
         name = pb.ServerError.Name(code) if code in pb.ServerError.values() else str(code)
@@ -61,8 +61,8 @@ class RefusedError(ClientError):
 
 
 class PayloadError(ClientError):
-    """An entry cannot be turned into messages."""
+    """An entry cannot be decoded into messages."""
 
 
 class DataLossError(ClientError):
-    """Entries of a range are not in the topic any more."""
+    """Entries of a range are no longer in the topic."""

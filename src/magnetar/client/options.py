@@ -1,4 +1,4 @@
-"""How a client connects."""
+"""Options of a client's connections."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ class BadCredentialsError(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Limits and credentials. Secrets do not show in its text.
+    """Timeouts and credentials. `repr` does not show secrets.
 
-    Credentials are read whenever they are shown: on connecting, when a broker asks for them anew, and with
-    each call over HTTP. At most one of token, user and TLS certificate is shown, in this order.
-    Can be pickled, unless there is a `token_supplier` that cannot.
+    Credentials are read each time they are sent: on connecting, when a broker asks for them again, and with
+    each call over HTTP. The first of token, user and TLS certificate that is set is sent.
+    Can be pickled if its `token_supplier` can.
     """
 
     connect_timeout_s: float = 10.0
-    """For the connection with its handshake."""
+    """Seconds for opening a connection, including its handshake. Default 10."""
     request_timeout_s: float = 30.0
-    """For one request to be answered, one write to be taken."""
+    """Seconds for the answer to one request, and for one write to be taken. Default 30."""
     retry_timeout_s: float = 60.0
-    """How long reads and look-ups are tried again before the last error is raised."""
+    """Seconds for which reads and look-ups are repeated before the last error is raised. Default 60."""
     token: str = ""
-    """A token, or `file:/path` of one; empty for none."""
+    """A token, or `file:/path` of a file with one; empty: no token."""
     token_supplier: Callable[[], str] | None = None
-    """Called for a token whenever one is needed, in place of `token`. Must not block for long."""
+    """Called for each needed token, in place of `token`. Must not block for long."""
     user: str = ""
-    """For authentication by user and password; empty for none."""
+    """Name for authentication by user and password; empty: none."""
     password: str = ""
     tls_trust_certs_file: str = ""
-    """Certificates to trust in PEM; empty for those of the system."""
+    """File of trusted certificates, PEM; empty: those of the system."""
     tls_certificate_file: str = ""
-    """The client's own certificate in PEM; empty for none."""
+    """File of the client's own certificate, PEM; empty: none."""
     tls_key_file: str = ""
-    """Its private key in PEM; empty when it is in the certificate's file."""
+    """File of its private key, PEM; empty: the certificate's file has it."""
     tls_validate_hostname: bool = True
-    """Whether the broker's certificate must name the host that was connected to."""
+    """Whether the broker's certificate must name the host of the connection. Default True."""
 
     def __repr__(self) -> str:
         shown = "token" if self.token or self.token_supplier else "user" if self.user else ""
         return f"ClientOptions(request_timeout_s={self.request_timeout_s:g}, credentials={shown!r})"
 
     def read_token(self) -> str:
-        """The token itself, "" for none. Raises BadCredentialsError when its file cannot be read."""
+        """The token; "" for none. Raises BadCredentialsError when its file cannot be read."""
         if self.token_supplier is not None:
             return self.token_supplier()
         if not self.token.startswith("file:"):
@@ -71,7 +71,8 @@ class ClientOptions:
         return ("tls", b"") if self.tls_certificate_file else (None, b"")
 
     def authorization(self) -> str | None:
-        """The header of that name for a call over HTTP; None for none. Raises BadCredentialsError."""
+        """Value of the header Authorization for a call over HTTP; None: no header. Raises
+        BadCredentialsError."""
         method, data = self.credentials()
         if method == "token":
             return f"Bearer {data.decode()}"

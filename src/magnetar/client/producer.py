@@ -1,8 +1,7 @@
 """Publishes ready-made entries to one topic or partition. Blocking, pipelined.
 
-Entries leave in order; receipts are gathered while later entries are sent. The producer never sends an entry
-twice by itself: what becomes of entries without a receipt when the connection breaks is known to the caller
-alone.
+Entries are sent in order; receipts are collected while later entries are sent. The producer never repeats an
+entry: when the connection breaks, the caller decides about entries without a receipt.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ _Type = pb.BaseCommand.Type
 _PRODUCER_ID: Final = ProducerId(1)
 
 _PENDING_BYTES_MAX: Final = 8 << 20
-"""Sent without a receipt; bounds what the broker holds for us."""
+"""Most bytes sent without a receipt; bounds the memory that the broker needs for this producer."""
 _PENDING_ENTRIES_MAX: Final = 1000
 _WRITE_BYTES: Final = 256 << 10
-"""Gathered before it is written to the socket."""
+"""Bytes that are collected before a write to the socket."""
 
 
 class SendFailedError(ClientError):
-    """The broker refused an entry, or lost the producer. Entries without a receipt may be stored."""
+    """The broker refused an entry or closed the producer. Entries without a receipt may be stored or not."""
 
 
 class Producer(Closing):
-    """One producer on a connection of its own."""
+    """One producer with its own connection."""
 
     def __init__(
         self,
@@ -50,16 +49,16 @@ class Producer(Closing):
         """Opens the producer.
 
         Args:
-            name: unique on the topic; the broker chooses one when empty. While another producer has the name,
-                it is waited for, up to the client's retry limit.
-            schema: registered with the topic; the broker refuses one that is not compatible.
+            name: unique on the topic; empty: the broker chooses one. While another producer has the name, the
+                call waits, up to the client's retry limit.
+            schema: registered with the topic; the broker refuses an incompatible one.
 
         Raises RefusedError, UnreachableError, RequestTimeoutError.
         """
         self.topic = topic
         self.name = name
         self.last_sequence_id = -1
-        """Highest number that the broker knows of a producer of this name; -1 when none."""
+        """Highest sequence id that the broker has stored for this producer name; -1 when none."""
         self.schema_version = b""
         self._pending: deque[tuple[int, int]] = deque()
         self._pending_bytes = 0
@@ -103,14 +102,14 @@ class Producer(Closing):
 
     @property
     def message_bytes_max(self) -> int:
-        """Largest metadata and payload of one entry that the broker takes."""
+        """Most bytes of metadata and payload together that the broker accepts in one entry."""
         return self._connection.session.message_bytes_max
 
     def send(self, sequence_id: int, entry: bytes, count: int = 1, *, txn: TxnBits | None = None) -> None:
-        """Sends an entry of `count` messages; `sequence_id` is that of the first, and they number on. `txn`:
-        the transaction that it belongs to, which the entry names too.
+        """Sends an entry of `count` messages. `sequence_id`: that of the first message; the others follow it.
+        `txn`: the transaction of the entry; the entry's metadata must name it too.
 
-        Waits for receipts only while too much is under way. Raises SendFailedError, UnreachableError.
+        Waits for receipts only while too many bytes lack one. Raises SendFailedError, UnreachableError.
         """
         highest = sequence_id + count - 1 if count > 1 else None
         frame = encode_send(_PRODUCER_ID, sequence_id, count, entry, highest, txn=txn)
@@ -125,7 +124,7 @@ class Producer(Closing):
             self._await(_PENDING_BYTES_MAX // 2, _PENDING_ENTRIES_MAX // 2)
 
     def flush(self) -> list[Position | None]:
-        """Waits until everything is durable.
+        """Waits until all sent entries are durable.
 
         Returns the positions of all entries sent since the last call, in order; None for a duplicate that the
         broker did not store. Raises SendFailedError, UnreachableError, RequestTimeoutError.
@@ -137,10 +136,10 @@ class Producer(Closing):
         return positions
 
     def advance(self) -> int:
-        """Sends what is gathered and takes the receipts that have come, without waiting.
+        """Sends the collected entries and takes the receipts that have come, without waiting.
 
-        Returns how many entries they were; `flush` does not tell their positions any more. For callers that
-        time receipts. Raises SendFailedError, UnreachableError.
+        Returns the number of entries with a receipt; `flush` no longer returns their positions. For callers
+        that measure the time of receipts. Raises SendFailedError, UnreachableError.
         """
         self._write()
         while self._connection.has_data():
@@ -151,7 +150,7 @@ class Producer(Closing):
         return count
 
     def fileno(self) -> int:
-        """Readable when the broker has answered something: for `select`."""
+        """Descriptor of the socket, for `select`; it is readable when an answer has come."""
         return self._connection.fileno()
 
     def _write(self) -> None:
@@ -191,5 +190,5 @@ class Producer(Closing):
             self._positions.append(None if ledger_id < 0 else Position(ledger_id, entry_id))
 
     def close(self) -> None:
-        """Ends the producer. What has no receipt may or may not be stored: call `flush` before."""
+        """Ends the producer. Entries without a receipt may be stored or not: call `flush` before."""
         self._connection.close()

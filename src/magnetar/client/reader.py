@@ -1,7 +1,7 @@
-"""Reads entries of one topic in bulk, without a cursor that the broker keeps. Blocking.
+"""Reads entries of one topic in bulk, without a durable cursor. Blocking.
 
-`EntryReader` is one reader on one connection; `read_range` reads an exact range and survives lost
-connections by going on where it stopped.
+`EntryReader` is one reader on one connection. `read_range` reads an exact range, and continues after a lost
+connection where it stopped.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ _Type = pb.BaseCommand.Type
 _CONSUMER_ID: Final = ConsumerId(1)
 
 _PERMITS: Final = 1 << 28
-"""The broker may send at will: the connection has one reader, which stops reading when it has enough, so
-that TCP holds the broker back. Permits count messages, which are not known before batches are opened."""
+"""Permits of a reader: practically unlimited. The connection has a single reader, which stops reading when it
+has enough, so that TCP slows the broker down. Permits count messages, whose number is unknown before batches
+are opened."""
 
 _STALL_S: Final = 1.0
-"""After this long without an entry the reader asks whether there is one to wait for."""
+"""Seconds without an entry after which the reader asks the broker whether more entries exist."""
 
 
 class EntryReader(Closing):
-    """One reader on a connection of its own."""
+    """One reader with its own connection."""
 
     def __init__(
         self, client: Client, topic: TopicName, start: Position | None, *, permits: int = _PERMITS
@@ -45,9 +46,9 @@ class EntryReader(Closing):
         """Opens the reader.
 
         Args:
-            start: first entry to read, EARLIEST and LATEST included; None reads nothing (the reader is
-                only there to be asked).
-            permits: messages that the broker may send without being asked again.
+            start: first entry to read, or EARLIEST or LATEST; None: read nothing, the reader only serves
+                `last_position`.
+            permits: number of messages that the broker may send.
 
         Raises RefusedError, UnreachableError, RequestTimeoutError.
         """
@@ -82,7 +83,7 @@ class EntryReader(Closing):
         )
 
     def read(self, timeout_s: float) -> EntryColumns:
-        """What has arrived; waits up to `timeout_s` for the first entry. Empty when there was none.
+        """The entries that have arrived; waits up to `timeout_s` seconds for the first. Empty when none came.
 
         Raises UnreachableError, PayloadError.
         """
@@ -108,25 +109,25 @@ class EntryReader(Closing):
         return None if position.entry_id < 0 else position
 
     def ping(self) -> None:
-        """Keeps an idle connection open."""
+        """Sends a PING, which keeps an idle connection open."""
         self._connection.write(PING)
 
     def close(self) -> None:
-        """Ends the reader; harmless when it has ended."""
+        """Ends the reader; may be called twice."""
         self._connection.close()
 
 
 def read_range(
     client: Client, topic: TopicName, start: Position, end: Position, *, bytes_target: int = 1 << 20
 ) -> Iterator[EntryColumns]:
-    """Every entry at or behind `start` and before `end`, in order, each once.
+    """Every entry from `start` on and before `end`, in order, each once.
 
     Args:
-        end: one behind an entry that was there when the range was planned: the ledger of the last entry,
-            and its number plus one.
-        bytes_target: how much to gather into one result.
+        end: the position after an entry that existed when the range was planned: the ledger of the last
+            entry, and its number plus one.
+        bytes_target: bytes that are collected into one result.
 
-    A lost connection is opened again, for as long as the client's retry limit without progress.
+    A lost connection is opened again, until the client's retry limit has passed without progress.
     Raises DataLossError when the topic ends before the range does, RefusedError, PayloadError.
     """
     retry = Retry(client.options.retry_timeout_s)
@@ -149,7 +150,7 @@ def read_range(
 def _read_until(
     reader: EntryReader, start: Position, end: Position, bytes_target: int, timeout_s: float
 ) -> Iterator[EntryColumns]:
-    """The range from one reader. Returns when nothing of it is left."""
+    """Yields the range from one reader; ends when no entry of it is left."""
     position = start
     deadline = time.monotonic() + timeout_s
     while position < end:
@@ -177,13 +178,13 @@ def _read_until(
 
 
 def _reaches(columns: EntryColumns, end: Position) -> bool:
-    """Whether the last entry is the last before `end`, or lies behind it."""
+    """Whether the last entry is the last one before `end`, or a later one."""
     last = columns.position(len(columns) - 1)
     return Position(last.ledger_id, last.entry_id + 1) >= end
 
 
 def _first_at(columns: EntryColumns, position: Position) -> int:
-    """Row of the first entry at or behind `position`."""
+    """Row of the first entry at or after `position`."""
     count = len(columns)
     if not count or columns.position(0) >= position:
         return 0
@@ -198,14 +199,14 @@ def _first_at(columns: EntryColumns, position: Position) -> int:
 
 
 def _is_exhausted(reader: EntryReader, position: Position, end: Position) -> bool:
-    """Whether nothing more of the range can come, although its last entry was not delivered.
+    """Whether no further entry of the range can come, although its last entry was not delivered.
 
-    That is so when the entries at its end are none for consumers, such as the markers of transactions.
-    Raises DataLossError when the topic was cut off or deleted.
+    This happens when the entries at its end are not for consumers, such as markers of transactions. Raises
+    DataLossError when the topic was truncated or deleted.
     """
     last = reader.last_position()
     if last is not None and last >= position:
-        # There is something: slow, or the next delivery lies behind the range.
+        # An entry exists: it is slow to come, or the next delivery is after the range.
         return False
     if last is None and position == EARLIEST:
         return True
@@ -224,7 +225,7 @@ def last_position(client: Client, topic: TopicName) -> Position | None:
 
 
 def peek(client: Client, topic: TopicName, position: Position, timeout_s: float) -> EntryColumns:
-    """The first entry at or behind `position`, alone; nothing when none came within the time."""
+    """The first entry at or after `position`; empty when none came within `timeout_s` seconds."""
     with EntryReader(client, topic, position, permits=1) as reader:
         columns = reader.read(timeout_s)
         first = _first_at(columns, position)

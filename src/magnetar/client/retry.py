@@ -1,4 +1,4 @@
-"""How long a failed call is tried again."""
+"""Limits how long a failed call is repeated."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PAUSE_MAX_S: Final = 2.0
 
 
 class Retry:
-    """Pauses between tries grow; the limit counts from the object's creation."""
+    """Growing pauses between attempts; the limit counts from the creation of the object."""
 
     def __init__(self, timeout_s: float) -> None:
         self._deadline = time.monotonic() + timeout_s
         self._pause_s = _PAUSE_MIN_S
 
     def pause_or_raise(self, error: ClientError) -> None:
-        """Sleeps before the next try; raises `error` when it is final or the time is over."""
+        """Sleeps before the next attempt; raises `error` when it is not retriable or the time is over."""
         if not error.retriable or time.monotonic() + self._pause_s > self._deadline:
             raise error
         time.sleep(self._pause_s)

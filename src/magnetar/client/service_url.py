@@ -1,4 +1,4 @@
-"""Addresses: where a client finds a broker, and where its admin interface is."""
+"""Addresses of brokers and of their admin interfaces."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PORTS: Final = {
 
 
 class BadUrlError(ClientError):
-    """Not an address of a broker."""
+    """The text is not an address of a broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceUrl:
-    """One address. Prints as a URL."""
+    """One address; `str` gives its URL."""
 
     scheme: str
     """pulsar, pulsar+ssl, http or https."""
@@ -36,7 +36,8 @@ class ServiceUrl:
 
     @classmethod
     def parse(cls, text: str) -> ServiceUrl:
-        """Reads `scheme://host[:port]`; of several hosts, parted by commas, the first. Raises BadUrlError."""
+        """Reads `scheme://host[:port]`; takes the first of several hosts, which commas separate. Raises
+        BadUrlError."""
         parts = urlsplit(text.strip())
         if parts.scheme not in _PORTS or not parts.netloc:
             raise BadUrlError(
@@ -63,7 +64,7 @@ class ServiceUrl:
         return self.scheme in ("pulsar+ssl", "https")
 
     def default_admin(self) -> ServiceUrl:
-        """The admin interface on the same host and its usual port; itself when it is HTTP."""
+        """The admin interface at the usual port of the same host; returns itself when the scheme is HTTP."""
         if self.is_http:
             return self
         if self.is_tls:

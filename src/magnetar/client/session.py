@@ -1,8 +1,8 @@
-"""One connection's conversation, without the connection. Sans-IO.
+"""The protocol state of one connection, without its socket. Sans-IO.
 
-The session numbers requests, keeps their answers until they are asked for, gathers receipts by producer
-and entries by consumer, and answers PING. It knows no socket and no time: the driver gives it what was
-read and writes what it says.
+The session numbers requests, keeps their answers until the caller takes them, collects receipts by producer
+and entries by consumer, and answers PING. It knows no socket and no time: the driver passes in the bytes that
+it reads, and writes those that the session returns.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _REPLY_FIELDS = {
     _Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE: "addSubscriptionToTxnResponse",
     _Type.END_TXN_RESPONSE: "endTxnResponse",
 }
-"""The field of each command that answers a request by its id."""
+"""The field of each command that answers a request with its id."""
 
 _CONNECT_REQUEST = 0
-"""CONNECT carries no id; its answer is filed under this one, which no request gets."""
+"""CONNECT has no id; its answer is kept under this one, which no request uses."""
 
 
 class ClientSession:
-    """What a client knows about one connection."""
+    """The client's state of one connection."""
 
     def __init__(self, client_version: str) -> None:
         self._client_version = client_version
@@ -54,16 +54,16 @@ class ClientSession:
         self._closed_producers: set[int] = set()
         self._closed_consumers: set[int] = set()
         self.outgoing: list[bytes] = []
-        """Frames that the driver has to write: answers to PING and to challenges."""
+        """Frames that the driver must write: answers to PING and to challenges."""
         self.challenged = False
-        """Whether the broker waits for credentials: the driver calls `respond`."""
+        """Whether the broker waits for credentials; the driver must then call `respond`."""
         self.message_bytes_max = MESSAGE_BYTES_MAX
-        """Largest entry that the broker takes, as CONNECTED said."""
+        """Most bytes of an entry that the broker accepts, from CONNECTED."""
         self.needed = 0
-        """After `receive`: bytes that the incomplete frame at the end will have; 0 while not known."""
+        """After `receive`: size in bytes of the incomplete frame at the end; 0 while it is unknown."""
 
     def connect(self, *, auth_method: str | None = None, auth_data: bytes = b"", proxy_to: str = "") -> bytes:
-        """The first frame. `proxy_to`: host and port of the broker behind the proxy that is spoken to."""
+        """The frame CONNECT. `proxy_to`: host and port of the broker when the connection is to a proxy."""
         body = pb.CommandConnect(
             client_version=self._client_version,
             protocol_version=features.PROTOCOL_VERSION,
@@ -81,7 +81,7 @@ class ClientSession:
         return encode_command(pb.BaseCommand(type=_Type.CONNECT, connect=body))
 
     def respond(self, method: str, data: bytes) -> None:
-        """Answers a challenge with credentials that count now."""
+        """Answers a challenge with the present credentials."""
         self.challenged = False
         body = pb.CommandAuthResponse(
             client_version=self._client_version,
@@ -96,19 +96,19 @@ class ClientSession:
         return RequestId(self._last_request_id)
 
     def connected(self) -> pb.BaseCommand | None:
-        """The answer to CONNECT, once."""
+        """The answer to CONNECT; it is returned once. None while there is none."""
         return self._replies.pop(_CONNECT_REQUEST, None)
 
     def reply(self, request_id: RequestId) -> pb.BaseCommand | None:
-        """The answer to a request, once; None while there is none."""
+        """The answer to a request; it is returned once. None while there is none."""
         return self._replies.pop(request_id, None)
 
     def deliver_to(self, consumer_id: ConsumerId, reader: DeliveryReader) -> None:
-        """Entries for the consumer go to `reader`; those of unknown consumers are dropped."""
+        """Passes entries for the consumer to `reader`; entries for unknown consumers are dropped."""
         self._deliveries[consumer_id] = reader
 
     def receipts(self, producer_id: ProducerId) -> ReceiptRun | None:
-        """Receipts of a producer since the last call."""
+        """Receipts of a producer since the last call; None when there are none."""
         return self._receipts.pop(producer_id, None)
 
     def send_error(self, producer_id: ProducerId) -> pb.CommandSendError | None:
@@ -116,17 +116,17 @@ class ClientSession:
         return self._send_errors.get(producer_id)
 
     def is_producer_closed(self, producer_id: ProducerId) -> bool:
-        """Whether the broker let the producer go."""
+        """Whether the broker has closed the producer."""
         return producer_id in self._closed_producers
 
     def is_consumer_closed(self, consumer_id: ConsumerId) -> bool:
-        """Whether the broker let the consumer go."""
+        """Whether the broker has closed the consumer."""
         return consumer_id in self._closed_consumers
 
     def receive(self, buffer: bytearray | memoryview | bytes, size: int) -> int:
-        """Takes every complete frame of `buffer[:size]`; returns the bytes taken.
+        """Handles every complete frame in `buffer[:size]`; returns the number of bytes handled.
 
-        Raises FrameError for bytes that are no frames and PayloadError for damaged entries.
+        Raises FrameError for bytes that are not frames and PayloadError for damaged entries.
         """
         with memoryview(buffer) as view:
             data = bytes(view[:size])
@@ -200,4 +200,4 @@ class ClientSession:
             self._closed_producers.add(command.close_producer.producer_id)
         elif kind == _Type.CLOSE_CONSUMER:
             self._closed_consumers.add(command.close_consumer.consumer_id)
-        # The rest (PONG, active consumer changes, end of topic) asks nothing of a client like this one.
+        # Other commands (PONG, active consumer changes, end of topic) need no reaction of this client.

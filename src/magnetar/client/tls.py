@@ -1,4 +1,4 @@
-"""What a client trusts and shows over TLS."""
+"""The TLS settings of a client: trusted certificates and its own certificate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from magnetar.client.options import BadCredentialsError, ClientOptions
 
 
 def tls_context(options: ClientOptions) -> ssl.SSLContext:
-    """For connections to brokers and admin interfaces. Raises BadCredentialsError for unusable files."""
+    """The TLS context for connections to brokers and admin interfaces. Raises BadCredentialsError for
+    unusable files."""
     try:
         context = ssl.create_default_context(cafile=options.tls_trust_certs_file or None)
         context.check_hostname = options.tls_validate_hostname

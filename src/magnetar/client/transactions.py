@@ -1,4 +1,5 @@
-"""A client of a transaction coordinator: begins transactions, says what they concern, ends them. Blocking."""
+"""A client of a transaction coordinator: begins transactions, adds topics and subscriptions, ends them.
+Blocking."""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ from magnetar.wire.events import TxnBits
 
 _Type = pb.BaseCommand.Type
 _ASSIGN: Final = "persistent://pulsar/system/transaction_coordinator_assign-partition-{}"
-"""Clients find coordinators as partitions of a topic. Source: Pulsar's `SystemTopicNames`."""
+"""Topic whose partitions are the coordinators, by which clients look them up. Source: Pulsar's
+`SystemTopicNames`."""
 
 
 class Coordinator(Closing):
-    """One coordinator, on a connection of its own."""
+    """One coordinator, with its own connection."""
 
     def __init__(self, client: Client, number: int = 0) -> None:
-        """Raises RefusedError where the broker offers no transactions, UnreachableError."""
+        """Connects. Raises RefusedError when the broker does not offer transactions, UnreachableError."""
         self._number = number
         self._connection = client.connect_to(TopicName.parse(_ASSIGN.format(number)))
         try:
@@ -30,30 +32,32 @@ class Coordinator(Closing):
             raise
 
     def begin(self, ttl_s: float) -> TxnBits:
-        """A new transaction, which is aborted when it is not ended in `ttl_s` seconds."""
+        """Begins a transaction; the broker aborts it unless it is ended within `ttl_s` seconds."""
         answer = self._ask(
             "newTxn", "newTxnResponse", tc_id=self._number, txn_ttl_seconds=round(1000 * ttl_s)
         )
         return answer.txnid_most_bits, answer.txnid_least_bits
 
     def add_topic(self, txn: TxnBits, topic: TopicName) -> None:
-        """The topic may get messages of the transaction."""
+        """Adds a topic to which messages of the transaction may be published."""
         self._ask("addPartitionToTxn", "addPartitionToTxnResponse", txn, partitions=[str(topic)])
 
     def add_subscription(self, txn: TxnBits, topic: TopicName, subscription: str) -> None:
-        """The subscription may get acknowledgements of the transaction."""
+        """Adds a subscription in which the transaction may acknowledge messages."""
         named = [pb.Subscription(topic=str(topic), subscription=subscription)]
         self._ask("addSubscriptionToTxn", "addSubscriptionToTxnResponse", txn, subscription=named)
 
     def end(self, txn: TxnBits, *, commit: bool) -> None:
-        """Commits or aborts it, durably on return. The same may be asked again, after an error too.
+        """Commits or aborts the transaction, durably on return. The call may be repeated, also after an
+        error.
 
         Raises RefusedError with InvalidTxnStatus when it has ended the other way.
         """
         self._ask("endTxn", "endTxnResponse", txn, txn_action=pb.COMMIT if commit else pb.ABORT)
 
     def _ask(self, field: str, answer: str, txn: TxnBits | None = None, **fields: Any) -> Any:
-        """The body of the answer. Raises RefusedError, UnreachableError, RequestTimeoutError."""
+        """Sends a request and returns the body of its answer. Raises RefusedError, UnreachableError,
+        RequestTimeoutError."""
         request_id = self._connection.session.next_request_id()
         if txn is not None:
             fields |= {"txnid_most_bits": txn[0], "txnid_least_bits": txn[1]}
@@ -70,7 +74,7 @@ class Coordinator(Closing):
         return found
 
     def close(self) -> None:
-        """Ends the connection. Open transactions stay open, until their time is over."""
+        """Ends the connection. Open transactions stay open until their time is over."""
         self._connection.close()
 
 

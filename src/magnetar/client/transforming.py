@@ -1,13 +1,13 @@
-"""Takes messages from one topic and writes what a function makes of them to another, exactly once.
+"""Transforms messages of one topic by a function and publishes the results to another topic, exactly once.
 
-Each round is one transaction: what was taken is acknowledged and what was made of it appears together, or
-neither. Whatever is killed, and whenever: the program, the broker, or the connection between them.
+Each round is one transaction: the acknowledgements and the results of a round take effect together, or not at
+all, also when the program or the broker is killed or the connection breaks.
 
     with Client("pulsar://localhost:6650") as client:
         transform(client, "orders", "shipping", "parcels", lambda order: [pack(order.value)])
 
-A killed program leaves its transaction open. What that took comes again, to it or to another one, when the
-transaction's time is over.
+A killed program leaves its transaction open. When the time of the transaction is over, its messages are
+delivered again, to the same or another program.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from magnetar.wire.payload import (
 
 _ROUND_S: Final = 0.25
 _OVER: Final = frozenset((pb.ServerError.InvalidTxnStatus, pb.ServerError.TransactionNotFound))
-"""Answers to an END_TXN for what ended otherwise, by its time for example."""
+"""Answers to END_TXN for a transaction that has ended already, for example by its timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message, as it was published."""
+    """One message of the source topic."""
 
     value: bytes
     key: str | None
@@ -63,9 +63,9 @@ class TransformLimits:
     """Limits of one transaction."""
 
     entries: int = 100
-    """Taken in it, at most."""
+    """Most entries that one transaction takes. Default 100."""
     ttl_s: float = 60.0
-    """It lives so long: a round must not take longer."""
+    """Seconds after which the broker aborts the transaction; a round must not take longer. Default 60."""
 
 
 _DEFAULT: Final = TransformLimits()
@@ -81,12 +81,13 @@ def transform(
     limits: TransformLimits = _DEFAULT,
     idle_s: float | None = None,
 ) -> int:
-    """Gives each message of `source` to `work`, and publishes to `target` what it returns. Returns the number
-    of messages when nothing came for `idle_s` seconds; never where that is None.
+    """Calls `work` with each message of `source`, and publishes the entries that it returns to `target`.
+    Returns the number of messages when none came for `idle_s` seconds; with None it never returns.
 
-    The topics have no partitions, or are partitions. `work` may be called again for a message whose
-    transaction failed, and should do nothing else that counts. What it raises aborts the transaction and ends
-    this. After a lost connection it begins anew, for as long as the client's options try.
+    The topics must not be partitioned; a single partition is allowed. `work` may be called again for a
+    message whose transaction failed, so it must have no other effects. An exception of `work` aborts the
+    transaction and is raised. After a lost connection the round begins again, until the retry limit of the
+    client's options.
 
     Raises RefusedError, UnreachableError, PayloadError.
     """
@@ -112,7 +113,7 @@ def transform(
 
 
 class _Rounds(Closing):
-    """What is open, and the transaction whose end is not known."""
+    """The open connections, and the transaction whose outcome is not known."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class _Rounds(Closing):
         limits: TransformLimits,
     ) -> None:
         self.done = 0
-        """Messages whose transactions are committed."""
+        """Number of messages whose transactions are committed."""
         self._client, self._subscription = client, subscription
         self._source, self._target = names
         self._work, self._limits = work, limits
@@ -132,7 +133,7 @@ class _Rounds(Closing):
         self._coordinator: Coordinator | None = None
         self._open: TxnBits | None = None
         self._ending = 0
-        """Messages of the open transaction whose commit was asked for."""
+        """Number of messages of the open transaction whose commit was requested."""
         self._sequence = 0
         self._taken = EntryColumns()
 
@@ -144,7 +145,7 @@ class _Rounds(Closing):
         self._taken = EntryColumns()
 
     def once(self) -> bool:
-        """A round; False: nothing came."""
+        """Does one round; False when no message came."""
         if self._coordinator is None:
             self._coordinator = Coordinator(self._client)
         coordinator = self._coordinator
@@ -164,7 +165,8 @@ class _Rounds(Closing):
         return True
 
     def _resolve(self, coordinator: Coordinator) -> None:
-        """Ends what a lost connection left: the same way again, if it was ending."""
+        """Ends the transaction that a lost connection left: commits it if its commit was requested, else
+        aborts it."""
         assert self._open is not None
         try:
             coordinator.end(self._open, commit=bool(self._ending))
@@ -212,7 +214,7 @@ class _Rounds(Closing):
 
 
 def messages_of(topic: TopicName, columns: EntryColumns) -> Iterator[Message]:
-    """The messages of these entries, decompressed. Raises PayloadError for what cannot be read."""
+    """The messages of these entries, decompressed. Raises PayloadError for entries that cannot be read."""
     for row, entry in enumerate(columns.entries):
         position = columns.position(row)
         try:
