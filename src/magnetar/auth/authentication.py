@@ -1,4 +1,4 @@
-"""The providers that are configured, chosen by the method that a client names."""
+"""The configured providers of authentication, chosen by the method that a client names."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from magnetar.auth.identity import METHOD_TLS, CertificateRole, Credentials, Ide
 
 
 class Errand(Protocol):
-    """What must be fetched from elsewhere before a question can be answered."""
+    """A blocking task, such as a fetch of keys, that must run before credentials can be checked."""
 
     @property
     def target(self) -> str:
-        """Errands of the same target need to be run once only."""
+        """Name of the target; errands with the same target need to run only once."""
         ...
 
     def run(self) -> None:
-        """Blocks for seconds at most. Never raises: a failure is noted, and the question asked again."""
+        """Runs the task; blocks for seconds at most. Never raises: it notes a failure, and the caller checks
+        the credentials again."""
         ...
 
 
@@ -27,14 +28,15 @@ class Provider(Protocol):
     """Proves identities by one method."""
 
     slow: bool
-    """Whether `identify` takes milliseconds of computing and belongs into a thread."""
+    """Whether `identify` computes for milliseconds and must run in a thread."""
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
-        """The identity and its proof, or what to do before asking again. Raises AuthenticationError."""
+        """The identity and its proof, or the errand to run before the next call. Raises
+        AuthenticationError."""
         ...
 
     def counts(self, proof: str) -> bool:
-        """Whether what was proven so would be proven today, its end left aside."""
+        """Whether an earlier proof would still be accepted now, apart from its expiry."""
         ...
 
 
@@ -47,11 +49,12 @@ class TlsProvider:
     slow = False
 
     def __init__(self, trusted: frozenset[str] = frozenset()) -> None:
-        """`trusted`: fingerprints of the certificates of those who sign clients' certificates."""
+        """`trusted`: fingerprints of the authorities' certificates that sign clients' certificates."""
         self._trusted = trusted
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity:
-        """Raises AuthenticationError when there was no certificate, or the connection is not TLS."""
+        """See `Provider`. Raises AuthenticationError when there was no certificate, or the connection is not
+        TLS."""
         role = credentials.certificate_role
         if role is None:
             raise AuthenticationError("no verified client certificate with one common name")
@@ -63,12 +66,12 @@ class TlsProvider:
         return Identity(str(role), proofs=(Proof(METHOD_TLS, " ".join(trusted)),))
 
     def counts(self, proof: str) -> bool:
-        """Whether all authorities that were trusted then are trusted now."""
+        """Whether all authorities that were trusted at the handshake are still trusted."""
         return self._trusted.issuperset(proof.split())
 
 
 class ProviderChain:
-    """Several providers of one method: the first that accepts a credential says who it is.
+    """Several providers of one method: the first that accepts a credential determines the identity.
 
     Source: Pulsar's AuthenticationProviderList.
     """
@@ -78,7 +81,7 @@ class ProviderChain:
         self.slow = any(provider.slow for provider in providers)
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
-        """Raises AuthenticationError with what each of them said."""
+        """See `Provider`. Raises AuthenticationError with the reasons of all providers."""
         refusals = []
         for provider in self.providers:
             try:
@@ -88,33 +91,34 @@ class ProviderChain:
         raise AuthenticationError("; ".join(refusals))
 
     def counts(self, proof: str) -> bool:
-        """Whether it counts with one of them."""
+        """Whether one of the providers still accepts the proof."""
         return any(provider.counts(proof) for provider in self.providers)
 
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """All that is configured."""
+    """The configuration of authentication."""
 
     providers: Mapping[str, Provider]
-    """By method."""
+    """Providers by method."""
     anonymous_role: str = ""
-    """Role of clients that show nothing, or credentials of a method that is not configured; "": refused."""
+    """Role of clients that send no credentials, or credentials of a method that is not configured; "": such
+    clients are refused."""
     proxy_roles: frozenset[str] = frozenset()
-    """Roles that speak for others, and never for themselves."""
+    """Roles of proxies, which act only for their clients, never for themselves."""
     verify_original: bool = True
-    """Whether a proxy must forward its client's credentials; else its word is taken."""
+    """Whether a proxy must forward its client's credentials; else the role that it names is trusted."""
     renewal_check_s: float = 60.0
-    """Time between two looks for credentials that have ended."""
+    """Seconds between two checks for expired credentials."""
 
     def provider(self, credentials: Credentials) -> Provider | None:
-        """The provider for these credentials; None: there is none, see `identify`."""
+        """The provider for these credentials; None when there is none, see `identify`."""
         return self.providers.get(credentials.method)
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
-        """The identity, or what to do before asking again. Raises AuthenticationError.
+        """The identity, or the errand to run before the next call. Raises AuthenticationError.
 
-        As in Pulsar, an unknown method is anonymous: grants decide what it may do.
+        As in Pulsar, a client with an unknown method is anonymous: grants decide what it may do.
         """
         provider = self.provider(credentials)
         if provider is not None:
@@ -127,7 +131,7 @@ class Authentication:
         raise AuthenticationError(f"the authentication method {credentials.method[:40]!r} is not offered")
 
     def counts(self, identity: Identity) -> bool:
-        """Whether all that an identity was proven by still counts, its end left aside."""
+        """Whether all proofs of an identity would still be accepted now, apart from their expiry."""
         return all(
             (provider := self.providers.get(proof.method)) is not None and provider.counts(proof.text)
             for proof in identity.proofs

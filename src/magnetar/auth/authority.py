@@ -1,8 +1,8 @@
-"""A private authority: its own certificate, and those that it signs for brokers and clients.
+"""A private certificate authority, which signs certificates for brokers and clients.
 
-Keys are EC on P-256. A broker's certificate names its hosts (RFC 6125: only these count), a client's names
-its role as the one common name, which is how the provider `tls` reads it. Serial numbers and keys are random;
-nothing else here depends on anything but the arguments.
+Keys are EC on P-256. A broker's certificate names its hosts (RFC 6125: only these count). A client's
+certificate has its role as the single common name, which the provider `tls` reads. Serial numbers and keys
+are random; all other fields depend only on the arguments.
 
 Source: RFC 5280 (profiles of certificates); CA/Browser Forum's rules for the shape of names.
 """
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _EARLY = datetime.timedelta(hours=1)
-"""Certificates count from an hour before, so that a clock that is a little behind takes them."""
+"""Certificates are valid from an hour before their creation, for machines whose clock is a little behind."""
 
 
 def new_key() -> bytes:
@@ -31,12 +31,12 @@ def new_key() -> bytes:
 
 
 def ends(certificate: bytes) -> datetime.datetime:
-    """Until when a certificate, PEM, counts. Raises ValueError when it is none."""
+    """The end of validity of a certificate, PEM. Raises ValueError when the text is not a certificate."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
 def names_of(certificate: bytes) -> set[str]:
-    """Hosts and addresses that a certificate, PEM, names. Raises ValueError when it is none."""
+    """Hosts and addresses in a certificate, PEM. Raises ValueError when the text is not a certificate."""
     loaded = x509.load_pem_x509_certificate(certificate)
     try:
         names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -48,14 +48,15 @@ def names_of(certificate: bytes) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Whose certificate and key these are, PEM."""
+    """An authority with its certificate and its key, both PEM."""
 
     certificate: bytes
     key: bytes
 
     @staticmethod
     def new(key: bytes, *, name: str, now: datetime.datetime, days: int) -> Authority:
-        """An authority that signs itself; it may sign others, not further authorities."""
+        """A new self-signed authority, valid for `days`. It may sign certificates, but not further
+        authorities."""
         loaded = _private(key)
         subject = _named(name)
         made = (
@@ -68,7 +69,7 @@ class Authority:
         return Authority(made.public_bytes(serialization.Encoding.PEM), key)
 
     def for_broker(self, key: bytes, *, hosts: Sequence[str], now: datetime.datetime, days: int) -> bytes:
-        """A certificate, PEM, of a broker that is reached by these host names and addresses."""
+        """A certificate, PEM, of a broker that clients reach by these host names and addresses."""
         names = x509.SubjectAlternativeName([_general(host) for host in hosts])
         return self._issued(key, hosts[0], ExtendedKeyUsageOID.SERVER_AUTH, names, now, days)
 

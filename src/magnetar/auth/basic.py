@@ -27,7 +27,7 @@ class BasicProvider:
     slow = True
 
     def __init__(self, htpasswd: str) -> None:
-        """`htpasswd` is the text of the file. Raises ValueError, which names the line."""
+        """`htpasswd`: content of the file. Raises ValueError, which names the line."""
         self._context = CryptContext(schemes=list(_SCHEMES))
         self._hashes: dict[str, str] = {}
         for number, line in enumerate(htpasswd.splitlines(), 1):
@@ -41,7 +41,7 @@ class BasicProvider:
         self._decoys = list(self._hashes.values()) or [self._context.hash("nobody")]
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity:
-        """Raises AuthenticationError, which does not tell whether the user exists."""
+        """See `Provider`. Raises AuthenticationError, which does not reveal whether the user exists."""
         refusal = AuthenticationError("user or password is wrong")
         if len(credentials.data) > _CREDENTIALS_BYTES_MAX:
             raise refusal
@@ -58,17 +58,18 @@ class BasicProvider:
         return Identity(user, proofs=(Proof(METHOD_BASIC, _proof(user, hashed)),))
 
     def _decoy(self, user: str) -> str:
-        """A hash of no user, always the same for one name: schemes and costs as frequent as among users."""
+        """A hash that no password matches, always the same for one name. Its schemes and costs are as
+        frequent as among users."""
         digest = hmac.digest(self._key, user.encode(), hashlib.sha256)
         return self._decoys[int.from_bytes(digest[:8], "big") % len(self._decoys)]
 
     def counts(self, proof: str) -> bool:
-        """Whether the user is there with the same password."""
+        """Whether the user still exists with the same password."""
         user = proof.partition(":")[0]
         hashed = self._hashes.get(user)
         return hashed is not None and proof == _proof(user, hashed)
 
 
 def _proof(user: str, hashed: str) -> str:
-    """A text of which the password's hash cannot be had."""
+    """A text from which the password's hash cannot be computed."""
     return f"{user}:{hashlib.sha256(hashed.encode()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""What a token says, once its signature is verified.
+"""Verifies the signature of a token and reads its claims.
 
 Source: RFC 7519, 4.1 (registered claims); Pulsar's token provider (`sub` is the role; of a list, its first).
 """
@@ -16,10 +16,10 @@ from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import METHOD_TOKEN, Identity, Proof
 
 TOKEN_BYTES_MAX: Final = 16 << 10
-"""Longer than any legal one; what is longer is not even parsed."""
+"""Bytes. A longer token is refused before it is parsed."""
 
 ROLES_MAX: Final = 100
-"""Each of them is looked for in every question about rights."""
+"""Most roles of one token; each check of a right tries all of them."""
 
 Key = OctKey | RSAKey | ECKey
 Claims = Mapping[str, Any]
@@ -30,16 +30,16 @@ CURVES: Final = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",)}
 
 
 def algorithms_of(key: Key) -> tuple[str, ...]:
-    """The algorithms that a key may be used with, whatever a token asks for."""
+    """The algorithms allowed with a key; the token's header cannot add others."""
     if isinstance(key, OctKey):
         return HMAC
     return RSA if isinstance(key, RSAKey) else CURVES[key.curve_name]
 
 
 def verified(token: bytes, key: Key, algorithms: Sequence[str], *, now_s: int, leeway_s: int) -> Claims:
-    """The claims of a token that `key` signed and that counts now. Raises AuthenticationError.
+    """The claims of a token that `key` signed and that is valid now. Raises AuthenticationError.
 
-    `leeway_s`: how far the clocks of issuer and broker may differ.
+    `leeway_s`: seconds by which the clocks of issuer and broker may differ.
     """
     if len(token) > TOKEN_BYTES_MAX:
         raise AuthenticationError("the token is longer than any legal one")
@@ -55,9 +55,9 @@ def verified(token: bytes, key: Key, algorithms: Sequence[str], *, now_s: int, l
 def identity(
     claims: Claims, *, role_claim: str, leeway_s: int, proof: str, several: bool = False
 ) -> Identity:
-    """The identity in the claims, and its end, proven by `proof`. Raises AuthenticationError.
+    """The identity in the claims, with its expiry and `proof`. Raises AuthenticationError.
 
-    If a claim is a list the first item is the role; with `several` the others count as well.
+    When the claim is a list, its first item is the role; with `several`, the other items are roles too.
     """
     found = claims.get(role_claim)
     listed: list[Any] = found if isinstance(found, list) and found else [found]
@@ -67,7 +67,7 @@ def identity(
     also: tuple[str, ...] = ()
     if several and others:
         if len(others) >= ROLES_MAX or not all(isinstance(each, str) and each for each in others):
-            raise AuthenticationError(f"the token's claim {role_claim!r} is no list of roles")
+            raise AuthenticationError(f"the token's claim {role_claim!r} is not a list of roles")
         also = tuple(dict.fromkeys(each for each in others if each != role))
     proofs = (Proof(METHOD_TOKEN, proof),)
     end_s = claims.get("exp")
@@ -81,17 +81,17 @@ def identity(
 
 
 def token_id(claims: Claims, revoked: Set[str]) -> str:
-    """The token's own id, "" when it has none. Raises AuthenticationError when it is revoked."""
+    """The id of the token, "" when it has none. Raises AuthenticationError when it is revoked."""
     found = claims.get("jti", "")
     if not isinstance(found, str):
-        raise AuthenticationError("the token's id is no text")
+        raise AuthenticationError("the token's id is not a text")
     if found in revoked:
         raise AuthenticationError("the token is revoked")
     return found
 
 
 def check_audience(claims: Claims, audiences: Sequence[str]) -> None:
-    """Raises AuthenticationError unless the token is meant for one of `audiences`."""
+    """Raises AuthenticationError unless the token names one of `audiences`."""
     meant = claims.get("aud")
     listed = meant if isinstance(meant, list) else [meant]
     if not any(isinstance(each, str) and each in audiences for each in listed):

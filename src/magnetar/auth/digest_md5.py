@@ -1,7 +1,8 @@
-"""The SASL handshake by user and password, DIGEST-MD5. Sync; nonces are handed in.
+"""The SASL handshake DIGEST-MD5 by user and password. Synchronous; nonces are arguments.
 
-The password is not sent, but an eavesdropper can try passwords against the messages: use it with TLS only, or
-on a trusted network. It exists because Apache's bookies and clients support no other one besides Kerberos.
+The password is not sent, but an eavesdropper can try passwords against the messages: use it only with TLS or
+on a trusted network. It is offered because Apache's bookies and clients support nothing else besides
+Kerberos.
     server   realm="...",nonce="...",charset=utf-8,algorithm=md5-sess
     client   username="...",realm="...",nonce="...",nc=00000001,cnonce="...",digest-uri="...",
              response=...,qop=auth,charset=utf-8
@@ -21,7 +22,7 @@ from magnetar.auth.errors import AuthenticationError
 
 REALM: Final = "bookkeeper"
 URI: Final = "bookkeeper/bookkeeper"
-"""Service and host: Apache's bookies and clients all say this word for their host."""
+"""Service and host in the handshake: Apache's bookies and clients all use this text as their host."""
 _QOP: Final = "auth"
 _COUNT: Final = "00000001"
 _FIELD: Final = re.compile(r'\s*([A-Za-z\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",\s]*))\s*(?:,|$)')
@@ -29,24 +30,25 @@ _TOKEN_BYTES_MAX: Final = 4_096
 
 
 class DigestError(AuthenticationError):
-    """The other side has not proven itself, or says what is no DIGEST-MD5."""
+    """The other side has not proven the password, or sent an invalid DIGEST-MD5 message."""
 
 
 class DigestServer:
-    """One client's hand-shake: `challenge`, then `answer`."""
+    """The server's side of one handshake: call `challenge`, then `answer`."""
 
     def __init__(self, users: Mapping[str, str], nonce: str) -> None:
         self._users = users
         self._nonce = nonce
 
     def challenge(self) -> bytes:
-        """What the client gets to work on."""
+        """The challenge for the client."""
         return (
             f'realm="{REALM}",nonce="{self._nonce}",qop="{_QOP}",charset=utf-8,algorithm=md5-sess'
         ).encode()
 
     def answer(self, token: bytes) -> bytes:
-        """The proof that the password is known here too, when it is the user's. Raises DigestError."""
+        """Checks the client's answer; returns the proof that the server knows the password too. Raises
+        DigestError."""
         said = _fields(token)
         user = said.get("username", "")
         uri, realm = said.get("digest-uri", ""), said.get("realm", "")
@@ -70,10 +72,10 @@ class DigestServer:
 
 
 class DigestClient:
-    """One hand-shake with a server: `answer`, then `check`."""
+    """The client's side of one handshake: call `answer`, then `check`."""
 
     def __init__(self, user: str, password: str, nonce: str, *, uri: str = URI) -> None:
-        """`nonce`: a word of ours that was never said before."""
+        """`nonce`: a random text that was never used before."""
         self._uri = uri
         self._user = user
         self._password = password
@@ -86,7 +88,7 @@ class DigestClient:
         nonce, realm = said.get("nonce"), said.get("realm", "")
         offered = [each.strip() for each in said.get("qop", _QOP).split(",")]
         if not nonce or said.get("algorithm") != "md5-sess" or _QOP not in offered:
-            raise DigestError("the challenge is none that can be answered")
+            raise DigestError("the challenge cannot be answered")
         uri = self._uri
         secret = _secret(self._user, realm, self._password, nonce, self._cnonce, None)
         self._expected = _response(secret, nonce, self._cnonce, uri, "")
@@ -98,7 +100,7 @@ class DigestClient:
         ).encode()
 
     def check(self, token: bytes) -> None:
-        """Raises DigestError unless the server has proven that it knows the password too."""
+        """Raises DigestError unless the server has proven that it knows the password."""
         said = _fields(token).get("rspauth", "")
         if not self._expected or not hmac.compare_digest(said.encode(), self._expected.encode()):
             raise DigestError("the server does not know the password")
@@ -109,14 +111,14 @@ def _md5(data: bytes) -> bytes:
 
 
 def _secret(user: str, realm: str, password: str, nonce: str, cnonce: str, authzid: str | None) -> str:
-    """H(A1) in the RFC's words."""
+    """H(A1) of the RFC."""
     begin = _md5(b":".join(map(_octets, (user, realm, password))))
     end = f":{nonce}:{cnonce}" + (f":{authzid}" if authzid is not None else "")
     return _md5(begin + end.encode()).hex()
 
 
 def _octets(text: str) -> bytes:
-    """As the RFC hashes names and passwords: in Latin-1 where that has all of it."""
+    """The bytes of a name or password that the RFC hashes: Latin-1 if that has all characters, else UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -133,7 +135,7 @@ def _quoted(text: str) -> str:
 
 
 def _fields(token: bytes) -> dict[str, str]:
-    """Names and values; a name that comes twice is an error."""
+    """Names and values in a message. Raises DigestError, also for a repeated name."""
     if len(token) > _TOKEN_BYTES_MAX:
         raise DigestError("the token is too long")
     try:

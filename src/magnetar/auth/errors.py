@@ -1,4 +1,4 @@
-"""The two refusals: not authenticated, and not authorized."""
+"""The two errors of this room: not authenticated, and not authorized."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from magnetar.base.errors import BrokerError
 
 
 class AuthenticationError(BrokerError):
-    """Credentials are missing, wrong or expired. The message holds nothing of them."""
+    """Credentials are missing, wrong or expired. The message shows no part of them."""
 
 
 class AuthorizationError(BrokerError):
-    """The role may not do what it asked. The message tells role and action, not what exists."""
+    """The role may not do the action. The message names role and action, but not whether the object
+    exists."""

@@ -1,8 +1,8 @@
-"""Why a role may, or may not: the rules of `permissions.py`, each with what it found.
+"""Explains why a role may or may not do an action: the rules of `permissions.py`, each with its result.
 
-The rules are told in the order in which they are tried. The first that grants decides; where none does, the
-last one's remedy is what an administrator would do. `permissions.may` decides what happens, this only tells
-why, and a test holds the two together.
+The rules are listed in the order in which they are tried. The first that grants decides; when none does, the
+remedy of the last one is the call that an administrator would make. `permissions.may` decides, this module
+only explains, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from magnetar.auth.permissions import Action, Document
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule and what it found."""
+    """One rule and its result."""
 
     name: str
     """`superuser`, `tenant administrator`, `namespace grant`, `topic grant`, `subscription roles` or
     `subscription prefix`."""
     granted: bool
-    """Whether it says yes; of a condition on subscriptions, whether that is met."""
+    """Whether the rule grants the action; for a condition on subscriptions, whether it is met."""
     detail: str
 
 
@@ -32,12 +32,12 @@ class Explanation:
     reason: str
     rules: tuple[Rule, ...]
     remedy: str = ""
-    """What would allow it, as a call of the command; "" when it is allowed."""
+    """The command that would allow the action; "" when it is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A role, an action and a topic."""
+    """A role, an action and a topic, to be explained."""
 
     role: str
     action: Action
@@ -46,14 +46,14 @@ class Question:
     topic: str
     """Full name, without a partition."""
     subscription: str = ""
-    """"" where no particular one is asked for."""
+    """Name of the subscription; "" for none in particular."""
 
 
 def explain(
     question: Question, *, superusers: frozenset[str], tenant: Document, namespace: Document, names: bool
 ) -> Explanation:
-    """`tenant` and `namespace`: the policies documents, {} for what does not exist; `names`: whether
-    other roles than the question's may be named."""
+    """Explains the answer to a question. `tenant` and `namespace`: their policies documents, {} when they do
+    not exist. `names`: whether the explanation may name other roles than the question's."""
     role, tenant_name = question.role, question.namespace.partition("/")[0]
     rules = [_listed("superuser", role, superusers, "the setting superuser_roles")]
     if question.action not in (Action.ADMINISTER_CLUSTER, Action.READ_METRICS):
@@ -63,7 +63,7 @@ def explain(
         if rule.granted:
             return Explanation(True, rule.detail, tuple(rules))
     if question.action in (Action.ADMINISTER_TENANT, Action.ADMINISTER_CLUSTER, Action.READ_METRICS):
-        # The call replaces the list, so that it must name those who are there.
+        # The call replaces the list, so it must name the present roles too.
         others = tenant.get("adminRoles") or () if names else ("...",)
         roles = " ".join(f"--admin-role {each}" for each in (*others, role))
         remedy = f"magnetar tenants update {tenant_name} {roles}"
@@ -88,7 +88,8 @@ def _listed(name: str, role: str, roles: frozenset[str] | tuple[str, ...] | list
 
 
 def _grant_call(question: Question, namespace: Document) -> str:
-    """A grant replaces the one before, so that the call names what is granted already too."""
+    """The command for the missing grant. A grant replaces the one before, so the command repeats its
+    actions."""
     policies = namespace.get("auth_policies") or {}
     has = (policies.get("namespace_auth") or {}).get(question.role) or ()
     wanted = "consume" if question.action is Action.LOOKUP else question.action.value
@@ -125,7 +126,7 @@ def _grants(question: Question, namespace: Document) -> list[Rule]:
 def _with_subscription(
     question: Question, namespace: Document, rules: list[Rule], grant: Rule, *, names: bool
 ) -> Explanation:
-    """A grant is there; what subscriptions ask beyond it."""
+    """The explanation when a grant exists: adds the conditions on subscriptions."""
     subscription, role = question.subscription, question.role
     if question.action is not Action.CONSUME or not subscription:
         return Explanation(True, grant.detail, tuple(rules))

@@ -1,4 +1,4 @@
-"""Credentials as HTTP carries them (pure)."""
+"""Reads the credentials of an HTTP request (pure)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def credentials_of(
     takes_certificates: bool,
     token: str = "",
 ) -> Credentials:
-    """What a request shows: its Authorization header, else a token beside it, else a certificate.
+    """The credentials of a request: its Authorization header, else `token`, else the client's certificate.
 
-    `method` is what the request says that it shows, "" when it does not say; without `takes_certificates` a
-    certificate alone proves nothing. Raises AuthenticationError.
+    `method`: the method that the request names, "" for none. `takes_certificates`: whether a certificate
+    alone counts as a credential. Raises AuthenticationError.
     """
     scheme, _, rest = authorization.partition(" ")
     if scheme.lower() == "bearer":

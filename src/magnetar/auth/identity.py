@@ -1,4 +1,4 @@
-"""Credentials as they came, and what they prove."""
+"""Credentials of clients, and the identities that they prove."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ METHOD_TOKEN = "token"
 METHOD_BASIC = "basic"
 METHOD_TLS = "tls"
 PROVIDER_OPENID = "openid"
-"""Tokens of issuers; its clients say METHOD_TOKEN."""
+"""Provider of issuers' tokens; its clients name METHOD_TOKEN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client shows."""
+    """The credentials that a client sends."""
 
     method: str
-    """Pulsar's name of the method; "" or "none" when it shows nothing."""
+    """Pulsar's name of the method; "" or "none" when the client sends no credentials."""
     data: bytes = field(default=b"", repr=False)
     certificate_role: str | None = None
     """Common name of the client's certificate, which the TLS layer has verified; None without one."""
@@ -35,11 +35,11 @@ class CertificateRole(str):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """By what an identity was proven, so that it can be asked later whether that still counts."""
+    """The proof of an identity, with which its provider can check later whether it would still accept it."""
 
     method: str
     text: str
-    """The provider's own words. Holds no secret."""
+    """Text that only the provider interprets. Holds no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,18 @@ class Identity:
 
     role: str
     expires_ms: int | None = None
-    """Unix time in ms from which it counts no more; None: never."""
+    """Unix ms at which the identity expires; None: never."""
     via: str = ""
-    """Role of the proxy that speaks for it; "": it speaks for itself."""
+    """Role of the proxy that acts for the client; "": the client is connected directly."""
     also: tuple[str, ...] = ()
-    """Further roles of the same credential: what one of them may do, it may."""
+    """Further roles of the same credential; the identity has the rights of each of them."""
     proofs: tuple[Proof, ...] = field(default=(), compare=False, repr=False)
-    """All of them must go on to count; none: nothing was shown."""
+    """All proofs must stay valid. Empty when the client sent no credentials."""
 
     @property
     def speakers(self) -> tuple[tuple[str, ...], ...]:
-        """All roles that must have a right for this identity to have it, each by one of its names."""
+        """The identity has a right when, in each tuple, at least one role has it: proxy and client each need
+        it."""
         own = (self.role, *self.also)
         return (own, (self.via,)) if self.via else (own,)
 
@@ -67,10 +68,9 @@ class Identity:
 
 
 def certificate_role(certificate: Mapping[str, Any] | None) -> str | None:
-    """The common name in a verified certificate, as `ssl.SSLSocket.getpeercert` gives it.
+    """The common name in a verified certificate, in the form of `ssl.SSLSocket.getpeercert`.
 
-    None without a certificate, and for one with no or several common names: which of them is meant cannot
-    be told.
+    None without a certificate, and for a certificate without exactly one common name.
     """
     names = [
         value
@@ -82,7 +82,7 @@ def certificate_role(certificate: Mapping[str, Any] | None) -> str | None:
 
 
 def shown_role(told: Callable[[str], Any]) -> CertificateRole | None:
-    """The role that a client has shown in the TLS handshake; `told`: a transport's `get_extra_info`."""
+    """The role in the client's certificate of the TLS handshake. `told`: a transport's `get_extra_info`."""
     name = certificate_role(told("peercert"))
     if name is None:
         return None

@@ -1,10 +1,11 @@
-"""The public keys of one token issuer, and when to fetch them anew. Knows no network and no clock.
+"""The public keys of one token issuer, and the rules when to fetch them again. Uses no network and no clock.
 
-    nothing fetched yet, or what was is past its end       fetch; wait RETRY_MS after a failure
-    older than `refresh_ms`                                 fetch; after a failure the old keys go on
-    a key that is not known: the issuer may have a new one  fetch, but not within `miss_ms` of the last
+    no keys, or keys older than their end                    fetch; wait RETRY_MS after a failure
+    keys older than `refresh_ms`                             fetch; after a failure the old keys stay in use
+    a token names an unknown key: the issuer may have new    fetch, but not within `miss_ms` of the last fetch
+    ones
 
-The last rule is what strangers can trigger, so it is also what bounds the load on the issuer.
+Any client can trigger the last rule, so `miss_ms` also bounds the load on the issuer.
 
 Source: OpenID Connect Core, 10.1.1 (rotation of signing keys); Pulsar's JWKS cache, its settings and their
 defaults.
@@ -24,34 +25,34 @@ from joserfc.jwk import ECKey, RSAKey
 from magnetar.auth.claims import CURVES, algorithms_of
 
 RETRY_MS: Final = 10_000
-"""Between two attempts while an issuer does not answer."""
+"""Milliseconds between two attempts while an issuer does not answer."""
 _SLEWED_MS: Final = 1_000
-"""So far a clock goes back that is only kept right."""
+"""Most milliseconds by which the usual adjustment of a clock sets it back."""
 _RSA_BITS_MIN: Final = 2048
-"""Source: RFC 7518, 3.3."""
+"""Fewest bits of an RSA key. Source: RFC 7518, 3.3."""
 _KEYS_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class CacheTimes:
-    """How long fetched keys count, in ms."""
+    """Ages of fetched keys, in ms."""
 
     refresh_ms: int = 18 * 3_600_000
     expiry_ms: int = 24 * 3_600_000
     miss_ms: int = 300_000
-    """At least 1,000: a question is asked again after each fetch."""
+    """Milliseconds between two fetches because of unknown keys, at least 1,000. Default 300,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A key of an issuer and what it may be used with."""
+    """A key of an issuer with its allowed algorithms."""
 
     key: RSAKey | ECKey
     algorithms: tuple[str, ...]
 
 
 class IssuerKeys:
-    """What is known of one issuer's keys."""
+    """The fetched keys of one issuer."""
 
     __slots__ = ("_failed_ms", "_fetched_ms", "_keys", "_times")
 
@@ -62,17 +63,17 @@ class IssuerKeys:
         self._failed_ms: int | None = None
 
     def find(self, key_id: str, now_ms: int) -> SigningKey | None:
-        """The key; None when it is not known, or what is known counts no more."""
+        """The key; None when it is unknown or the fetched keys have expired."""
         if not _is_within(self._fetched_ms, now_ms, self._times.expiry_ms):
             return None
         return self._keys.get(key_id)
 
     def publishes(self, key_id: str) -> bool:
-        """Whether the key was among those that the issuer named last, however long ago that was."""
+        """Whether the key was in the issuer's last answer, however old that is."""
         return self._fetched_ms is None or key_id in self._keys
 
     def must_fetch(self, key_id: str, now_ms: int) -> bool:
-        """Whether the keys are to be fetched before `find` is asked for this one."""
+        """Whether the keys must be fetched before `find` is called for this key."""
         if _is_within(self._failed_ms, now_ms, RETRY_MS):
             return False
         if not _is_within(self._fetched_ms, now_ms, min(self._times.refresh_ms, self._times.expiry_ms)):
@@ -80,12 +81,12 @@ class IssuerKeys:
         return key_id not in self._keys and not _is_within(self._fetched_ms, now_ms, self._times.miss_ms)
 
     def learn(self, keys: Mapping[str, SigningKey], now_ms: int) -> None:
-        """These are the issuer's keys now; others count no more."""
+        """Replaces the issuer's keys after a fetch."""
         self._keys = dict(keys)
         self._fetched_ms, self._failed_ms = now_ms, None
 
     def failed(self, now_ms: int) -> None:
-        """The issuer could not be asked."""
+        """Notes a failed fetch."""
         self._failed_ms = now_ms
 
 
@@ -98,14 +99,14 @@ def _is_within(since_ms: int | None, now_ms: int, length_ms: int) -> bool:
 def parse_key_set(document: bytes) -> dict[str, SigningKey]:
     """The signing keys in a JWK set, by id. Raises ValueError.
 
-    Left out are keys without an id, secret keys (a token signed with one proves nothing: it would have been
-    published), keys for encryption, weak ones, and kinds that are not known. Source: RFC 7517.
+    Ignores keys without an id, secret keys (once published they prove nothing), keys for encryption, weak
+    keys and unknown kinds. Source: RFC 7517.
     """
     try:
         keys = json.loads(document)["keys"]
         found = [entry for entry in keys[:_KEYS_MAX] if isinstance(entry, dict)]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError("it is no JWK set") from error
+        raise ValueError("it is not a JWK set") from error
     result = {}
     for entry in found:
         key_id, key = entry.get("kid"), _signing_key(entry)

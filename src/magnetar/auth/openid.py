@@ -1,7 +1,7 @@
 """Tokens of OpenID Connect issuers, verified with the keys that each issuer publishes.
 
-Only issuers that are listed are ever asked, and a token is looked at as little as possible before its
-signature is verified: its issuer and the id of its key.
+Keys are fetched only from listed issuers. Before the signature of a token is verified, only its issuer and
+the id of its key are read.
 
 Source: OpenID Connect Discovery 1.0; RFC 7517 (JWK sets); Pulsar's OpenID provider and its settings.
 """
@@ -52,9 +52,9 @@ class OpenIdProvider:
     ) -> None:
         """`issuers`: URLs, as tokens name them in `iss`. `audiences`: one of them must stand in `aud`.
 
-        `require_https`: False allows plain HTTP to this machine. `revoked`: ids of tokens that count no more.
-        `several`: whether all roles of a claim that is a list count. Raises ValueError for an issuer or an
-        audience that cannot be.
+        `require_https`: False allows plain HTTP to this machine. `revoked`: ids of revoked tokens.
+        `several`: whether all items of a list of roles count. Raises ValueError for an invalid issuer or
+        audience.
         """
         if not issuers or not audiences:
             raise ValueError("at least one issuer and one audience are needed")
@@ -71,7 +71,7 @@ class OpenIdProvider:
         self._require_https = require_https
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
-        """The role that a token names, until it expires, or the fetch of its issuer's keys.
+        """The role in a token, valid until the token expires, or the errand that fetches its issuer's keys.
 
         Raises AuthenticationError.
         """
@@ -102,9 +102,9 @@ class OpenIdProvider:
         )
 
     def counts(self, proof: str) -> bool:
-        """Whether the issuer is still asked, has not taken its key back, and the token is not revoked.
+        """Whether the issuer is still listed and still publishes the key, and the token is not revoked.
 
-        An issuer that does not answer takes nothing back.
+        While an issuer does not answer, its last keys count.
         """
         kind, _, rest = proof.partition(" ")
         size, _, rest = rest.partition(" ")
@@ -115,7 +115,7 @@ class OpenIdProvider:
         return keys.publishes(rest[: int(size)]) and (not token_id or token_id not in self.revoked)
 
     def keep_keys_of(self, earlier: OpenIdProvider) -> None:
-        """Takes over what an earlier provider has learned of the same issuers."""
+        """Takes over the keys that an earlier provider has fetched from the same issuers."""
         self._keys |= {issuer: keys for issuer, keys in earlier._keys.items() if issuer in self._keys}
 
 
@@ -135,10 +135,10 @@ class KeyFetch:
         return self.issuer
 
     def run(self) -> None:
-        """Teaches `keys`; a failure is logged, and tried again later."""
+        """Fetches the keys; logs a failure, after which a later login tries again."""
         try:
             found = self._fetched()
-        # What an issuer or a proxy in between may answer has no end; none of it may stop the broker.
+        # An issuer or a proxy may answer anything; no answer may stop the broker.
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             _log.warning("keys of the issuer %s cannot be fetched: %s", self.issuer, error)
             self.keys.failed(self.now_ms)
@@ -148,10 +148,10 @@ class KeyFetch:
     def _fetched(self) -> Any:
         document = json.loads(self.fetch(self.issuer.rstrip("/") + _DISCOVERY))
         if document["issuer"] != self.issuer:
-            raise ValueError("its discovery document is another issuer's")
+            raise ValueError("its discovery document belongs to another issuer")
         where = document["jwks_uri"]
         if not isinstance(where, str):
-            raise ValueError("its discovery document says nowhere where its keys are")
+            raise ValueError("its discovery document does not name the address of its keys")
         check_url(where, require_https=self.require_https)
         return parse_key_set(self.fetch(where))
 
@@ -181,7 +181,7 @@ def _unverified(token: bytes) -> tuple[str, str]:
         raise AuthenticationError("the token is longer than any legal one")
     parts = token.split(b".")
     if len(parts) != 3:
-        raise AuthenticationError("it is no signed token")
+        raise AuthenticationError("it is not a signed token")
     header, body = _object(parts[0]), _object(parts[1])
     issuer, key_id = body.get("iss"), header.get("kid")
     if not isinstance(issuer, str) or not isinstance(key_id, str):

@@ -1,6 +1,6 @@
-"""From what an operator writes to an `Authentication`, part by part, so that each can be made anew.
+"""Builds an `Authentication` from settings, part by part, so that each part can be rebuilt alone.
 
-The libraries of the providers come with the extra `auth` and are loaded only here, when a provider needs
+The libraries of the providers come with the extra `auth`. They are loaded only here, when a provider needs
 them.
 """
 
@@ -27,18 +27,18 @@ _REVOKED_ID_CHARS_MAX: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One provider, and the files that it is made of."""
+    """One provider and its files."""
 
     name: str
     """One of METHODS."""
     files: tuple[Path, ...]
     build: Callable[[Provider | None], Provider]
-    """Makes it from the files as they are now, given the one before it, if any. Raises StartupError for what
-    is missing or cannot be used."""
+    """Builds the provider from the present files; gets the provider that it replaces, if any. Raises
+    StartupError when a file is missing or unusable."""
 
 
 def parts(settings: AuthSettings) -> list[Part]:
-    """What `settings` ask for, in their order. Raises StartupError for a method that is not known."""
+    """The parts for `settings`, in their order. Raises StartupError for an unknown method."""
     makers: dict[str, tuple[tuple[SecretSource | None, ...], Callable[[Provider | None], Provider]]] = {
         METHOD_TLS: ((settings.tls_ca,), lambda _: _tls(settings)),
         METHOD_TOKEN: (
@@ -61,7 +61,8 @@ def parts(settings: AuthSettings) -> list[Part]:
 
 
 def composed(settings: AuthSettings, providers: Mapping[str, Provider]) -> Authentication:
-    """`providers`: one of each part, by its name, in the order in which they are tried."""
+    """An Authentication of these providers. `providers`: one of each part, by its name, in the order in which
+    they are tried."""
     methods: dict[str, list[Provider]] = {}
     for name, provider in providers.items():
         methods.setdefault(METHOD_TOKEN if name == PROVIDER_OPENID else name, []).append(provider)
@@ -75,7 +76,7 @@ def composed(settings: AuthSettings, providers: Mapping[str, Provider]) -> Authe
 
 
 def authentication(settings: AuthSettings) -> Authentication:
-    """Raises StartupError for what is missing or cannot be read."""
+    """Builds the Authentication for `settings`. Raises StartupError when a file is missing or unreadable."""
     return composed(settings, {part.name: part.build(None) for part in parts(settings)})
 
 
@@ -86,14 +87,14 @@ def _tls(settings: AuthSettings) -> Provider:
 
 
 def _revoked(settings: AuthSettings) -> frozenset[str]:
-    """A file of ids, one a line; "#" begins a comment."""
+    """The ids in the file of revoked tokens, one per line; "#" begins a comment. Raises StartupError."""
     file = settings.revoked_tokens
     if file is None:
         return frozenset()
     try:
         lines = [line.strip() for line in content(file).decode().splitlines()]
     except UnicodeDecodeError as error:
-        raise StartupError(f"{file} is no text; it must have the id of a token in each line") from error
+        raise StartupError(f"{file} is not a text; it must have the id of a token in each line") from error
     found = frozenset(line for line in lines if line and not line.startswith("#"))
     if any(len(line) > _REVOKED_ID_CHARS_MAX for line in found):
         raise StartupError(f"{file}: a line is longer than any token's id; name ids, not tokens")

@@ -1,4 +1,4 @@
-"""Grants: which role may do what.
+"""Grants: decides whether a role may do an action.
 
 A superuser may do everything. A role among a tenant's `adminRoles` may do everything within the tenant. Every
 other role needs a grant of its namespace or topic:
@@ -19,7 +19,7 @@ Document = Mapping[str, Any]
 
 
 class Action(enum.Enum):
-    """What a role wants to do with a topic, a namespace, or the cluster."""
+    """An action on a topic, a namespace, or the cluster."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -39,8 +39,9 @@ def may(
     topic: str = "",
     subscription: str = "",
 ) -> bool:
-    """Whether a role that is no superuser may do it. `tenant` and `namespace`: the policies documents, {}
-    for what does not exist; `topic`: full name without a partition, "" for the namespace itself."""
+    """Whether a role that is not a superuser may do the action. `tenant` and `namespace`: their policies
+    documents, {} when they do not exist. `topic`: full name without a partition, "" for the namespace
+    itself."""
     if action in (Action.ADMINISTER_CLUSTER, Action.READ_METRICS):
         return False
     if role in (tenant.get("adminRoles") or ()):

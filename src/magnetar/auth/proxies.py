@@ -1,7 +1,7 @@
-"""Proxies, who speak for others: which pairs of roles are legal.
+"""Proxies, which act for their clients: checks pairs of roles.
 
-A proxy shows its own credential and names its client's role, the original principal. What it asks must be
-allowed to both roles, so that a proxy can neither lend its rights nor use those of its clients for more.
+A proxy sends its own credential and names its client's role, the original principal. An action must be
+allowed to both roles, so that a proxy can neither lend its rights nor use more than those of its clients.
 
 Source: Pulsar's authorization service, `isValidOriginalPrincipal`.
 """

@@ -1,8 +1,8 @@
-"""What was found out about credentials whose check is dear, for a while. Pure.
+"""Caches the results of slow checks of credentials. Pure.
 
-A password is made to be slow to check, a quarter of a second and more. Without a memory each call over HTTP
-would cost that, and who guesses would keep those who know it waiting. What is kept are digests under a
-key of this process: neither passwords nor what could be tried outside of it.
+Checking a password is slow on purpose, a quarter of a second and more. Without the cache each call over HTTP
+would cost that, and clients that guess passwords would delay those that know theirs. The cache holds digests
+under a key of this process: neither passwords nor values that help to guess them elsewhere.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from magnetar.auth.identity import Credentials, Identity
 _V = TypeVar("_V")
 
 _GOOD_MS: Final = 300_000
-"""An entry is dropped earlier where the list of users changes."""
+"""Milliseconds that a positive result is kept; a change of the list of users drops it earlier."""
 _BAD_MS: Final = 10_000
-"""A client that tries again and again with an old password costs one check in so long."""
+"""Milliseconds that a negative result is kept: a client that keeps trying an old password costs one check in
+this time."""
 _ENTRIES_MAX: Final = 4_096
-"""Entries of each kind: a client that guesses evicts other guesses, not valid credentials."""
+"""Most entries of each kind. The kinds are separate, so that guesses do not evict valid credentials."""
 
 
 class Remembered:
-    """Answers, by credentials."""
+    """Results of checks by credentials."""
 
     def __init__(self, key: bytes) -> None:
         """`key`: by chance, of this process."""

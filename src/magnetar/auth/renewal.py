@@ -1,4 +1,4 @@
-"""Credentials that end while their connection is open.
+"""Handles credentials that expire while their connection is open.
 
     state        event             then
     VALID        credential ended  CHALLENGED, when the client can renew it; else the connection is closed
@@ -7,8 +7,8 @@
     VERIFYING    proven            VALID, with the new end
     VERIFYING    refused           the connection is closed
 
-A client is challenged when its credential has ended, not before: clients keep a credential until then and
-would answer with the one that they have shown already.
+A client is challenged only after its credential has expired: clients keep a credential until then, and would
+answer an earlier challenge with the same one.
 
 Source: Pulsar's AUTH_CHALLENGE and AUTH_RESPONSE; the refresh check of its broker.
 """
@@ -23,7 +23,7 @@ from magnetar.auth.identity import Credentials, Identity
 
 
 class RenewalState(enum.Enum):
-    """Where the conversation about a credential stands."""
+    """State of the renewal of a credential; see the table above."""
 
     VALID = enum.auto()
     CHALLENGED = enum.auto()
@@ -31,7 +31,7 @@ class RenewalState(enum.Enum):
 
 
 class RenewalVerdict(enum.Enum):
-    """What a check asks of the connection."""
+    """The result of a check, which the connection must carry out."""
 
     KEEP = enum.auto()
     CHALLENGE = enum.auto()
@@ -39,7 +39,7 @@ class RenewalVerdict(enum.Enum):
 
 
 class Renewal:
-    """The end of one connection's credentials, and their renewal."""
+    """Expiry and renewal of the credentials of one connection."""
 
     __slots__ = ("_client_renews", "_credentials", "_others_end_ms", "identity", "reason", "state")
 
@@ -51,7 +51,7 @@ class Renewal:
         client_renews: bool,
         others_end_ms: int | None = None,
     ) -> None:
-        """`credentials`: those that the client can renew; None when it cannot: a proxy forwarded its role.
+        """`credentials`: those that the client can renew; None when a proxy forwarded only its role.
 
         `client_renews`: whether the client understands AUTH_CHALLENGE. `others_end_ms`: Unix ms when the
         credential of the proxy ends, which cannot be renewed on this connection; None: never.
@@ -67,11 +67,11 @@ class Renewal:
 
     @property
     def method(self) -> str:
-        """The method that the client is challenged for."""
+        """The method of the credential that the client must renew."""
         return "" if self._credentials is None else self._credentials.method
 
     def check(self, now_ms: int) -> RenewalVerdict:
-        """Called again and again; what is to be done now."""
+        """Returns what the connection must do now; call it at each check."""
         if _ended(self._others_end_ms, now_ms):
             return self._close("the proxy's credentials have expired")
         if self.state is RenewalState.VERIFYING or not _ended(self.identity.expires_ms, now_ms):
@@ -84,7 +84,8 @@ class Renewal:
         return RenewalVerdict.CHALLENGE
 
     def answered(self, method: str, data: bytes) -> Credentials:
-        """Takes an AUTH_RESPONSE; what has to be proven now. Raises AuthenticationError."""
+        """Takes an AUTH_RESPONSE; returns the credentials that must be verified. Raises
+        AuthenticationError."""
         if self.state is not RenewalState.CHALLENGED or self._credentials is None:
             raise AuthenticationError("AUTH_RESPONSE without a challenge")
         if method not in ("", self._credentials.method):
@@ -93,7 +94,8 @@ class Renewal:
         return Credentials(self._credentials.method, data, self._credentials.certificate_role)
 
     def proven(self, identity: Identity) -> None:
-        """The new credentials are valid. Raises AuthenticationError when they are another identity's."""
+        """Takes the identity of verified new credentials. Raises AuthenticationError when it is another
+        one."""
         assert self.state is RenewalState.VERIFYING
         if (identity.role, set(identity.also)) != (self.identity.role, set(self.identity.also)):
             raise AuthenticationError("renewed credentials must name the same role")

@@ -1,6 +1,6 @@
-"""Where a key or a list of passwords comes from: a file, or the setting itself.
+"""Reads a key or a list of passwords from a file or from the setting itself.
 
-The forms are Pulsar's: a path, `file:///path`, `data:;base64,` and the content in base 64.
+Settings have Pulsar's forms: a path, `file:///path`, or `data:;base64,` with the content in base 64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magnetar.base.errors import StartupError
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Content that stands in the setting itself. Its text form, which logs may hold, does not show it."""
+    """Content in the setting itself. `str` and `repr`, which logs may show, hide it."""
 
     content: bytes = field(repr=False)
 
@@ -25,7 +25,8 @@ SecretSource = Path | Inline
 
 
 def secret_source(text: str) -> SecretSource:
-    """Raises ValueError when it is empty, a URL of no file, or no base 64."""
+    """The source that a setting names. Raises ValueError when it is empty, a URL of another kind, or not base
+    64."""
     if text.startswith("data:"):
         kind, comma, data = text.partition(",")
         if not comma or not kind.endswith(";base64"):
@@ -44,11 +45,11 @@ def decoded(data: str) -> bytes:
     try:
         return base64.b64decode(data + "=" * (-len(data) % 4), validate=True)
     except binascii.Error as error:
-        raise ValueError("it is no base 64") from error
+        raise ValueError("it is not base 64") from error
 
 
 def content(source: SecretSource) -> bytes:
-    """Raises StartupError when the file cannot be read."""
+    """The content of a source. Raises StartupError when the file cannot be read."""
     if isinstance(source, Inline):
         return source.content
     try:

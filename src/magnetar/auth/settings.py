@@ -1,4 +1,4 @@
-"""What an operator writes about who is let in; `parts.py` makes an `Authentication` of it."""
+"""Settings of authentication; `parts.py` builds an `Authentication` from them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from magnetar.auth.identity import METHOD_BASIC, METHOD_TLS, METHOD_TOKEN, PROVI
 from magnetar.auth.secrets import SecretSource
 
 METHODS: Final = (METHOD_TLS, METHOD_TOKEN, METHOD_BASIC, PROVIDER_OPENID)
-"""Names of the providers. Those of `token` and `openid` both take what clients call a token."""
+"""Names of the providers. Both `token` and `openid` accept the clients' method "token"."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenIdSettings:
-    """Whose tokens are taken, and how their keys are fetched."""
+    """The accepted issuers, and the fetching of their keys."""
 
     issuers: tuple[str, ...] = ()
-    """URLs, as tokens name them."""
+    """URLs of the issuers, as tokens name them in `iss`."""
     audiences: tuple[str, ...] = ()
-    """One of them must be named by a token."""
+    """Accepted audiences; a token must name one of them."""
     trust_certificates: Path | None = None
-    """Whom to trust when keys are fetched, PEM; None: whom the system trusts."""
+    """File of certificates, PEM, that are trusted when keys are fetched; None: those of the system."""
     role_claim: str = "sub"
     clock_skew_s: int = 0
     require_https: bool = True
-    """False allows plain HTTP to this machine."""
+    """Whether issuers need HTTPS; False allows plain HTTP to this machine. Default True."""
     refresh_s: int = 64_800
-    """Age at which keys are fetched anew."""
+    """Seconds after which keys are fetched again. Default 64,800."""
     expiry_s: int = 86_400
-    """Age at which keys count no more."""
+    """Seconds after which fetched keys expire. Default 86,400."""
     miss_s: int = 300
-    """Time between two fetches because of a key that is not known."""
+    """Seconds between two fetches because of an unknown key. Default 300."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +40,26 @@ class AuthSettings:
     """The accepted methods of authentication, and their keys."""
 
     methods: tuple[str, ...] = ()
-    """Some of METHODS; none: every client may do everything."""
+    """Accepted methods, from METHODS; empty: no authentication, every client may do everything."""
     tls_ca: Path | None = None
-    """Certificates, PEM, of those who sign clients' certificates."""
+    """File of the authorities' certificates, PEM, that sign clients' certificates."""
     several_roles: bool = False
-    """Whether all roles of a token's claim that is a list count; else its first."""
+    """Whether all items of a list of roles in a token count; else only the first."""
     revoked_tokens: Path | None = None
-    """File with the ids of tokens, ours or an issuer's, that count no more."""
+    """File with the ids of revoked tokens, ours or an issuer's."""
     token_secret_key: SecretSource | None = None
-    """File with the secret of tokens signed by HMAC."""
+    """Secret key of tokens signed by HMAC."""
     token_public_key: SecretSource | None = None
-    """File with the public key, PEM or DER, of tokens signed by RSA or EC."""
+    """Public key, PEM or DER, of tokens signed by RSA or EC."""
     token_role_claim: str = "sub"
     token_audience: str = ""
     token_clock_skew_s: int = 60
-    """How far the clocks of issuer and broker may differ."""
+    """Seconds by which the clocks of issuer and broker may differ. Default 60."""
     openid: OpenIdSettings = field(default_factory=OpenIdSettings)
     basic_users: SecretSource | None = None
-    """htpasswd file."""
+    """The htpasswd file of users and passwords."""
     anonymous_role: str = ""
     proxy_roles: tuple[str, ...] = ()
     verify_original: bool = True
-    """Whether proxies must forward their clients' credentials."""
+    """Whether proxies must forward their clients' credentials. Default True."""
     renewal_check_s: int = 60

@@ -1,7 +1,7 @@
-"""JSON web tokens as credentials, verified with one key of our own.
+"""Verifies JSON web tokens with one configured key.
 
-The key says which algorithms count; what the token's header asks for beyond that is refused, and so are
-keys that a header brings along.
+The key determines the accepted algorithms; a token whose header names another one, or holds a key, is
+refused.
 
 Source: RFC 7519 (claims), RFC 8725 (best current practices); Pulsar's token provider.
 """
@@ -19,11 +19,11 @@ from magnetar.auth.claims import Key
 from magnetar.auth.identity import Credentials, Identity
 
 SECRET_BYTES_MIN: Final = 32
-"""A shorter secret than its hash can be guessed (RFC 7518, 3.2)."""
+"""Fewest bytes of a secret; a secret shorter than its hash can be guessed (RFC 7518, 3.2)."""
 
 
 def secret_key(secret: bytes) -> Key:
-    """A secret that signs and verifies. Raises ValueError when it is too short."""
+    """The key for a secret that signs and verifies. Raises ValueError when it is too short."""
     if len(secret) < SECRET_BYTES_MIN:
         raise ValueError(f"a token secret has at least {SECRET_BYTES_MIN} bytes, not {len(secret)}")
     return OctKey.import_key(secret)
@@ -37,8 +37,8 @@ def public_key(data: bytes) -> Key:
     load = serialization.load_pem_public_key if b"-----BEGIN" in data else serialization.load_der_public_key
     try:
         loaded = load(data)
-    except Exception as error:  # the library does not say what it raises for odd input
-        raise ValueError("it is no public key in PEM or DER") from error
+    except Exception as error:  # the library does not document its errors for invalid input
+        raise ValueError("it is not a public key in PEM or DER") from error
     if not isinstance(loaded, (rsa.RSAPublicKey, ec.EllipticCurvePublicKey)):
         raise ValueError("it is neither an RSA nor an EC key")
     pem = loaded.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -46,8 +46,8 @@ def public_key(data: bytes) -> Key:
 
 
 def new_token(secret: bytes, role: str, *, now_s: int, lasts_s: int | None, token_id: str = "") -> str:
-    """A token that names a role, signed by HMAC; `lasts_s` None: it has no end; `token_id`: what revokes
-    it. Raises ValueError when the secret is too short or the role is empty."""
+    """A token for a role, signed by HMAC. `lasts_s`: seconds of validity; None: no end. `token_id`: the id by
+    which it can be revoked. Raises ValueError when the secret is too short or the role is empty."""
     if not role:
         raise ValueError("a token names a role")
     content: dict[str, str | int] = {"sub": role}
@@ -73,12 +73,12 @@ class TokenProvider:
         revoked: Set[str] = frozenset(),
         several: bool = False,
     ) -> None:
-        """`audience`: what the token's `aud` must hold; "": it is not looked at. `leeway_s`: how far the
-        clocks of issuer and broker may differ. `revoked`: ids of tokens that count no more. `several`:
-        whether all roles of a claim that is a list count."""
+        """`audience`: the audience that `aud` must hold; "": any. `leeway_s`: seconds by which the clocks of
+        issuer and broker may differ. `revoked`: ids of revoked tokens. `several`: whether all items of a list
+        of roles count."""
         self._several = several
         self._key = key
-        # A hash: nothing that was proven by this key holds any of it.
+        # A hash, so that no proof holds a part of the key.
         self._name = f"key:{key.thumbprint()}"
         self.revoked = revoked
         """Ids of tokens that count no more."""
@@ -88,7 +88,7 @@ class TokenProvider:
         self._leeway_s = leeway_s
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity:
-        """The role that a token names, until the token expires. Raises AuthenticationError."""
+        """The role in a token, valid until the token expires. Raises AuthenticationError."""
         found = claims.verified(
             credentials.data, self._key, self._algorithms, now_s=now_ms // 1000, leeway_s=self._leeway_s
         )
@@ -104,6 +104,6 @@ class TokenProvider:
         )
 
     def counts(self, proof: str) -> bool:
-        """Whether the key is the same and the token not revoked."""
+        """Whether the key is the same and the token is not revoked."""
         name, _, token_id = proof.partition(" ")
         return name == self._name and (not token_id or token_id not in self.revoked)

@@ -1,4 +1,4 @@
-"""Whom we trust to sign the certificates of others."""
+"""The authorities that are trusted to sign certificates."""
 
 from __future__ import annotations
 

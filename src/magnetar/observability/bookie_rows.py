@@ -1,4 +1,4 @@
-"""Metrics of bookies on the network. Those under Apache's names mean what they mean there."""
+"""Metrics of bookies on the network. A metric with Apache's name has the same meaning there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The registry of metrics: what `/metrics` may show, declared once.
+"""The registry of metrics: declares once every metric that `/metrics` may show.
 
-The list in docs/monitoring.md, the dashboards and the alert rules are made from these rows; a test compares
-them with what a working broker shows. Names are Pulsar's where Pulsar has one with the same meaning, those of
-Prometheus's client libraries where these agreed on one, else they begin with `magnetar_`.
+The list in docs/monitoring.md, the dashboards and the alert rules are generated from these rows; a test
+compares them with the metrics of a running broker. A metric has Pulsar's name if Pulsar has one with the same
+meaning, or the name that Prometheus's client libraries agree on; other names begin with `magnetar_`.
 """
 
 from __future__ import annotations
@@ -366,12 +366,12 @@ SECTIONS: Final = (
         ),
     ),
 )
-"""Everything, by subject."""
+"""All metrics by subject."""
 
 METRICS: Final = {metric.name: metric for section in SECTIONS for metric in section.metrics}
-"""Everything, by name."""
+"""All metrics by name."""
 
 
 def text_of(name: str) -> str:
-    """The help text of a metric. Raises KeyError for one that is not declared."""
+    """The help text of a metric. Raises KeyError when it is not declared."""
     return METRICS[name].help

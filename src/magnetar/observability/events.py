@@ -1,8 +1,8 @@
-"""Names of what happens, for programs that read the log: one for each thing that is logged.
+"""Event names of log records, for programs that read the log.
 
-A name is made of the logger and of the words of the message's template, without what is put into it; where a
-template has no words that tell, of the function that logs. So two records have the same event exactly when
-the same thing happened, whatever it happened to. `NAMES` has better ones where others rely on them.
+A name consists of the logger and the words of the message's template, without its arguments; if the template
+has no useful words, of the name of the function that logs. So two records have the same event exactly when
+the same line of code logged them. `NAMES` has better names for events on which documents or alerts rely.
 
     _log.warning("%s: connection closed: %s", ...)     magnetar.broker     broker.connection-closed
 """
@@ -41,7 +41,7 @@ _FILLING: Final = frozenset(
     ]
 )
 _NOTHING_TOLD: Final = frozenset(("log", "ledger"))
-"""Words that say of what is spoken and not what happened."""
+"""Words that name an object, not an event."""
 _KNOWN_MAX: Final = 2_000
 
 NAMES: Final = {
@@ -59,12 +59,13 @@ NAMES: Final = {
     "server.ready-clients-at-admin-at": "server.ready",
     "server.serve": "server.setting-translated",
 }
-"""By the name that would be made."""
+"""The names in use, by the names that would be generated."""
 
 
 @lru_cache(_KNOWN_MAX)
 def event_of(logger: str, template: str, function: str) -> str:
-    """The event of a record: of its logger, its message before anything is put into it, and who logs."""
+    """The event of a record. `template`: the message before its arguments are inserted. `function`: the
+    function that logs."""
     words = [word.lower() for word in _WORD.findall(_PUT_IN.sub(" ", template))]
     words = [word for word in words if word not in _FILLING][:_WORDS_MAX]
     if _NOTHING_TOLD.issuperset(words):

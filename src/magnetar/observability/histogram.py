@@ -1,4 +1,4 @@
-"""A histogram of seconds: counted where something ends, read at each scrape."""
+"""A histogram of durations in seconds, which each scrape reads."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from magnetar.observability.metrics import Exposition
 
 SYNC_BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""From what a disk with a battery takes to what clients give up on."""
+"""Upper bounds in seconds: from a disk with a battery-backed cache to the timeouts of clients."""
 
 
 class Histogram:
-    """Counts by upper bounds. An addition costs about 0.5 µs: for what happens per group, not per message."""
+    """Counts by upper bounds. An addition costs about 0.5 µs: use it per group, not per message."""
 
     __slots__ = ("bounds", "counts", "sum_s")
 
@@ -24,17 +24,17 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Measurements so far."""
+        """Number of measurements."""
         return sum(self.counts)
 
     def add(self, seconds: float) -> None:
-        """One measurement."""
+        """Adds one measurement."""
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_s += seconds
 
     def quantile(self, share: float) -> float:
-        """The upper bound below which this share (0 to 1) of all measurements lies; 0.0 without any, infinity
-        beyond the last bound."""
+        """The smallest bound below which this share (0 to 1) of the measurements lies; 0.0 without
+        measurements, infinity beyond the last bound."""
         wanted, seen = share * self.count, 0
         for bound, count in zip(self.bounds, self.counts, strict=False):
             seen += count

@@ -1,4 +1,5 @@
-"""How often one event may be logged (pure): what comes in a loop must not fill the disk or hide the rest."""
+"""Limits how often one event is logged, so that a loop can neither fill the disk nor hide other records
+(pure)."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from typing import Final
 
 WINDOW_S: Final = 60.0
 EVENTS_MAX: Final = 2_000
-"""Far more than places that log; a message that is no template must not fill memory."""
+"""Most events that are counted: far more than there are log calls. Messages without a template must not fill
+the memory."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """One event's records since the window began."""
+    """Records of one event since the window began."""
 
     began_s: float
     count: int = 0
@@ -22,12 +24,12 @@ class EventLimit:
     """The limit over all events of a process."""
 
     def __init__(self, per_minute_max: int) -> None:
-        """0: everything is logged."""
+        """`per_minute_max`: records of one event per minute; 0: no limit."""
         self._max = per_minute_max
         self._windows: dict[str, _Window] = {}
 
     def admit(self, event: str, now_s: float) -> int | None:
-        """None: leave it out. Else log it, and say that so many of the event were left out before it."""
+        """None when the record must be dropped; else the number of records of the event dropped before it."""
         if not self._max:
             return 0
         window = self._windows.get(event)

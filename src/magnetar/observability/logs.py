@@ -1,11 +1,11 @@
-"""Set-up of the process's log: one record, one line.
+"""Sets up the process's log, with one line per record.
 
     Text:   `2026-01-31T12:00:00.123Z INFO magnetar.broker message`
     JSON:   `{"time": ..., "level": ..., "event": ..., "logger": ..., "message": ..., "error": ...}`
 
-`events.py` defines events. Each event has a bounded number of records a minute, see `configure`; the next
-record after that tells how many were left out. In the audit log only refusals are counted so, by the refused
-client: no client can fill the disk with them, or hide those of others.
+`events.py` defines events. Each event has a bounded number of records per minute, see `configure`; the next
+record tells how many were dropped. In the audit log only refusals are limited, per refused client, so that no
+client can fill the disk with them or hide those of other clients.
 
 Line breaks and other control characters within a record (a traceback, a client's text) are written as
 escapes, and very long records are cut: no peer can forge or bloat a record. Records are written in the
@@ -28,10 +28,10 @@ from magnetar.observability.log_limit import EventLimit
 from magnetar.observability.metrics import Exposition, labels
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-"""What may be asked for."""
+"""The levels that may be configured."""
 
 PER_MINUTE_MAX: Final = 600
-"""Records of one event per minute: more than a person reads, and some MiB an hour."""
+"""Default for records of one event per minute: some MiB an hour."""
 
 _ROOT: Final = "magnetar"
 _AUDIT: Final = "magnetar.audit"
@@ -40,7 +40,7 @@ SUBJECT: Final = "subject"
 """Attribute of a refusal's record: the refused client."""
 _REFUSED: Final = "refused"
 _ALL_REFUSED: Final = 10
-"""How many times as many refusals are written in all as of one subject."""
+"""Limit of all refusals together, as a multiple of the limit of one subject."""
 _MESSAGE_CHARS_MAX: Final = 4_096
 _ERROR_CHARS_MAX: Final = 32_768
 _CONTROLS: Final = {
@@ -53,7 +53,8 @@ _CONTROLS: Final = {
     ord("\r"): "\\r",
     ord("\t"): "\\t",
 }
-"""What moves a cursor, breaks lines or turns the direction of what follows; and how it is written."""
+"""Characters that move a terminal's cursor, break lines or change the direction of text, with their
+escapes."""
 
 
 class _LineFormatter(logging.Formatter):
@@ -83,7 +84,8 @@ class _JsonFormatter(logging.Formatter):
 
 
 def _event_of(record: logging.LogRecord) -> str:
-    """Kept on the record: what is added to its message later does not change what happened."""
+    """The event of a record; it is stored on the record, so that later changes of the message do not
+    matter."""
     known = record.__dict__.get(_EVENT)
     if known is None:
         known = record.__dict__[_EVENT] = event_of(record.name, str(record.msg), record.funcName or "")
@@ -91,7 +93,7 @@ def _event_of(record: logging.LogRecord) -> str:
 
 
 class _Limiter(logging.Filter):
-    """Counts records, and leaves out what comes too often."""
+    """Counts records, and drops those of too frequent events."""
 
     def __init__(self, per_minute_max: int) -> None:
         super().__init__()
@@ -126,7 +128,7 @@ class _Limiter(logging.Filter):
 
 
 class _Figures:
-    """What `/metrics` says of the log."""
+    """Counters of the log for `/metrics`."""
 
     def __init__(self) -> None:
         self.records = dict.fromkeys(("info", "warning", "error", "critical"), 0)
@@ -139,7 +141,7 @@ _FIGURES: Final = _Figures()
 
 def collect(exposition: Exposition) -> Iterable[None]:
     """A collector of `/metrics`."""
-    # A process that logs and shows no metrics need not load the registry.
+    # Loaded here: a process that shows no metrics need not load the registry.
     from magnetar.observability.catalogue import text_of
 
     name = "magnetar_log_records_total"
@@ -196,7 +198,7 @@ def configure(
         old.close()
     logger.addHandler(handler)
     logger.setLevel(level.upper())
-    # The application that embeds us may log too: records must not appear twice.
+    # An embedding application may log too: records must not appear twice.
     logger.propagate = False
     # Thread and process are in no format above: looking them up costs.
     logging.logThreads = False

@@ -1,8 +1,8 @@
 """Metrics and their text form.
 
-Two ways in. A `Counter` or `Gauge` of the registry is a plain object whose `value` the owner changes. A
-collector is a function that is called at each scrape and reads what broker objects know already; this is
-the way for everything that is counted per topic or per message.
+There are two ways to add a metric. A `Counter` or `Gauge` of the registry is a plain object whose `value` its
+owner changes. A collector is a function that is called at each scrape and reads values that broker objects
+hold anyway; use it for all that is counted per topic or per message.
 
 Source: Prometheus text exposition format, version 0.0.4: a family is `# HELP`, `# TYPE` and its
 samples, all together; backslash, newline and, in label values, the double quote are escaped.
@@ -19,14 +19,14 @@ from typing import Final
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 SERIES_MAX: Final = 100_000
-"""Series in one scrape: about 16 MB of text. A broker with more topics than that allows shows the first
-ones in the order of collection, and says how many it left out."""
+"""Most series in one scrape, about 16 MB of text. A broker with more shows the first ones in the order of
+collection, and the number of omitted ones."""
 
 NO_LABELS: Final = ""
 
 
 def labels(*pairs: tuple[str, str]) -> str:
-    """Names and values as they stand behind a metric's name; made once for all metrics of one thing."""
+    """Label names and values in the form that follows a metric's name; make it once per labelled object."""
     if not pairs:
         return NO_LABELS
     inner = ",".join(f'{name}="{_escaped(value).replace(_QUOTE, _ESCAPED_QUOTE)}"' for name, value in pairs)
@@ -38,7 +38,7 @@ _ESCAPED_QUOTE: Final = '\\"'
 
 
 class Kind(Enum):
-    """Types of families that are offered."""
+    """Types of metric families."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -46,7 +46,7 @@ class Kind(Enum):
 
 
 class Counter:
-    """A number that only grows. The owner adds to `value` itself: there is no call on the way."""
+    """A number that only grows. Its owner adds to `value` directly, which costs no call."""
 
     __slots__ = ("value",)
 
@@ -84,7 +84,8 @@ class Exposition:
         """Samples refused because of the limit."""
 
     def add(self, name: str, kind: Kind, text: str, value: float, labelled: str = NO_LABELS) -> None:
-        """One sample. `text` explains the family, the first one counts; `labels` makes `labelled`."""
+        """Adds one sample. `text`: help text of the family; the first one counts. `labels` makes
+        `labelled`."""
         if self.series >= self._series_max:
             self.dropped += 1
             return
@@ -95,11 +96,11 @@ class Exposition:
         family.lines.append(f"{name}{labelled} {_number(value)}\n")
 
     def counter(self, name: str, text: str, value: float, labelled: str = NO_LABELS) -> None:
-        """A sample of a family that only grows."""
+        """Adds a sample of a counter."""
         self.add(name, Kind.COUNTER, text, value, labelled)
 
     def gauge(self, name: str, text: str, value: float, labelled: str = NO_LABELS) -> None:
-        """A sample of a family that goes up and down."""
+        """Adds a sample of a gauge."""
         self.add(name, Kind.GAUGE, text, value, labelled)
 
     def histogram(
@@ -111,8 +112,8 @@ class Exposition:
         total: float,
         labelled: str = NO_LABELS,
     ) -> None:
-        """A histogram: `counts[i]` lie at or below `bounds[i]` and above the bound before, the last of them
-        above all bounds; `total` is the sum of what was observed."""
+        """Adds a histogram. `counts[i]`: observations at or below `bounds[i]` and above the bound before; the
+        last count is above all bounds. `total`: sum of the observed values."""
         assert len(counts) == len(bounds) + 1
         size = len(counts) + 2
         if self.series + size > self._series_max:
@@ -128,22 +129,22 @@ class Exposition:
         family.lines.append(f"{name}_count{labelled} {running[-1]}\n")
 
     def render(self) -> str:
-        """The text."""
+        """The text of the scrape."""
         return "".join(self.families())
 
     def families(self) -> Iterator[str]:
-        """The text, a family at a time, in the order in which they were first seen."""
+        """The text of the scrape, one family at a time, in the order of their first samples."""
         for name, family in self._families.items():
             head = f"# HELP {name} {_escaped(family.help)}\n# TYPE {name} {family.kind.value}\n"
             yield head + "".join(family.lines)
 
 
 Collector = Callable[[Exposition], Iterable[None]]
-"""Adds what it knows to a scrape, and yields wherever others may have the event loop for a while."""
+"""Adds samples to a scrape, and yields where the event loop may get a turn."""
 
 
 class Registry:
-    """Everything that this process shows."""
+    """All metrics of this process."""
 
     def __init__(self, *, series_max: int = SERIES_MAX) -> None:
         self._series_max = series_max
@@ -163,12 +164,12 @@ class Registry:
         return gauge
 
     def collector(self, collect: Collector) -> None:
-        """Asks `collect` at every scrape, after the collectors that came before it."""
+        """Calls `collect` at every scrape, after the collectors that were added before."""
         self._collectors.append(collect)
 
     def scrape(self) -> Iterator[str]:
-        """The text of a scrape in pieces, empty ones among them; others may have the event loop between
-        any two."""
+        """The text of a scrape in pieces, some of them empty; the event loop may get a turn between any
+        two."""
         exposition = Exposition(series_max=self._series_max)
         for name, kind, text, labelled, metric in self._own:
             exposition.add(name, kind, text, metric.value, labelled)

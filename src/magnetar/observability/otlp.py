@@ -1,4 +1,4 @@
-"""Metrics for OpenTelemetry: a scrape as the SDK's data, and the SDK's exporters over HTTP or gRPC.
+"""Exports metrics to OpenTelemetry: converts a scrape to the SDK's data, and sends it over HTTP or gRPC.
 
 The scrape is made on the event loop as for Prometheus; the rest (reading, encoding, sending) may run in a
 thread. The libraries come with the extra `otel` and are imported when the export is configured.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
 SCHEMES: Final = {"http": "http", "https": "http", "grpc": "grpc", "grpcs": "grpc"}
-"""The protocol of an endpoint's scheme; those with s are encrypted."""
+"""The protocol by scheme of the endpoint; https and grpcs are encrypted."""
 EXTRA: Final = "OpenTelemetry needs the extra 'otel': pip install '.[otel]' in a clone"
 _HTTP_PATH: Final = "/v1/metrics"
 _SCOPE: Final = "magnetar"
@@ -47,12 +47,12 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 
 
 class ExportError(MagnetarError):
-    """What was to be exported was not taken."""
+    """The endpoint did not accept the metrics."""
 
 
 @dataclass(slots=True)
 class Family:
-    """One family of a scrape."""
+    """One metric family of a scrape."""
 
     name: str
     kind: str
@@ -62,7 +62,7 @@ class Family:
 
 
 def families(text: str) -> list[Family]:
-    """Those of a scrape that `metrics.Registry` made."""
+    """The families in the text of a scrape by `metrics.Registry`."""
     found: list[Family] = []
     for line in text.splitlines():
         if line.startswith("# HELP "):
@@ -81,7 +81,7 @@ def _unescaped(text: str) -> str:
 
 
 def metrics_data(text: str, resource: Resource, *, started_ns: int, now_ns: int) -> MetricsData:
-    """A scrape as the SDK holds it; times are Unix nanoseconds."""
+    """A scrape as data of the SDK; times are Unix nanoseconds."""
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -142,7 +142,7 @@ def check_endpoint(endpoint: str) -> str:
 
 
 def installed() -> bool:
-    """Whether the libraries are there."""
+    """Whether the libraries are installed."""
     try:
         return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     except ModuleNotFoundError:
@@ -150,12 +150,12 @@ def installed() -> bool:
 
 
 class Exporter:
-    """Sends scrapes to one endpoint. Blocks: to be used in a thread."""
+    """Sends scrapes to one endpoint. Blocks: use it in a thread."""
 
     def __init__(self, endpoint: str, *, about: Mapping[str, str], started_ns: int, timeout_s: float = 10.0):
-        """`about`: attributes of the resource; OTEL_RESOURCE_ATTRIBUTES adds to them, and headers and
-        certificates are those of OTEL_EXPORTER_OTLP_*. Imports the libraries. Raises ValueError for an
-        endpoint that is none."""
+        """`about`: attributes of the resource; OTEL_RESOURCE_ATTRIBUTES adds further ones. The variables
+        OTEL_EXPORTER_OTLP_* give headers and certificates. Imports the libraries. Raises ValueError for an
+        invalid endpoint."""
         from opentelemetry.sdk.metrics.export import MetricExportResult
         from opentelemetry.sdk.resources import Resource
 
@@ -163,19 +163,19 @@ class Exporter:
         self._resource = Resource.create(dict(about))
         self._started_ns = started_ns
         self._exporter = _exporter(endpoint, timeout_s)
-        # Its records would come in another form; whether an export fails is told by us.
+        # Its records have another form than ours; we log failed exports ourselves.
         libraries = logging.getLogger("opentelemetry")
         libraries.addHandler(logging.NullHandler())
         libraries.propagate = False
 
     def export(self, text: str, now_ns: int) -> None:
-        """Sends one scrape; tries again by itself within its time. Raises ExportError."""
+        """Sends one scrape; retries within `timeout_s`. Raises ExportError."""
         data = metrics_data(text, self._resource, started_ns=self._started_ns, now_ns=now_ns)
         if self._exporter.export(data) is not self._success:
             raise ExportError("the endpoint did not take the metrics")
 
     def close(self) -> None:
-        """Ends connections."""
+        """Closes the connections."""
         self._exporter.shutdown()
 
 

@@ -1,6 +1,6 @@
-"""What the operating system knows of this process.
+"""Metrics of this process from the operating system.
 
-Linux tells it in /proc (proc(5)); elsewhere only what `resource` and `time` know is shown.
+Linux has them in /proc (proc(5)); elsewhere only the values of `resource` and `time` are shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STARTED_S = time.time()
 
 
 def resident_bytes() -> int:
-    """Resident memory, bytes; the highest so far where /proc is missing."""
+    """Resident memory in bytes; without /proc the highest so far."""
     try:
         pages = int((_PROC / "statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):
@@ -27,7 +27,7 @@ def resident_bytes() -> int:
 
 
 def open_descriptors() -> int | None:
-    """Open file descriptors; None where that cannot be told."""
+    """Number of open file descriptors; None when it is unknown."""
     try:
         return len(os.listdir(_PROC / "fd")) - 1
     except OSError:

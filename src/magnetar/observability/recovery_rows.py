@@ -1,4 +1,4 @@
-"""Metrics of nodes of auto-recovery. Those under Apache's names mean what they mean there."""
+"""Metrics of nodes of auto-recovery. A metric with Apache's name has the same meaning there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words in which metrics are declared: a row for each family of series, in sections."""
+"""Types for the declarations of metrics: a row for each family of series, in sections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Metric:
     labels: tuple[str, ...]
     help: str
     only: str = ""
-    """Where it is shown, when not always."""
+    """Condition under which the metric is shown; "": always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class Section:
 
 
 def counter(name: str, unit: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
-    """What only grows."""
+    """Declares a counter."""
     return Metric(name, Kind.COUNTER, unit, labels, text, only)
 
 
 def gauge(name: str, unit: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
-    """What goes up and down."""
+    """Declares a gauge."""
     return Metric(name, Kind.GAUGE, unit, labels, text, only)
 
 
 def histogram(name: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
-    """Seconds, by size."""
+    """Declares a histogram of seconds."""
     return Metric(name, Kind.HISTOGRAM, "seconds", labels, text, only)

@@ -1,4 +1,4 @@
-"""Metrics of what is under way on topics: loading, unloading, deleting, reading cursors back."""
+"""Metrics of work on topics: loading, unloading, deleting, and replay of cursors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro's numbers and sized bytes, as they are written.
+"""Encodes Avro's numbers and sized bytes.
 
 Source: Apache Avro 1.12 specification, "Binary encoding".
 """
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1 << 14)
 def long_bytes(value: int) -> bytes:
-    """`value`, of 64 bits with sign: zigzag, then seven bits a byte, the low ones first."""
+    """A signed 64-bit number: zigzag, then seven bits per byte, low bits first."""
     left = (value << 1) ^ (value >> 63)
     out = bytearray()
     while left > 0x7F:
@@ -21,5 +21,5 @@ def long_bytes(value: int) -> bytes:
 
 
 def sized(raw: bytes) -> bytes:
-    """Bytes or the UTF-8 of a string, behind their number."""
+    """Bytes, or a string in UTF-8, after their length."""
     return long_bytes(len(raw)) + raw

@@ -1,12 +1,12 @@
-"""Whether a reader with one Avro schema can read everything that was written with another.
+"""Checks whether a reader with one Avro schema can read everything that was written with another.
 
-Avro's resolution rules, decided for all values instead of for one. Records are matched by structure and
-their names are not compared, as Pulsar does it: applications rename their classes. Where the rules depend
-on the value (an enum symbol, a branch of a union), every value must be readable.
+The check applies Avro's resolution rules to all values instead of one. Records are matched by structure, not
+by name, as in Pulsar, because applications rename their classes. Where the rules depend on the value (an enum
+symbol, a branch of a union), every value must be readable.
 
-Types that contain themselves: a pair of types that is being compared counts as readable when it is met
-again within itself. If it then turns out not to be, the comparison is done again with that known, until
-nothing was believed wrongly (the greatest fixed point).
+For recursive types, a pair of types that is met again within its own comparison counts as readable. If it
+later turns out not to be, the comparison is repeated with that knowledge, until no assumption was wrong (the
+greatest fixed point).
 
 Source: Apache Avro 1.12 specification, "Schema Resolution", "Aliases".
 """
@@ -36,18 +36,18 @@ PROMOTIONS: Final[dict[str, frozenset[str]]] = {
     "bytes": frozenset(("string",)),
     "string": frozenset(("bytes",)),
 }
-"""Reader's type to the other types that it can read."""
+"""For each type of the reader the other types that it can read."""
 
 STEPS_MAX: Final = 50_000
-"""Pairs of types looked at; legal schemas need hundreds. Beyond it the event loop would stall."""
+"""Most compared pairs of types. Legal schemas need hundreds; more would stall the event loop."""
 _DEPTH_MAX: Final = 128
-"""Pairs within pairs; each takes some frames of the stack."""
+"""Most nested pairs; each takes some frames of the stack."""
 
 
 def unreadable(reader: Avro, writer: Avro) -> str | None:
-    """Why a reader with `reader` cannot read all that `writer` wrote; None when it can.
+    """Why a reader with schema `reader` cannot read all values written with `writer`; None when it can.
 
-    The text names the first field, or other place, and the rule. Raises IncompatibleSchemaError when the
+    The text names the first wrong field or other place, and the rule. Raises IncompatibleSchemaError when the
     schemas are too complex to compare.
     """
     comparison = _Comparison()
@@ -58,7 +58,7 @@ def unreadable(reader: Avro, writer: Avro) -> str | None:
 
 
 class _Comparison:
-    """One question; `_failed` grows over the passes, so that they end."""
+    """One comparison; `_failed` grows with each pass, so the passes end."""
 
     def __init__(self) -> None:
         self._failed: dict[tuple[Avro, Avro], str] = {}
@@ -128,7 +128,7 @@ class _Comparison:
             reason = self._check(branch, writer, path, depth + 1)
             if reason is None:
                 return None
-            # Why the branch that was meant does not fit says more than that none does.
+            # The reason for the matching branch is more useful than "no branch fits".
             if _alike(branch, writer) and (meant is None or _same_name(branch, writer)):
                 meant = reason
         return meant or _mismatch(reader, writer, path)
@@ -157,7 +157,7 @@ def _same_name(reader: Avro, writer: Avro) -> bool:
 
 
 def _source(field: Field, written: dict[str, Field]) -> Field | None:
-    """The writer's field that a reader's field is filled from."""
+    """The writer's field from which a reader's field is filled; None when there is none."""
     for name in (field.name, *field.aliases):
         if name in written:
             return written[name]

@@ -1,8 +1,8 @@
-"""Avro definitions: from JSON to types whose names are resolved.
+"""Parses Avro definitions from JSON into types with resolved names.
 
-Strict where a mistake would change the meaning (unknown types, fields twice), lenient in what only
-affects code generation (unknown attributes, illegal characters in names, a name defined again: the last
-definition counts).
+The parser is strict where a mistake would change the meaning (unknown types, duplicate fields), and lenient
+where it only affects code generation (unknown attributes, illegal characters in names, a name defined again:
+the last definition counts).
 
 Source: Apache Avro 1.12 specification, "Schema Declaration", "Names", "Aliases".
 """
@@ -18,7 +18,7 @@ from magnetar.schemas.errors import InvalidSchemaError
 
 PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 DEPTH_MAX: Final = 64
-"""Types within types; more is an attempt to exhaust the stack."""
+"""Most levels of nested types, which bounds the use of the stack."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +81,7 @@ Avro = Primitive | Array | Map | Union | Fixed | Enum | AvroRecord
 
 
 def describe(type_: Avro) -> str:
-    """The type in a few words, for error texts."""
+    """A short description of the type for errors."""
     if isinstance(type_, Primitive):
         return type_.kind
     if isinstance(type_, (AvroRecord, Enum, Fixed)):
@@ -92,7 +92,7 @@ def describe(type_: Avro) -> str:
 
 
 def parse_json(data: bytes, what: str) -> Any:
-    """The document in `data`. Raises InvalidSchemaError, which names `what`."""
+    """The JSON document in `data`. Raises InvalidSchemaError, which names `what`."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -105,13 +105,13 @@ def parse(document: object) -> Avro:
 
 
 class _Parser:
-    """Knows the names defined so far."""
+    """A parser with the names defined so far."""
 
     def __init__(self) -> None:
         self._named: dict[str, Avro] = {}
 
     def type(self, document: object, namespace: str, where: str, depth: int) -> Avro:
-        """`where` is the path to it, for error texts."""
+        """The type of a part of the definition. `where`: its path, for errors. Raises InvalidSchemaError."""
         if depth > DEPTH_MAX:
             raise InvalidSchemaError(f"{where}: types are nested deeper than {DEPTH_MAX} levels")
         if isinstance(document, str):
@@ -150,7 +150,7 @@ class _Parser:
         return self.type(kind, namespace, where, depth + 1)
 
     def _name(self, document: dict[str, Any], namespace: str, where: str) -> tuple[str, str, frozenset[str]]:
-        """Full name, the namespace inside, and unqualified aliases."""
+        """Full name, namespace of the nested types, and unqualified aliases. Raises InvalidSchemaError."""
         name = document.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidSchemaError(f"{where}: a {document['type']} needs a name")

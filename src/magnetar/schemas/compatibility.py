@@ -1,10 +1,10 @@
-"""Which schemas may follow each other on a topic.
+"""Checks whether a schema may be added to a topic.
 
-A strategy says which of two directions must work: BACKWARD, the new schema reads what was written with
-the old one; FORWARD, the old schema reads what is written with the new one; FULL, both. The
-_TRANSITIVE ones compare with every stored version, the others with the latest.
+The strategy names the direction that must work. BACKWARD: the new schema reads messages of the old one.
+FORWARD: the old schema reads messages of the new one. FULL: both. The _TRANSITIVE strategies compare with
+every stored version, the others with the latest.
 
-Source: Pulsar's schema compatibility strategies; the rules for a type stand in that type's module.
+Source: Pulsar's schema compatibility strategies. The rules for a type are in the module of that type.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class Strategy(enum.Enum):
-    """A policy's value, as the admin API names it."""
+    """A strategy by its name in the admin API."""
 
     UNDEFINED = "UNDEFINED"
-    """The broker's default: FULL."""
+    """The broker's default, which is FULL."""
     ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
     ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
     BACKWARD = "BACKWARD"
@@ -48,7 +48,7 @@ class Strategy(enum.Enum):
 
     @property
     def defined(self) -> Strategy:
-        """What is in force when this is the policy."""
+        """The strategy in force under this policy; FULL for UNDEFINED."""
         return Strategy.FULL if self is Strategy.UNDEFINED else self
 
     @property
@@ -57,17 +57,17 @@ class Strategy(enum.Enum):
 
     @property
     def backward(self) -> bool:
-        """Whether the new schema must read what exists."""
+        """Whether the new schema must read existing messages."""
         return self.defined.value.startswith(("BACKWARD", "FULL"))
 
     @property
     def forward(self) -> bool:
-        """Whether existing schemas must read what comes."""
+        """Whether existing schemas must read new messages."""
         return self.defined.value.startswith(("FORWARD", "FULL"))
 
     @property
     def for_consumers(self) -> Strategy:
-        """The strategy for a schema that only reads: what exists must be readable."""
+        """The strategy for a schema of a consumer, which must only read existing messages."""
         if self in (Strategy.ALWAYS_COMPATIBLE, Strategy.ALWAYS_INCOMPATIBLE):
             return self
         if self in (Strategy.BACKWARD_TRANSITIVE, Strategy.FULL_TRANSITIVE):
@@ -80,7 +80,7 @@ Versions = Sequence[tuple[int, pb.Schema]]
 
 
 def check(schema: pb.Schema, stored: Versions, strategy: Strategy) -> None:
-    """Returns when `schema` may be used besides `stored`. Raises IncompatibleSchemaError,
+    """Checks that `schema` may be used beside `stored`. Raises IncompatibleSchemaError,
     InvalidSchemaError."""
     check_definition(schema)
     if not stored or strategy is Strategy.ALWAYS_COMPATIBLE:
@@ -105,7 +105,7 @@ def _require(reader: pb.Schema, writer: pb.Schema, text: str, strategy: Strategy
 
 
 def unreadable(reader: pb.Schema, writer: pb.Schema) -> str | None:
-    """Why a reader with one schema cannot read all that was written with the other; None when it can.
+    """Why a reader with one schema cannot read all values written with the other; None when it can.
 
     Raises InvalidSchemaError.
     """
@@ -133,7 +133,7 @@ def unreadable(reader: pb.Schema, writer: pb.Schema) -> str | None:
 
 
 def check_definition(schema: pb.Schema) -> None:
-    """Raises InvalidSchemaError when the definition is none of the schema's type."""
+    """Raises InvalidSchemaError when the definition is not valid for the schema's type."""
     if schema.type == KEY_VALUE:
         for part in key_value.split(schema):
             if part.type not in BYTES_TYPES:
@@ -148,7 +148,7 @@ def check_definition(schema: pb.Schema) -> None:
 
 
 def _avro(schema: pb.Schema) -> Avro | None:
-    """None for a JSON Schema, which old clients sent for their JSON messages: nothing is known of it."""
+    """The Avro type of a schema; None for a JSON Schema of old clients, which cannot be compared."""
     from magnetar.schemas import avro_definition
 
     document = avro_definition.parse_json(schema.schema_data, f"the {NAMES[schema.type]} definition")
@@ -165,7 +165,7 @@ def _is_json_schema(document: dict[str, object]) -> bool:
 
 
 def identity(schema: pb.Schema) -> tuple[int, bytes, tuple[tuple[str, str], ...]]:
-    """Equal for schemas that mean the same: names and white space do not count."""
+    """A value that is equal for schemas with the same meaning; names and white space do not count."""
     if schema.type not in DEFINED_TYPES:
         return schema.type, b"", ()
     data = schema.schema_data

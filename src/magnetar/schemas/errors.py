@@ -1,4 +1,4 @@
-"""What is wrong with a schema."""
+"""Errors of schemas."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from magnetar.base.errors import BrokerError
 
 
 class SchemaError(BrokerError):
-    """Base of the refusals of this room."""
+    """Base class of the errors of this room."""
 
 
 class InvalidSchemaError(SchemaError):
-    """A definition that is none of its type; the message says where."""
+    """The definition is not valid for its type; the message names the place."""
 
 
 class IncompatibleSchemaError(SchemaError):
-    """A schema that the topic's strategy does not allow; the message names the field and the rule."""
+    """The topic's strategy does not allow the schema; the message names the field and the rule."""

@@ -1,4 +1,4 @@
-"""KeyValue schemas: two schemas in one.
+"""KeyValue schemas, which consist of two schemas.
 
     schema_data    key size: 4, key definition, value size: 4, value definition; sizes big-endian
     properties     key.schema.type, value.schema.type: names of types; kv.encoding.type: INLINE, SEPARATED

@@ -1,8 +1,8 @@
-"""Whether a reader with one Protobuf message type can read what another wrote.
+"""Checks whether a reader with one Protobuf message type can read the messages of another.
 
-Protobuf decodes by field number and skips what it does not know, so that fewer rules are needed than for
-Avro: fields of the same number must be encoded alike, and what a reader requires must have been required
-of the writer.
+Protobuf decodes by field number and skips unknown fields, so fewer rules are needed than for Avro: fields of
+the same number must have the same encoding, and a field that the reader requires must be required by the
+writer too.
 
     schema_data    JSON: fileDescriptorSet (base64 of a FileDescriptorSet), rootMessageTypeName,
                    rootFileDescriptorName
@@ -41,19 +41,19 @@ _ALIKE: Final[tuple[frozenset[int], ...]] = (
     frozenset((_Type.TYPE_FIXED64, _Type.TYPE_SFIXED64)),
     frozenset((_Type.TYPE_STRING, _Type.TYPE_BYTES)),
 )
-"""Types that may be exchanged for each other; all others only match themselves."""
+"""Groups of types that are compatible with each other; other types match only themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageTypes:
-    """All message types of a definition by full name (`.package.Outer.Inner`), and which is the root."""
+    """All message types of a definition by full name (`.package.Outer.Inner`), and the name of the root."""
 
     root: str
     messages: dict[str, DescriptorProto]
 
 
 def parse(data: bytes) -> MessageTypes:
-    """The message types that a definition holds. Raises InvalidSchemaError."""
+    """The message types of a definition. Raises InvalidSchemaError."""
     document = parse_json(data, "a ProtobufNative definition")
     try:
         root = str(document["rootMessageTypeName"])
@@ -78,7 +78,7 @@ def parse(data: bytes) -> MessageTypes:
 
 
 def unreadable(reader: MessageTypes, writer: MessageTypes) -> str | None:
-    """Why `reader` cannot read all that `writer` wrote; None when it can."""
+    """Why `reader` cannot read all messages of `writer`; None when it can."""
     if reader.root != writer.root:
         return f"the root message is {reader.root} as read and {writer.root} as written"
     waiting = [(f".{reader.root}", f".{writer.root}")]
@@ -87,7 +87,7 @@ def unreadable(reader: MessageTypes, writer: MessageTypes) -> str | None:
         read_name, written_name = waiting.pop()
         read, written = reader.messages.get(read_name), writer.messages.get(written_name)
         if read is None or written is None:
-            # The definition leaves out what it imports: nothing to compare.
+            # The definition lacks the imported file: the type cannot be compared.
             continue
         written_fields = {field.number: field for field in written.field}
         for field in read.field:

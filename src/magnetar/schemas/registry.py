@@ -1,14 +1,14 @@
-"""Schemas of topics: versioned, stored inline in the metadata store.
+"""Schemas of topics, by version, in the metadata store.
 
-A version is a counter from 0, on the wire eight bytes, big-endian. A schema that means the same as a
-stored one gets that one's version. Stored at /schemas/{tenant}/{namespace}/{topic}/{version}, value =
-`pulsar.proto.Schema`; partitions of a topic share its schemas.
+A version is a counter from 0, on the wire eight bytes, big-endian. A schema with the same meaning as a stored
+one gets the stored version. Key: /schemas/{tenant}/{namespace}/{topic}/{version}; value:
+`pulsar.proto.Schema`. Partitions of a topic share its schemas.
 
-Removing the schemas of a topic that stays keeps their bodies, since messages name their version: a version
-with an empty value says that those before it are no longer in force, and counting goes on after it.
+When the schemas of an existing topic are removed, their definitions are kept, because messages name their
+version. A version with an empty value then ends the validity of those before it, and the count continues.
 
-Source: Pulsar binary protocol (`Schema`, GET_SCHEMA); Pulsar keeps the bodies in a ledger, where a
-lost ledger makes the topic unusable, so here they lie beside the other metadata.
+Source: Pulsar binary protocol (`Schema`, GET_SCHEMA). Pulsar keeps definitions in a ledger, and a lost ledger
+makes the topic unusable; so they are part of the metadata here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from magnetar.wire import pulsar_pb2 as pb
 _VERSION = struct.Struct(">q")
 
 _HISTORIES_KEPT: Final = 100_000
-"""Also that there is none is kept, of every topic that clients ask for: they must not fill the memory."""
+"""Most topics whose schemas are cached. The absence of schemas is cached too, for every topic that clients
+name, and must not fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ class StoredSchema:
 
 
 def encode_version(version: int) -> bytes:
-    """A version as it travels: eight bytes, big-endian."""
+    """A version on the wire: eight bytes, big-endian."""
     return _VERSION.pack(version)
 
 
 def decode_version(data: bytes) -> int:
-    """Raises ValueError unless `data` is eight bytes long."""
+    """The inverse of `encode_version`. Raises ValueError unless `data` has eight bytes."""
     if len(data) != _VERSION.size:
         raise ValueError(f"a schema version has 8 bytes, not {len(data)}")
     return int(_VERSION.unpack(data)[0])
@@ -71,14 +72,14 @@ def decode_version(data: bytes) -> int:
 
 @dataclass(slots=True)
 class _History:
-    """What was ever stored for a topic."""
+    """All versions that were ever stored for a topic."""
 
     schemas: list[StoredSchema]
     next_version: int
     in_force: list[StoredSchema] = field(default_factory=list)
 
     def append(self, version: int, schema: pb.Schema | None, created_ms: int) -> StoredSchema:
-        """Takes a version in; None ends what is in force."""
+        """Adds a version; `schema` None ends the validity of those before it."""
         self.next_version = version + 1
         stored = StoredSchema(version, schema or pb.Schema(), created_ms)
         if schema is None:
@@ -164,7 +165,7 @@ class SchemaRegistry:
             self._loaded = Recent(_HISTORIES_KEPT)
 
     async def _read_anew(self, base: str) -> None:
-        """The next read of the topic's history sees what others have stored before this call."""
+        """Drops the cached history of a topic, so that the next read sees what other brokers have stored."""
         self._reads.pop(base, None)
         self._loaded.forget(base)
         await self._store.sync()
@@ -212,7 +213,7 @@ class SchemaRegistry:
         return (await self._history(topic)).in_force
 
     async def ever(self, topic: TopicName) -> list[StoredSchema]:
-        """Every version that ever was in force, oldest first."""
+        """Every version, in force or not, oldest first."""
         return list((await self._history(topic)).schemas)
 
     async def latest(self, topic: TopicName) -> StoredSchema | None:
@@ -221,11 +222,11 @@ class SchemaRegistry:
         return versions[-1] if versions else None
 
     async def get(self, topic: TopicName, version: int) -> StoredSchema | None:
-        """A version, also one that is no longer in force: messages may have been written with it."""
+        """A version, in force or not, because messages may have been written with it; None when unknown."""
         found = (await self._history(topic)).of_version(version)
         if found is not None or version < 0:
             return found
-        # A client asks for it because a message names it: another broker stored it, perhaps just now.
+        # A client requests it because a message names it: another broker may have stored it just now.
         base = keys.schema(topic.base)
         await self._store.sync()
         value = await self._store.get(_key(base, version))
@@ -235,7 +236,7 @@ class SchemaRegistry:
         return (await self._history(topic)).of_version(version)
 
     async def find(self, topic: TopicName, schema: pb.Schema) -> StoredSchema | None:
-        """The version in force that means the same as `schema`."""
+        """The version in force with the same meaning as `schema`; None when there is none."""
         return _same(await self.versions(topic), schema)
 
     async def add(
@@ -246,10 +247,10 @@ class SchemaRegistry:
         strategy: Strategy = Strategy.UNDEFINED,
         auto_update_allowed: bool = True,
     ) -> StoredSchema:
-        """The stored schema that means the same as `schema`, added as a new version when there is none.
+        """The stored schema with the same meaning as `schema`; adds it as a new version when there is none.
 
-        Raises IncompatibleSchemaError when the strategy does not allow it, or a new one is not allowed
-        at all; InvalidSchemaError when it is no schema of its type. Durable on return.
+        Raises IncompatibleSchemaError when the strategy or `auto_update_allowed` does not allow it;
+        InvalidSchemaError when its definition is invalid. Durable on return.
         """
         async with self._lock(topic):
             while True:
@@ -269,11 +270,12 @@ class SchemaRegistry:
                     return added
 
     async def check(self, topic: TopicName, schema: pb.Schema, strategy: Strategy) -> None:
-        """Returns when `add` would take the schema. Raises IncompatibleSchemaError, InvalidSchemaError."""
+        """Checks that `add` would accept the schema. Raises IncompatibleSchemaError, InvalidSchemaError."""
         _check(await self.versions(topic), schema, strategy)
 
     async def retire(self, topic: TopicName) -> int:
-        """Takes every version out of force; returns the version that says so, -1 when none was in force."""
+        """Ends the validity of all versions; returns the version that marks this, -1 when none was in
+        force."""
         async with self._lock(topic):
             while True:
                 history = await self._history(topic)
@@ -284,7 +286,7 @@ class SchemaRegistry:
                     return retired.version
 
     async def delete(self, topic: TopicName) -> None:
-        """Removes everything, when the topic and its messages go."""
+        """Deletes all versions, together with the topic and its messages."""
         async with self._lock(topic):
             await self._store.delete_recursive(keys.schema(topic.base))
             self._reads.pop(keys.schema(topic.base), None)
@@ -293,8 +295,8 @@ class SchemaRegistry:
     async def _put(
         self, topic: TopicName, history: _History, schema: pb.Schema | None
     ) -> StoredSchema | None:
-        """Stores the version that follows on `history`; None when another broker has stored one: what it was
-        decided by is to be read anew. Raises MetadataError."""
+        """Stores the next version after `history`; None when another broker has stored one, so that the
+        caller must read the history again. Raises MetadataError."""
         base, version = keys.schema(topic.base), history.next_version
         path = _key(base, version)
         self._writing.add(path)

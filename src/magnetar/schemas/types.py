@@ -1,4 +1,4 @@
-"""The types of schemas: their names, and which of them are defined how.
+"""The types of schemas: their names, and the kinds of their definitions.
 
 Source: Pulsar binary protocol (`Schema.Type`); the names are those of Pulsar's admin API and of the
 properties of KeyValue schemas.
@@ -16,7 +16,7 @@ _ODD: Final = {"Bool": "BOOLEAN"}
 
 
 def _name(wire_name: str) -> str:
-    """`KeyValue` is KEY_VALUE."""
+    """Name in the admin API: `KeyValue` becomes KEY_VALUE."""
     return _ODD.get(wire_name) or _WORD.sub("_", wire_name).upper()
 
 
@@ -25,10 +25,10 @@ TYPES: Final[dict[str, int]] = {_name(name): number for name, number in pb.Schem
 NAMES: Final = {number: name for name, number in TYPES.items()}
 
 BYTES_TYPES: Final = frozenset((TYPES["NONE"], TYPES["AUTO_CONSUME"]))
-"""Types that stand for "no schema": nothing is asked of them, and nothing stored but a producer's NONE."""
+"""Types that mean "no schema". They are not checked, and only a producer's NONE is stored."""
 AVRO_TYPES: Final = frozenset((TYPES["AVRO"], TYPES["JSON"], TYPES["PROTOBUF"]))
 """Types whose definition is an Avro schema, whatever the messages are encoded with."""
 KEY_VALUE: Final = TYPES["KEY_VALUE"]
 PROTOBUF_NATIVE: Final = TYPES["PROTOBUF_NATIVE"]
 DEFINED_TYPES: Final = AVRO_TYPES | {KEY_VALUE, PROTOBUF_NATIVE, TYPES["EXTERNAL"]}
-"""Types that have a definition; the others are told by their type alone."""
+"""Types that have a definition; the type alone describes the others."""

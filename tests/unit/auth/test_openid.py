@@ -319,7 +319,7 @@ def test_the_first_of_a_chain_that_accepts_says_who_it_is() -> None:
     assert not chain.slow
     for name in ("a", "b"):
         assert chain.identify(Credentials("token", name.encode()), NOW_MS) == Identity(name)
-    with pytest.raises(AuthenticationError, match="not a; it is no signed token; not b"):
+    with pytest.raises(AuthenticationError, match="not a; it is not a signed token; not b"):
         chain.identify(Credentials("token", b"c"), NOW_MS)
     errand = chain.identify(Credentials("token", ring.token()), NOW_MS)
     assert isinstance(errand, KeyFetch)
