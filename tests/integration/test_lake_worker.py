@@ -47,7 +47,7 @@ def test_calls_and_an_end_in_the_middle(tmp_path: Path) -> None:
         assert (0, 1) in said
         with pytest.raises(LakeConflictError, match=r"value\.b"):
             await worker.call("sync", log=folder.wanted(2, one, two).to_json())
-        with pytest.raises(LakeError, match="nothing that can be asked for"):
+        with pytest.raises(LakeError, match="not a request of this worker"):
             await worker.call("nonsense", topic=TOPIC)
         await worker.close()
         with pytest.raises(LakeError):

@@ -228,7 +228,7 @@ def test_a_client_without_known_credentials_is_anonymous_or_refused() -> None:
         ({"methods": ("token",)}, "needs either token_secret_key or token_public_key"),
         ({"methods": ("token",), "token_secret_key": Path("missing")}, "missing cannot be read"),
         ({"methods": ("token",), "token_secret_key": Path("short")}, "at least 32 bytes, not 5"),
-        ({"methods": ("token",), "token_public_key": Path("short")}, "no public key in PEM or DER"),
+        ({"methods": ("token",), "token_public_key": Path("short")}, "not a public key in PEM or DER"),
         ({"methods": ("basic",)}, "needs basic_users"),
         ({"methods": ("basic",), "basic_users": Path("short")}, "line 1 is not user:hash"),
     ],

@@ -263,7 +263,7 @@ def test_which_keys_of_a_set_are_taken() -> None:
     found = parse_key_set(json.dumps({"keys": taken}).encode())
     assert {name: key.algorithms for name, key in found.items()} == {"ec": ("ES256",), "rsa": ("RS512",)}
     for document in (b"", b"7", b"{}", b'{"keys": 7}', b"[" * 100_000):
-        with pytest.raises(ValueError, match="no JWK set"):
+        with pytest.raises(ValueError, match="not a JWK set"):
             parse_key_set(document)
 
 
