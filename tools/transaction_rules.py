@@ -14,6 +14,7 @@ DAMAGED: Final = "unit/broker/transactions/test_damaged_values.py"
 KEPT: Final = "unit/broker/transactions/test_kept.py"
 BOUNDS: Final = "unit/broker/transactions/test_bounds.py"
 VISIBLE: Final = "unit/managedlog/test_visible.py"
+OFFLOADING: Final = "unit/tiered/test_offloading.py"
 
 _TXNS: Final = "broker/transactions/transactions.py"
 _COORDINATOR: Final = "broker/transactions/coordinator.py"
@@ -101,6 +102,22 @@ TRANSACTION_RULES: Final = (
         "            await self._keep_hidden(ledgers)\n",
         "",
         (REPAIRED,),
+    ),
+    Rule(
+        "hidden entries are durable before a copy leaves them out",
+        "after a crash the copy's places are given to readers as messages",
+        "managedlog/visible.py",
+        "        return any(ledger_id in ledgers for ledgers in self.unkept.values())\n",
+        "        return False\n",
+        (VISIBLE, OFFLOADING),
+    ),
+    Rule(
+        "a copy is without what readers never get",
+        "history, tables and look-ups by key show aborted messages",
+        "managedlog/offloading.py",
+        "        return runs if visible is None else visible.for_copy(runs)\n",
+        "        return runs\n",
+        (OFFLOADING,),
     ),
     Rule(
         "what is not visible is not trimmed",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from magnetar.base.ids import LedgerId, Position
+
+LEFT_OUT: Final = bytes.fromhex("00000009 0a00 1000 1800 a00116")
+"""What copies of ledgers have in place of an entry that readers never get: metadata of a marker without a
+producer, and no payload. It keeps the ids of the entries around it."""
 
 
 class EntryRun:

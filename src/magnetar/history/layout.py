@@ -1,9 +1,9 @@
 """The layout of a segment's file beyond Parquet's own; shared by writer and reader.
 
-    row groups | key index, if any message has a key | footer of Parquet
+    row groups | key index, if any message has a key | what is left out, if anything is | footer of Parquet
 
-Parquet finds all parts by offsets in its footer, so that other readers ignore the key index. The key-value
-metadata of the footer gives the place of the key index and describes the file, under the keys below.
+Parquet finds all parts by offsets in its footer, so that other readers ignore the sections between. The
+key-value metadata of the footer gives their places and describes the file, under the keys below.
 """
 
 from __future__ import annotations
@@ -22,7 +22,28 @@ ledgers; in others the statistics of Parquet give it."""
 SUMMARY_KEY: Final = "magnetar.summary"
 """Value: the summary as JSON, with 0 as size and checksum of the file, which are not known yet."""
 KEY_INDEX_KEY: Final = "magnetar.key_index"
+LEFT_OUT_KEY: Final = "magnetar.left_out"
+"""`offset:length` of what `left_out.py` describes; where entries are left out."""
 SCHEMAS_KEY: Final = "magnetar.schemas"
+
+
+class SectionPlace(NamedTuple):
+    """Where a section lies in the file."""
+
+    offset: int
+    length: int
+
+    def encode(self) -> str:
+        """`offset:length` in decimal."""
+        return f"{self.offset}:{self.length}"
+
+    @classmethod
+    def decode(cls, text: str) -> SectionPlace:
+        """The inverse of `encode`. Raises DamagedSegmentError."""
+        try:
+            return cls(*map(int, text.split(":")))
+        except (ValueError, TypeError) as error:
+            raise DamagedSegmentError(f"a section is said to be at {text!r}") from error
 
 
 class KeyIndexPlace(NamedTuple):

@@ -7,44 +7,35 @@ further reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from magnetar.arrow.fields import Ints
-from magnetar.base.entries import EntryRun
+from magnetar.base.entries import LEFT_OUT, EntryRun
 from magnetar.base.ids import LedgerId
 from magnetar.history import key_index, layout
 from magnetar.history.columns import REBUILD_COLUMNS
-from magnetar.history.end import End, read_end, sound
-from magnetar.history.files import Room, Windows
+from magnetar.history.files import Room
+from magnetar.history.left_out import Gap
 from magnetar.history.metadata import Rows
 from magnetar.history.pieces import byte_lengths
 from magnetar.history.rebuild import RebuiltEntries, rebuild
 from magnetar.history.same import same_columns
-from magnetar.history.spans import EntrySpans, Start, decode_ledgers, decode_starts
+from magnetar.history.segment_rows import SegmentRows
+from magnetar.tiered.parquet.frames import runs_parts
 from magnetar.tiered.parquet.parquet_history import (
     ByteSource,
-    DamagedRowsError,
     DamagedSegmentError,
     FoundMessage,
     MessagePlace,
-    SegmentSummary,
-    StoredTopicSchema,
 )
-from magnetar.tiered.parquet.stored_schemas import decode_schemas
-
-GAP_BYTES: Final = 64 << 10
-"""Bytes. Columns with a smaller gap are read together, since that costs less than another read."""
 
 _FOUND_COLUMNS: Final = (
     "ledger_id",
@@ -67,142 +58,37 @@ _FOUND_COLUMNS: Final = (
 )
 
 
-class SegmentReader:
+class _Given(NamedTuple):
+    """What is given back at once."""
+
+    ledger_id: LedgerId
+    entries: RebuiltEntries
+    start: int
+    stop: int
+    gaps: Sequence[Gap]
+
+    def runs(self) -> list[EntryRun]:
+        """The entries."""
+        return self.entries.runs(self.ledger_id, self.start, self.stop, self.gaps)
+
+    def frame_parts(self) -> list[bytes | memoryview]:
+        """As `runs`, but returns the parts of the body of a RUNS frame."""
+        return self.entries.frame_parts(self.ledger_id, self.start, self.stop, self.gaps)
+
+
+class SegmentReader(SegmentRows):
     """Reads one segment. Not thread-safe. Every call raises DamagedSegmentError when the file is not a
     segment, and the errors of its source."""
 
     def __init__(self, source: ByteSource, room: Room | None = None) -> None:
-        """Reads nothing yet. `room`: the buffer that readers used in turn share."""
+        """See `SegmentRows`."""
+        super().__init__(source, room)
         self.key_damage = ""
         """Damage of the key index, once it was read; empty: none is known."""
-        self._source = source
-        self._windows = Windows(source, room or Room())
         self._rebuilt: dict[tuple[int, int], tuple[RebuiltEntries, Ints]] = {}
         """Rebuilt entries by ledger, with their ends, of the row group read last and of the next one."""
         self._table: tuple[int, pa.Table] | None = None
         """The row group that was read last, if it has several ledgers."""
-
-    # ------------------------------------------------------------ what the file says of itself
-
-    @property
-    def metadata(self) -> pq.FileMetaData:
-        """Parquet's footer."""
-        return self._metadata
-
-    @property
-    def names(self) -> list[str]:
-        """Names of its columns, in their order."""
-        return list(self._leaves)
-
-    @cached_property
-    def _end(self) -> End:
-        return read_end(self._source)
-
-    @property
-    def _metadata(self) -> pq.FileMetaData:
-        return self._end.metadata
-
-    @cached_property
-    def _kept(self) -> dict[bytes, bytes]:
-        return dict(self._metadata.metadata)
-
-    @cached_property
-    def _file(self) -> pq.ParquetFile:
-        with self._sound():
-            return pq.ParquetFile(
-                pa.PythonFile(self._windows, mode="r"),
-                metadata=self._metadata,
-                page_checksum_verification=True,
-            )
-
-    @cached_property
-    def summary(self) -> SegmentSummary:
-        """The summary of its writer, with 0 as size and checksum of the file."""
-        return SegmentSummary.from_json(self._kept.get(layout.SUMMARY_KEY.encode(), b""))
-
-    @cached_property
-    def schemas(self) -> list[StoredTopicSchema]:
-        """The topic's schemas when it was written."""
-        text = self._kept.get(layout.SCHEMAS_KEY.encode())
-        return decode_schemas(text) if text is not None else []
-
-    @cached_property
-    def spans(self) -> EntrySpans:
-        """The ledgers of the segment, and their entries."""
-        ledgers = decode_ledgers(self._kept.get(layout.RANGE_KEY.encode(), b""))
-        groups = self._metadata.num_row_groups
-        if len(ledgers) == 1:
-            firsts = (self._statistics(group, "entry_id").min for group in range(groups))
-            starts = [Start(ledgers[0].ledger_id, first) for first in firsts]
-        else:
-            starts = decode_starts(self._kept.get(layout.STARTS_KEY.encode(), b""))
-        if len(starts) != groups:
-            raise DamagedSegmentError(f"{self._source.name} tells of other row groups than it has")
-        return EntrySpans(self._source.name, ledgers, starts)
-
-    @cached_property
-    def _leaves(self) -> dict[str, list[int]]:
-        """Numbers of the Parquet columns of each column."""
-        leaves: dict[str, list[int]] = {}
-        schema = self._metadata.schema
-        for at in range(len(schema)):
-            leaves.setdefault(schema.column(at).path.split(".")[0], []).append(at)
-        return leaves
-
-    def _statistics(self, group: int, name: str) -> Any:
-        with self._sound():
-            statistics = self._metadata.row_group(group).column(self._leaves[name][0]).statistics
-        if statistics is None or not statistics.has_min_max:
-            raise DamagedSegmentError(f"{self._source.name} has no statistics of {name}")
-        return statistics
-
-    @contextmanager
-    def _sound(self, *, of_source: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-        """Turns errors of pyarrow into DamagedSegmentError; `of_source`: error types of the source, which
-        pass unchanged."""
-        # Those of the source come from `load`, outside of this.
-        with sound(self._source.name, of_source=of_source):
-            yield
-
-    @contextmanager
-    def _of_entries(self, group: int, ledger_id: LedgerId) -> Iterator[None]:
-        """Turns damage of a row group into DamagedRowsError with the entries of the ledger in that group."""
-        try:
-            with self._sound(of_source=(OSError,)):
-                yield
-        except DamagedSegmentError as error:
-            raise DamagedRowsError(str(error), *self.spans.entries_in(group, ledger_id)) from error
-
-    # ------------------------------------------------------------ rows
-
-    def row_group(self, group: int, columns: Sequence[str]) -> pa.Table:
-        """These columns of a row group. Costs one ranged read, a few when the columns are far apart."""
-        self._windows.load(self._ranges(group, columns))
-        try:
-            with self._sound():
-                return self._file.read_row_group(group, columns=list(columns), use_threads=False)
-        finally:
-            self._windows.forget()
-
-    def _ranges(self, group: int, columns: Iterable[str]) -> list[tuple[int, int]]:
-        row_group = self._metadata.row_group(group)
-        chunks = []
-        for leaf in sorted(chain.from_iterable(self._leaves.get(name, ()) for name in columns)):
-            column = row_group.column(leaf)
-            offset = column.data_page_offset
-            if column.has_dictionary_page and column.dictionary_page_offset is not None:
-                offset = min(offset, column.dictionary_page_offset)
-            chunks.append((offset, column.total_compressed_size))
-        ranges: list[tuple[int, int]] = []
-        for offset, length in sorted(chunks):
-            if length < 0 or offset < 0 or offset + length > self._source.size:
-                raise DamagedSegmentError(f"{self._source.name} has a column outside of the file")
-            if ranges and offset - sum(ranges[-1]) <= GAP_BYTES:
-                first = ranges[-1][0]
-                ranges[-1] = (first, max(sum(ranges[-1]), offset + length) - first)
-            else:
-                ranges.append((offset, length))
-        return ranges
 
     # ------------------------------------------------------------ entries
 
@@ -214,20 +100,27 @@ class SegmentReader:
     def entries(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """Entries of a ledger from `first_entry` on, which the segment must hold: as many as fit into
         `bytes_max`, at least one, at most to the end of a row group."""
-        rebuilt, start, stop = self._stretch(ledger_id, first_entry, bytes_max)
-        return rebuilt.runs(ledger_id, start, stop)
+        gap = self._left_out.gap_with(ledger_id, first_entry)
+        if gap is not None:
+            return [self._gap_run(gap, first_entry, bytes_max)]
+        return self._stretch(ledger_id, first_entry, bytes_max).runs()
 
     def frame_parts(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[bytes | memoryview]:
         """As `entries`, but returns the parts of the body of a RUNS frame."""
-        rebuilt, start, stop = self._stretch(ledger_id, first_entry, bytes_max)
-        return rebuilt.frame_parts(ledger_id, start, stop)
+        gap = self._left_out.gap_with(ledger_id, first_entry)
+        if gap is not None:
+            return [*runs_parts([self._gap_run(gap, first_entry, bytes_max)])]
+        return self._stretch(ledger_id, first_entry, bytes_max).frame_parts()
 
-    def _stretch(
-        self, ledger_id: LedgerId, first_entry: int, bytes_max: int
-    ) -> tuple[RebuiltEntries, int, int]:
+    def _gap_run(self, gap: Gap, first_entry: int, bytes_max: int) -> EntryRun:
+        self.spans.check(gap.ledger_id, first_entry)
+        return gap.run(first_entry, bytes_max // len(LEFT_OUT))
+
+    def _stretch(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> _Given:
         rebuilt, ends = self._group_with(ledger_id, first_entry)
-        start = first_entry - rebuilt.first_entry
-        if not 0 <= start < len(rebuilt):
+        ids = rebuilt.entry_ids
+        start = int(np.searchsorted(ids, first_entry))
+        if start == len(ids) or ids[start] != first_entry:
             group = self.spans.group_with(ledger_id, first_entry)
             with self._of_entries(group, ledger_id):
                 raise DamagedSegmentError(
@@ -235,7 +128,8 @@ class SegmentReader:
                 )
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
-        return rebuilt, start, stop
+        gaps = self._left_out.between(ledger_id, first_entry, int(ids[stop - 1])) if self._left_out else ()
+        return _Given(ledger_id, rebuilt, start, stop, gaps)
 
     def _group_with(self, ledger_id: LedgerId, entry: int) -> tuple[RebuiltEntries, Ints]:
         group = self.spans.group_with(ledger_id, entry)
@@ -248,9 +142,20 @@ class SegmentReader:
         if found is None:
             with self._of_entries(group, ledger_id):
                 rebuilt = rebuild(self._rows_of(group, ledger_id))
-                found = rebuilt, np.cumsum(byte_lengths(rebuilt.data))
+                found = rebuilt, np.cumsum(byte_lengths(rebuilt.data)) + self._gap_bytes(ledger_id, rebuilt)
             self._rebuilt[group, ledger_id] = found
         return found
+
+    def _gap_bytes(self, ledger_id: LedgerId, rebuilt: RebuiltEntries) -> Ints:
+        """Bytes of what is given back for gaps before each entry."""
+        ids = rebuilt.entry_ids
+        missing = ids - ids[0] - np.arange(len(ids))
+        if missing[-1] != self._left_out.count_between(ledger_id, int(ids[0]), int(ids[-1])):
+            raise DamagedSegmentError(
+                f"{self._source.name} has not all entries between {ids[0]} and {ids[-1]}"
+            )
+        sizes: Ints = missing * len(LEFT_OUT)
+        return sizes
 
     def _rows_of(self, group: int, ledger_id: LedgerId) -> Rows:
         """The rows of a ledger in a row group, with the columns that entries are rebuilt from."""
@@ -270,6 +175,9 @@ class SegmentReader:
     def ahead(self, ledger_id: LedgerId, entry: int) -> None:
         """Prepares the next read of a sequential reader at `entry`: rebuilds its row group or the next
         one."""
+        gap = self._left_out.gap_with(ledger_id, entry)
+        if gap is not None:
+            entry = gap.first_entry + gap.entries
         if entry > self.spans.of(ledger_id).last_entry:
             return
         group = self.spans.group_with(ledger_id, entry)
@@ -336,14 +244,9 @@ class SegmentReader:
         return None if text is None else layout.KeyIndexPlace.decode(text.decode())
 
     def _read_key_index(self, place: layout.KeyIndexPlace, offset: int, length: int) -> bytes:
-        at = place.offset + offset
-        if offset + length > place.length or at + length > self._source.size:
+        if offset + length > place.length:
             raise DamagedSegmentError(f"{self._source.name} has a key index that is cut off")
-        in_tail = at - (self._source.size - len(self._end.tail))
-        if in_tail >= 0:
-            # The end of the file was read with its footer.
-            return self._end.tail[in_tail : in_tail + length]
-        return self._source.read_at(at, length)
+        return self._section("its key index", place.offset + offset, length)
 
     def _places(self, key: bytes) -> list[key_index.Place]:
         """Row groups that may have the key, last one first."""

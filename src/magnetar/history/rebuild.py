@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -16,9 +17,10 @@ from magnetar.base.ids import LedgerId
 from magnetar.history.codecs import compress
 from magnetar.history.columns import HAS_CHECKSUM
 from magnetar.history.joining import Joining, Views, side_by_side
+from magnetar.history.left_out import Gap
 from magnetar.history.metadata import Rows, entry_metadata, ints, message_pieces, milliseconds, nulls
 from magnetar.history.pieces import Pieces, byte_lengths
-from magnetar.tiered.parquet.frames import count_part, head_part
+from magnetar.tiered.parquet.frames import count_part, head_part, runs_parts
 from magnetar.wire.checksum import crc32c
 
 _EMPTY = pa.scalar(b"", pa.binary())
@@ -29,9 +31,10 @@ _LARGE_BATCH: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class RebuiltEntries:
-    """Consecutive entries of one ledger, in one buffer."""
+    """Entries of one ledger in their order, in one buffer."""
 
-    first_entry: int
+    entry_ids: Ints
+    """Ascending; what is missing between two is left out."""
     data: pa.Array
     """Binary, one element per entry."""
     counts: Ints
@@ -41,39 +44,47 @@ class RebuiltEntries:
     def __len__(self) -> int:
         return len(self.data)
 
-    def runs(self, ledger_id: LedgerId, start: int, stop: int) -> list[EntryRun]:
-        """The entries `start <= i < stop`, one run for each broker time."""
+    def runs(self, ledger_id: LedgerId, start: int, stop: int, gaps: Sequence[Gap] = ()) -> list[EntryRun]:
+        """The entries `start <= i < stop`, one run for each broker time, and one for each of the gaps between
+        them."""
         entries = self.data.slice(start, stop - start).to_pylist()
-        runs = []
-        for first, end in self._of_one_time(start, stop):
+        runs = [gap.run(gap.first_entry, gap.entries) for gap in gaps]
+        for first, end in self._stretches(start, stop):
             counts = self.counts[first:end]
             runs.append(
                 EntryRun(
                     ledger_id,
-                    self.first_entry + first,
+                    int(self.entry_ids[first]),
                     entries[first - start : end - start],
                     None if (counts == 1).all() else counts.tolist(),
                     int(self.base_indexes[first]),
                     int(self.broker_times_ms[first]),
                 )
             )
-        return runs
+        return sorted(runs, key=lambda run: run.first_entry) if gaps else runs
 
-    def frame_parts(self, ledger_id: LedgerId, start: int, stop: int) -> list[bytes | memoryview]:
-        """The parts of the body of a RUNS frame with these entries; no entry is copied."""
+    def frame_parts(
+        self, ledger_id: LedgerId, start: int, stop: int, gaps: Sequence[Gap] = ()
+    ) -> list[bytes | memoryview]:
+        """The parts of the body of a RUNS frame with these runs; no entry is copied."""
         offsets = np.frombuffer(self.data.buffers()[1], np.int32)[
             self.data.offset : self.data.offset + len(self) + 1
         ]
         data = memoryview(self.data.buffers()[2] or b"")
-        spans = self._of_one_time(start, stop)
-        parts: list[bytes | memoryview] = [count_part(len(spans))]
+        spans = self._stretches(start, stop)
+        parts: list[bytes | memoryview] = [count_part(len(spans) + len(gaps))]
+        before = 0
         for first, end in spans:
+            while before < len(gaps) and gaps[before].first_entry < self.entry_ids[first]:
+                # Without the number of runs.
+                parts += runs_parts([gaps[before].run(gaps[before].first_entry, gaps[before].entries)])[1:]
+                before += 1
             counts = self.counts[first:end]
             has_counts = not (counts == 1).all()
             parts.append(
                 head_part(
                     ledger_id,
-                    self.first_entry + first,
+                    int(self.entry_ids[first]),
                     int(self.base_indexes[first]),
                     int(self.broker_times_ms[first]),
                     end - first,
@@ -86,9 +97,10 @@ class RebuiltEntries:
             parts.append(data[offsets[first] : offsets[end]])
         return parts
 
-    def _of_one_time(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Start and end of each group of entries with the same broker time."""
-        changes = np.flatnonzero(np.diff(self.broker_times_ms[start:stop])) + 1 + start
+    def _stretches(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Start and end of each group of consecutive entries with the same broker time."""
+        ends = (np.diff(self.broker_times_ms[start:stop]) != 0) | (np.diff(self.entry_ids[start:stop]) != 1)
+        changes = np.flatnonzero(ends) + 1 + start
         return list(pairwise([start, *changes.tolist(), stop]))
 
 
@@ -111,7 +123,7 @@ def rebuild(rows: Rows) -> RebuiltEntries:
         metadata = pc.coalesce(kept, metadata)
     data = _assemble(first_rows, metadata, messages, firsts)
     return RebuiltEntries(
-        first_entry=rows.column("entry_id")[0].as_py() if rows.count else 0,
+        entry_ids=ints(first_rows.column("entry_id")),
         data=data,
         counts=ints(first_rows.column("batch_size")),
         base_indexes=ints(first_rows.column("entry_index")),

@@ -23,12 +23,14 @@ from magnetar.history.codecs import PLAIN_BYTES_MAX
 from magnetar.history.columns import SCHEMA
 from magnetar.history.files import SummedFile
 from magnetar.history.key_index import VERSION, KeyIndexBuilder
+from magnetar.history.left_out import LeftOutBuilder
 from magnetar.history.manners import AtOnce, Manners
 from magnetar.history.spans import LedgerSpan, Start, encode
 from magnetar.history.value_column import ValueColumn, leaves_of
 from magnetar.history.vectors import EntryVector, read_vector
 from magnetar.tiered.parquet.parquet_history import (
     FORMAT_OF_ONE_LEDGER,
+    FORMAT_OF_SEVERAL_LEDGERS,
     FORMAT_VERSION,
     HistoryError,
     SegmentOrigin,
@@ -104,6 +106,7 @@ class SegmentWriter:
         self._sink = pa.PythonFile(self._file, mode="w")
         self._writer = pq.ParquetWriter(self._sink, self._schema, **_writer_options(self._schema))
         self._keys = KeyIndexBuilder()
+        self._left_out = LeftOutBuilder()
         self._batches: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._pending_rows = 0
@@ -128,9 +131,11 @@ class SegmentWriter:
             if not self._ledgers:
                 self._base_index = run.base_index
             self._check_next(run)
+            self._broker_times.append(run.broker_time_ms)
+        runs = self._left_out.taken(runs)
+        for run in runs:
             self._counts["messages"] += run.message_count
             self._counts["raw_bytes"] += run.size_bytes
-            self._broker_times.append(run.broker_time_ms)
         self._waiting += runs
         self._waiting_bytes += sum(run.size_bytes for run in runs)
         if self._waiting_bytes >= VECTOR_BYTES:
@@ -203,10 +208,15 @@ class SegmentWriter:
             place = layout.KeyIndexPlace(self._file.size, len(section), _bits(section), VERSION)
             self._sink.write(section)
             kept[layout.KEY_INDEX_KEY] = place.encode()
+        # Readers of files of one ledger need not support those of several, nor either of them gaps.
+        version = FORMAT_OF_SEVERAL_LEDGERS if len(self._ledgers) > 1 else FORMAT_OF_ONE_LEDGER
+        if left_out := self._left_out.finish():
+            version = FORMAT_VERSION
+            kept[layout.LEFT_OUT_KEY] = layout.SectionPlace(self._file.size, len(left_out)).encode()
+            self._sink.write(left_out)
         summary = self._summary(keys)
         kept |= {
-            # Readers of files of one ledger need not support those of several.
-            layout.FORMAT_KEY: str(FORMAT_VERSION if len(self._ledgers) > 1 else FORMAT_OF_ONE_LEDGER),
+            layout.FORMAT_KEY: str(version),
             layout.TOPIC_KEY: self._origin.topic,
             layout.RANGE_KEY: encode(self._ledgers),
             layout.SUMMARY_KEY: summary.to_json(),

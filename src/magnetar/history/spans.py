@@ -79,14 +79,21 @@ class EntrySpans:
         return self.ledgers[at]
 
     def group_with(self, ledger_id: LedgerId, entry: int) -> int:
-        """Number of the row group with an entry. Raises DamagedSegmentError when there is none."""
+        """Number of the row group with an entry, if it is in any; of one that is left out, that of the entry
+        before it, or the first. Raises DamagedSegmentError when there is none."""
+        self.check(ledger_id, entry)
+        if not self.starts:
+            raise DamagedSegmentError(f"{self._name} has no row of ledger {ledger_id}")
+        return max(0, bisect_right(self.starts, (ledger_id, entry)) - 1)
+
+    def check(self, ledger_id: LedgerId, entry: int) -> None:
+        """Raises DamagedSegmentError when an entry is none of those that the segment is to have."""
         span = self.of(ledger_id)
         if not span.first_entry <= entry <= span.last_entry:
             raise DamagedSegmentError(
                 f"{self._name} has the entries {span.first_entry} to {span.last_entry}"
                 f" of ledger {ledger_id}, not {entry}"
             )
-        return bisect_right(self.starts, (ledger_id, entry)) - 1
 
     def entries_in(self, group: int, ledger_id: LedgerId) -> tuple[int, int]:
         """First and last entry of a ledger in a row group. Raises DamagedSegmentError when it has none."""
@@ -99,7 +106,9 @@ class EntrySpans:
         return first, last
 
     def groups_of(self, ledger_id: LedgerId) -> range:
-        """Numbers of the row groups that have entries of a ledger."""
+        """Numbers of the row groups that may have entries of a ledger; none when all of them are left out."""
         span = self.of(ledger_id)
+        if not self.starts:
+            return range(0)
         first = self.group_with(ledger_id, span.first_entry)
         return range(first, self.group_with(ledger_id, span.last_entry) + 1)

@@ -125,7 +125,9 @@ class LogOffloading:
 
     async def read(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[EntryRun]:
         reader = await self._source.open(ledger_id)
-        return await reader.read(first_entry, reader.last_entry, bytes_max)
+        runs = await reader.read(first_entry, reader.last_entry, bytes_max)
+        visible = self._reading.visible
+        return runs if visible is None else visible.for_copy(runs)
 
     @property
     def retention(self) -> tuple[int, int]:

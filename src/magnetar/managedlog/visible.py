@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from magnetar.base.entries import EntryRun
+from magnetar.base.entries import LEFT_OUT, EntryRun
 from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog.cursors.entry_set import SHIFT, EntrySet
 
@@ -18,7 +18,7 @@ from magnetar.managedlog.cursors.entry_set import SHIFT, EntrySet
 class Visible:
     """The visible part of one log."""
 
-    __slots__ = ("end", "held_by", "hidden")
+    __slots__ = ("end", "held_by", "hidden", "unkept")
 
     end: Position | None
     """The first entry that readers do not get yet, nor any after it; None: all durable entries are
@@ -27,10 +27,13 @@ class Visible:
     """What readers wait for at `end`, as a text for people; None where `end` is None."""
     hidden: dict[LedgerId, EntrySet]
     """Entries that readers never get, by ledger; no empty sets."""
+    unkept: dict[object, set[LedgerId]]
+    """Ledgers with hidden entries that are not stored as such, by whose entries they are."""
 
     def __init__(self) -> None:
         self.end = self.held_by = None
         self.hidden = {}
+        self.unkept = {}
 
     def hide(self, ledger_id: LedgerId, first: int, last: int) -> None:
         """Hides these entries for good, bounds included."""
@@ -79,7 +82,19 @@ class Visible:
             if entries is None:
                 found.append(run)
             else:
-                found += _without(run, entries)
+                found += (part for part, is_shown in _parts(run, entries) if is_shown)
+        return found
+
+    def for_copy(self, runs: Sequence[EntryRun]) -> list[EntryRun]:
+        """These runs with `LEFT_OUT` for each hidden entry, in runs of their own. Where the log is visible to
+        its end, a copy of them has no more than readers get, and all ids."""
+        found: list[EntryRun] = []
+        for run in runs:
+            entries = self.hidden.get(run.ledger_id)
+            if entries is None:
+                found.append(run)
+            else:
+                found += (part if is_shown else _left_out(part) for part, is_shown in _parts(run, entries))
         return found
 
     def ends_within(self, runs: Sequence[EntryRun]) -> bool:
@@ -87,8 +102,10 @@ class Visible:
         return self.end is not None and (runs[-1].ledger_id, runs[-1].last_entry) >= self.end
 
     def holds(self, ledger_id: LedgerId) -> bool:
-        """Whether the ledger may have entries that are hidden, or not visible yet."""
-        return ledger_id in self.hidden or (self.end is not None and ledger_id >= self.end.ledger_id)
+        """Whether the ledger may have entries that are not visible yet, or hidden and not stored as such."""
+        if self.end is not None and ledger_id >= self.end.ledger_id:
+            return True
+        return any(ledger_id in ledgers for ledgers in self.unkept.values())
 
     def hidden_after(self, position: Position) -> Iterator[tuple[LedgerId, int, int]]:
         """Hidden entries after `position` as (ledger, first, last), bounds included, ascending."""
@@ -106,20 +123,32 @@ class Visible:
             entries.check()
 
 
-def _without(run: EntryRun, entries: EntrySet) -> list[EntryRun]:
-    """The run without these entries of its ledger."""
+def _parts(run: EntryRun, entries: EntrySet) -> Iterator[tuple[EntryRun, bool]]:
+    """The run in parts: such without any of these entries of its ledger (True), and such of nothing else."""
     first, stop = run.first_entry, run.last_entry + 1
     if not any(number in entries.chunks for number in range(first >> SHIFT, (stop - 1 >> SHIFT) + 1)):
-        return [run]
-    found: list[EntryRun] = []
+        yield run, True
+        return
     at = start = first
     while at < stop:
         if at not in entries:
             at += 1
             continue
         if at > start:
-            found.append(run.slice(start - first, at - first))
-        at = start = entries.next_missing(at)
+            yield run.slice(start - first, at - first), True
+        start, at = at, min(entries.next_missing(at), stop)
+        yield run.slice(start - first, at - first), False
+        start = at
     if stop > start:
-        found.append(run.slice(start - first, stop - first) if start > first else run)
-    return found
+        yield run.slice(start - first, stop - first), True
+
+
+def _left_out(run: EntryRun) -> EntryRun:
+    return EntryRun(
+        run.ledger_id,
+        run.first_entry,
+        [LEFT_OUT] * len(run.entries),
+        None,
+        run.base_index,
+        run.broker_time_ms,
+    )

@@ -29,8 +29,8 @@ class SealedLedger:
     """Broker time of the last entry, Unix ms."""
     offload: OffloadContext | None
     held: bool = False
-    """Whether it has entries that readers must not get, now or ever. It is then not copied, because readers
-    of copies would get them."""
+    """Whether it is not known for good yet which of its entries readers get. It is then not copied, because
+    readers of copies get every entry that is there."""
 
 
 class CopyReader(LedgerReader, Protocol):
@@ -109,7 +109,8 @@ class OffloadedLog(Protocol):
         """Requests that the ledger that takes entries is sealed soon, if it holds any."""
 
     async def read(self, ledger_id: LedgerId, first_entry: int, bytes_max: int) -> list[EntryRun]:
-        """Entries of the bookies' copy, as `LedgerReader.read`. Raises LedgerError, CorruptDataError."""
+        """Entries of the bookies' copy, as `LedgerReader.read`, with `LEFT_OUT` in place of those that
+        readers never get. Raises LedgerError, CorruptDataError."""
 
     async def remember(
         self, ledger_id: LedgerId, known: OffloadContext | None, context: OffloadContext

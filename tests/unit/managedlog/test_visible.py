@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from magnetar.base.entries import EntryRun
+from magnetar.base.entries import LEFT_OUT, EntryRun
 from magnetar.base.ids import Position
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log_reading import LogReading
@@ -78,9 +78,22 @@ def test_a_run_is_cut_where_readers_get_nothing() -> None:
     assert visible.behind(Position(0, 2)) == Position(0, 4)
     assert visible.ends_within([run])
     assert not visible.ends_within([run.slice(0, 8)])
+    copied = visible.for_copy([run])
+    assert [(each.first_entry, each.last_entry, each.base_index) for each in copied] == [
+        (0, 1, 100),
+        (2, 3, 102),
+        (4, 9, 104),
+    ]
+    assert copied[1].entries == [LEFT_OUT] * 2
+    other = EntryRun(1, 0, [b"a"], None, 110, 5)
+    assert visible.for_copy([other]) == [other]
     assert visible.holds(0)
     assert visible.holds(1)
     visible.end = None
+    assert not visible.holds(0)
+    # A crash would forget that its entries are hidden, and a copy without them would be taken for all.
+    visible.unkept["transaction"] = {0}
+    assert visible.holds(0)
     assert not visible.holds(1)
     assert visible.forget_before(1) == [0]
     assert not visible.hidden

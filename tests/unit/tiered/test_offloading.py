@@ -17,6 +17,7 @@ from magnetar.base.errors import DiskFullError, LostEntriesError, MetadataError
 from magnetar.base.ids import LATEST, Position
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.visible import Visible
 from magnetar.metadata.store import Stat
 from magnetar.observability.metrics import Registry
 from magnetar.tiered.api import LedgerMovedError
@@ -100,6 +101,39 @@ def test_a_reader_cannot_tell(tmp_path: Path) -> None:
         after = await process.restart()
         again, _ = await after.open()
         assert rows_of(await read_all(again)) == before
+
+    asyncio.run(story())
+
+
+def test_a_copy_has_what_readers_get_and_all_places(tmp_path: Path) -> None:
+    """Copies of ledgers are without messages of aborted transactions, and cursors go over these."""
+
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process)
+        first, second = (ledger.ledger_id for ledger in log.info().ledgers[:2])
+        log.reading.visible = visible = Visible()
+        visible.hide(first, 1, 3)
+        # All of a ledger.
+        visible.hide(second, 0, 5)
+        before = rows_of(await read_all(log))
+        assert [row[0] for row in before] == [0, 4, 5, 0]
+        visible.unkept["transaction"] = {second}
+        await offload(process, log)
+        assert [ledger.offloaded for ledger in log.info().ledgers] == [True, False, False]
+        visible.unkept.clear()
+        await offload(process, log)
+        await rounds(process)
+        assert [ledger.offload.local_deleted for ledger in log.info().ledgers[:2] if ledger.offload] == [
+            True,
+            True,
+        ]
+        objects = b"".join(data for data in map(bytes, process.objects.store.objects.values()))
+        assert objects.count(b"0/0 ") == 10, "what is hidden is in no object"
+        for entries_max in (1, 100):
+            assert rows_of(await read_all(log, entries_max=entries_max)) == before
+        assert [ledger.entries for ledger in log.info().ledgers[:2]] == [6, 6]
+        assert await log.position_of_index(before[-1][3]) == Position(log.last_position.ledger_id, 0)
 
     asyncio.run(story())
 

@@ -52,10 +52,11 @@ def _document(topic: Topic, run: EntryRun) -> Document:
 def _state_of(topic: Topic, position: Position, stored: bytes) -> str | None:
     """State of the transaction to which the entry belongs; None: it belongs to none."""
     txn, part = transaction_of(stored), topic.transactions
+    if part is not None and part.spans.visible.is_hidden(position):
+        # In history only its id is left.
+        return "aborted"
     if txn is None:
         return None
-    if part is not None and part.spans.visible.is_hidden(position):
-        return "aborted"
     return "open" if part is not None and txn in part.spans else "committed"
 
 

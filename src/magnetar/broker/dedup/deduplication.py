@@ -7,6 +7,7 @@ from collections.abc import Container
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.entries import LEFT_OUT
 from magnetar.base.ids import Position
 from magnetar.broker.dedup.dedup_state import DedupLimits, DedupState
 from magnetar.broker.topic.entry import metadata_of
@@ -83,6 +84,8 @@ class Deduplication:
 
     def _replay_entry(self, entry: bytes, count: int) -> None:
         """Notes what an entry of `count` messages proves to have been sent."""
+        if entry == LEFT_OUT:
+            return
         try:
             metadata = metadata_of(entry)
         except EntryError as error:

@@ -72,7 +72,7 @@ class TopicTransactions:
         """Transactions whose entries were found in the log: their sequence numbers are unknown."""
         self._moved = asyncio.Event()
         self._to_keep: set[LedgerId] = set()
-        self._unkept: dict[TxnId, set[LedgerId]] = {}
+        self._unkept = self.spans.visible.unkept
         """Ledgers with newly hidden entries, by transactions for which that is not durable."""
         self._writes: SingleFlight[None] = SingleFlight()
         topic.log.reading.visible = self.spans.visible

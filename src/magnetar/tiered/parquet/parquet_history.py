@@ -6,6 +6,7 @@ several ledgers can be merged into one. Entries are written from the form in whi
 
 - same ids, also inside batches, same message indexes, counts and broker times;
 - MessageMetadata and, in batches, every SingleMessageMetadata byte for byte;
+- `LEFT_OUT` for entries that came as such: they have no rows, only their ids are kept;
 - payloads byte for byte. An entry that was compressed is compressed again by the same codec, so its
   compressed bytes and its checksum may differ; every other entry is bit-exact.
 
@@ -30,8 +31,10 @@ from magnetar.base.ids import LedgerId
 
 FORMAT_OF_ONE_LEDGER = 1
 """Format of files with one ledger."""
-FORMAT_VERSION = 2
-"""The newest format, which allows several ledgers in a file. Raise it when older readers would misread new
+FORMAT_OF_SEVERAL_LEDGERS = 2
+"""Format of files with several ledgers."""
+FORMAT_VERSION = 3
+"""The newest format, that of files that leave entries out. Raise it when older readers would misread new
 files."""
 
 
@@ -135,11 +138,11 @@ class SegmentSummary:
     rows: int
     """Number of rows: one per message, and one per raw entry, whatever its number of messages."""
     messages: int
-    """Number of messages as the log counts them (PIP-70 indexes)."""
+    """Number of messages as the log counts them (PIP-70 indexes), without those that are left out."""
     base_index: int
     """Index of the first message."""
     raw_bytes: int
-    """Bytes of all entries as the ledger stored them."""
+    """Bytes of all entries with rows as the ledger stored them."""
     file_bytes: int
     crc32c: int
     """CRC32C of the whole file: compare it after uploading."""

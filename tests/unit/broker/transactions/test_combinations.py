@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from magnetar.base.entries import LEFT_OUT
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.limits.enforcement import enforce
 from magnetar.broker.limits.limits import Limits
@@ -113,7 +114,7 @@ def test_the_compacted_view_has_the_last_committed_value() -> None:
     in_world(story, ON)
 
 
-def test_ledgers_with_messages_that_readers_do_not_get_are_not_copied() -> None:
+def test_ledgers_are_copied_when_it_is_known_for_good_what_readers_get() -> None:
     async def story(world: World) -> None:
         client = await opened(world)
         txn = await client.begin()
@@ -133,7 +134,13 @@ def test_ledgers_with_messages_that_readers_do_not_get_are_not_copied() -> None:
         await client.abort(other)
         await world.broker.unload(topic.name)
         topic = await world.topic()
-        assert [ledger.held for ledger in topic.log.offloading.sealed()] == [False, True]
+        first, second = topic.log.offloading.sealed()
+        assert (first.held, second.held) == (False, False)
+        (kept,), (lost,) = [
+            await topic.log.offloading.read(each.ledger_id, 0, 99) for each in (first, second)
+        ]
+        assert kept.entries[0].endswith(b"a")
+        assert lost.entries == [LEFT_OUT]
 
     in_world(story, ON)
 

@@ -10,7 +10,7 @@ import pytest
 
 from magnetar.arrow.decode import Decoder
 from magnetar.arrow.row_filter import RowFilter
-from magnetar.base.entries import EntryRun
+from magnetar.base.entries import LEFT_OUT, EntryRun
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.history import segment_writer as writing
@@ -185,3 +185,28 @@ def test_the_end_of_a_file_is_believed_only_when_it_is_what_was_written(tmp_path
         assert read_whole(file) == (0, None)
     path.write_bytes(data[:-1] + b"2")
     assert read_whole(file) == (1, Position(7, 1))
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+@pytest.mark.leaves("the last file of a reader stays open for the next stretch")
+def test_entries_that_a_file_leaves_out_are_no_rows(tmp_path: Path, *, is_plain: bool) -> None:
+    """Those of aborted transactions; a file that is not read by its columns has them put together too."""
+    made = entries(7)
+    if not is_plain:
+        made[0] = b"no entry"
+    runs = [
+        EntryRun(7, number, [LEFT_OUT if number in (1, 2, 4) else entry], None, number, TIME_MS)
+        for number, entry in enumerate(made)
+    ]
+    size = write_segment(runs, SegmentOrigin(str(TOPIC), 7), str(tmp_path / "s")).file_bytes
+    file = HistoryFile(tmp_path.as_uri(), "s", 0, ENTRIES - 1, size)
+    decoder, columns = Decoder(TOPIC, COLUMNS), SegmentColumns(TOPIC, COLUMNS, None, None)
+    for first, found in ((0, [0, 3]), (1, [3]), (4, [])):
+        if not is_plain and first == 0:
+            continue
+        *batches, end = read_stretch(
+            TOPIC, Stretch((7, first), (7, ENTRIES), file), decoder, columns, LastFile()
+        )
+        assert end == Position(7, ENTRIES)
+        rows = [row for batch in batches if isinstance(batch, pa.RecordBatch) for row in batch.to_pylist()]
+        assert [row["message_id"] for row in rows] == [f"7:{number}:-1:-1" for number in found]
