@@ -40,6 +40,7 @@ CHECKED: Final = (
     "magnetar.broker.subscription.pump_turns:PumpTurns",
     "magnetar.broker.subscription.read_place:ReadPlace",
     "magnetar.broker.subscription.subscription:Subscription",
+    "magnetar.broker.topic.stored_publishing:StoredPublishing",
     "magnetar.broker.topic.topic:Topic",
     "magnetar.ledger.quorum.recovery:LedgerRecovery",
     "magnetar.ledger.quorum.quorum_writer:QuorumWriter",

@@ -59,7 +59,7 @@ def _closed_without_a_word(self: Topic) -> None:
 
 
 def _receipts_without_a_pump(self: Topic, run: EntryRun) -> None:
-    self._release(Position(run.ledger_id, run.last_entry))
+    self.publishing.release(Position(run.ledger_id, run.last_entry))
 
 
 def _whatever_waits(self: ReceiptLine, durable: Position) -> Unanswered | None:

@@ -29,7 +29,10 @@ SUBJECTS = {
         *("broker/subscription/subscription.py", "broker/subscription/subscription_invariants.py"),
         *("broker/subscription/pump.py", "broker/subscription/read_place.py"),
     ],
-    "a topic": ["broker/topic/topic.py", "broker/topic/unanswered.py"],
+    "a topic": [
+        *("broker/topic/topic.py", "broker/topic/unanswered.py"),
+        *("broker/topic/publish_path.py", "broker/topic/stored_publishing.py"),
+    ],
     "names of topics": ["broker/registry/registry.py", "broker/registry/topic_states.py"],
     "compaction": [
         *("broker/compaction/job.py", "broker/compaction/progress.py", "broker/compaction/named.py"),

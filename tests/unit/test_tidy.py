@@ -249,7 +249,7 @@ LONG_SIGNATURES = {
     "bookie/entry_blocks.py:entries_block": (8, _DECODED),
     "broker/filters/filtered_source.py:screened": (8, _MADE_ONCE),
     "broker/filters/filtered_source.py:__init__": (8, _MADE_ONCE),
-    "broker/topic/topic.py:_append": (8, "a vector's columns, side by side"),
+    "broker/topic/stored_publishing.py:_append": (8, "a vector's columns, side by side"),
     "broker/topic/unanswered.py:__init__": (8, "a vector's columns, side by side"),
     "ledger/client/pool.py:read": (8, "the fields of the protocol's READ"),
     "server/bookies/replicated_stores.py:_ledgers": (8, _MADE_ONCE),

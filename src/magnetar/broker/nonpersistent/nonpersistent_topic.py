@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.access.producer_access import ProducerAccess
-from magnetar.broker.errors import NotAllowedError, RefusedError, wire_code
+from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.nonpersistent.nonpersistent_subscription import NonPersistentSubscription
+from magnetar.broker.nonpersistent.unstored_publishing import UnstoredPublishing
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.topic.producer import Producer
-from magnetar.wire.events import SendRun
 
 
 class PassingEpoch:
@@ -42,25 +43,10 @@ class NonPersistentTopic(AnyTopic):
     def __init__(
         self, name: TopicName, *, clock: Clock, spawn: Callable[[Coroutine[Any, Any, Any]], None]
     ) -> None:
-        super().__init__(name, ProducerAccess(PassingEpoch(str(name)), spawn), clock)
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
+        access: ProducerAccess[Producer] = ProducerAccess(PassingEpoch(str(name)), spawn)
+        super().__init__(name, access, clock, partial(UnstoredPublishing, self.subscriptions, clock))
         self._clock = clock
-
-    # -- publish path ------------------------------------------------------------------------------
-
-    def _take(self, producer: Producer, run: SendRun) -> None:
-        counts = run.counts
-        self._counted(producer, len(run.entries) if counts is None else sum(counts), run.size_bytes)
-        self.last_publish_ms = self._clock.now_ms()
-        for subscription in self.subscriptions.values():
-            subscription.deliver(run.entries, counts)
-        connection = producer.connection
-        connection.unstored_receipts(producer, run.sequence_ids, run.highest_sequence_ids)
-        connection.published(run.size_bytes)
-
-    def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
-        producer.connection.send_errors(producer, run.sequence_ids, wire_code(error), str(error))
-        producer.connection.published(run.size_bytes)
 
     # -- subscriptions -----------------------------------------------------------------------------
 

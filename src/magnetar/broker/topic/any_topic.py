@@ -6,12 +6,9 @@ persistent kind. The domain of a name decides on the class, at one place: `Broke
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-from weakref import ref
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
@@ -19,9 +16,6 @@ from magnetar.base.names import TopicName
 from magnetar.broker.access.access_state import Admission
 from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.errors import (
-    WIRE_CODES,
-    ChecksumMismatchError,
-    NotAllowedError,
     PreconditionFailedError,
     RefusedError,
     ServiceNotReadyError,
@@ -30,11 +24,10 @@ from magnetar.broker.errors import (
 from magnetar.broker.limits.topic_limits import TopicLimits
 from magnetar.broker.listeners import NOWHERE
 from magnetar.broker.subscription.any_subscription import AnySubscription
-from magnetar.broker.topic import topic_claims as claims
 from magnetar.broker.topic.producer import Producer
+from magnetar.broker.topic.publish_path import PublishPath
+from magnetar.broker.topic.topic_tally import TopicTally
 from magnetar.wire.events import SendRun
-
-_CHECKSUM_MISMATCH: Final = "Checksum failed on the broker: the message was damaged on its way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +46,44 @@ class AnyTopic(ABC):
     subscriptions: Mapping[str, AnySubscription]
     """By name."""
 
-    def __init__(self, name: TopicName, access: ProducerAccess[Producer], clock: Clock) -> None:
+    publish: Callable[[Producer, SendRun], None]
+    """Publishes a vector of entries of one producer: `PublishPath.publish`, without a call in between."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        access: ProducerAccess[Producer],
+        clock: Clock,
+        path: Callable[[TopicLimits, TopicTally], PublishPath],
+    ) -> None:
+        """`path` makes its publish path."""
         self.name = name
         self.access = access
-        me = ref(self)
-
-        def published() -> tuple[int, int]:
-            return (0, 0) if (topic := me()) is None else (topic.messages_in, topic.bytes_in)
-
-        self.limits = TopicLimits(clock, published)
+        tally = TopicTally()
+        self.limits = TopicLimits(clock, tally.amounts)
+        self.publishing = path(self.limits, tally)
+        self.publish = self.publishing.publish
         self.created_ms = clock.now_ms()
-        self.last_publish_ms = 0
-        self.messages_in = 0
-        self.bytes_in = 0
-        self.screen: Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None = None
-        """Which entries outside of transactions are refused, by row; None: nothing is checked."""
-        self.closed = False
         self.assigned = NOWHERE
         """The broker that takes the topic over, which clients are told when they are sent away."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no producers, consumers and messages any more."""
+        return self.publishing.closed
+
+    @closed.setter
+    def closed(self, closed: bool) -> None:
+        self.publishing.closed = closed
+
+    @property
+    def screen(self) -> Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None:
+        """See `PublishPath.screen`."""
+        return self.publishing.screen
+
+    @screen.setter
+    def screen(self, screen: Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None) -> None:
+        self.publishing.screen = screen
 
     # -- producers ---------------------------------------------------------------------------------
 
@@ -101,69 +114,26 @@ class AnyTopic(ABC):
         """Highest durable sequence number of a named producer; -1 without deduplication."""
         return -1
 
-    # -- publish path ------------------------------------------------------------------------------
+    # -- what it accepted --------------------------------------------------------------------------
 
-    def publish(self, producer: Producer, run: SendRun) -> None:
-        """Publishes a vector of entries of one producer; answers follow through its connection, in order."""
-        if self.closed:
-            # Not answered: the producer is sent away as soon as what came before is, and sends this again.
-            producer.connection.published(run.size_bytes)
-        elif not producer.ready:
-            self._refuse_waiting(producer, run)
-        elif (
-            run.bad is None
-            and self.limits.gate is None
-            and self.screen is None
-            and (run.plain or not claims.doubtful(run))
-        ):
-            self._take(producer, run)
-        else:
-            self._take_checked(producer, run)
-
-    def _take_checked(self, producer: Producer, run: SendRun) -> None:
-        """Publishes the rows that arrived intact, match their commands and keep the topic's limits."""
-        gate = self.limits.gate
-        refused = {} if run.plain else claims.refusals(run)
-        if self.screen is not None and run.txn is None:
-            refused.update(self.screen(run.entries))
-        if gate is not None:
-            refused.update(gate.refusals(run))
-            gate.passed(producer.connection, run)
-        if run.bad is not None:
-            refused.update(dict.fromkeys(run.bad, ChecksumMismatchError(_CHECKSUM_MISMATCH)))
-        if not refused:
-            self._take(producer, run)
-            return
-        for error, rows in itertools.groupby(range(len(run.entries)), refused.get):
-            part = run.select(rows)
-            if error is None:
-                self._take(producer, part)
-            else:
-                self.refuse(producer, part, error)
-
-    def _refuse_waiting(self, producer: Producer, run: SendRun) -> None:
-        """No client sends before it was told that its producer is ready."""
-        producer.connection.send_errors(
-            producer,
-            run.sequence_ids,
-            WIRE_CODES[NotAllowedError],
-            "the producer waits for access to the topic",
-        )
-        producer.connection.published(run.size_bytes)
-
-    @abstractmethod
-    def _take(self, producer: Producer, run: SendRun) -> None:
-        """Publishes rows that arrived whole, of a producer that may publish."""
-
-    @abstractmethod
     def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
         """Refuses rows, in their places among the receipts."""
+        self.publishing.refuse(producer, run, error)
 
-    def _counted(self, producer: Producer, messages: int, size_bytes: int) -> None:
-        producer.messages_in += messages
-        producer.bytes_in += size_bytes
-        self.messages_in += messages
-        self.bytes_in += size_bytes
+    @property
+    def messages_in(self) -> int:
+        """Messages that it accepted since it was loaded."""
+        return self.publishing.tally.messages_in
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of these."""
+        return self.publishing.tally.bytes_in
+
+    @property
+    def last_publish_ms(self) -> int:
+        """See `TopicTally.last_publish_ms`."""
+        return self.publishing.tally.last_publish_ms
 
     # -- subscriptions -----------------------------------------------------------------------------
 

@@ -10,15 +10,21 @@ once, when the next segment could be allocated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Hashable
+from typing import Final, Protocol
 
 from magnetar.base.errors import DiskFullError
 from magnetar.broker.errors import ServiceNotReadyError
-from magnetar.runtime.alarms import Alarms
 
 RETRY_MS: Final = 1_000
 """Milliseconds between two checks for space."""
+
+
+class RoomAlarms(Protocol):
+    """Calls back later: `runtime/alarms.py` `Alarms`."""
+
+    def after(self, key: Hashable, ms: float, call: Callable[[], None]) -> None: ...
+    def discard(self, key: Hashable) -> None: ...
 
 
 class RoomWait:
@@ -26,7 +32,7 @@ class RoomWait:
 
     __slots__ = ("_alarms", "_has_room", "_resume", "refusal")
 
-    def __init__(self, alarms: Alarms, has_room: Callable[[], bool], resume: Callable[[], None]) -> None:
+    def __init__(self, alarms: RoomAlarms, has_room: Callable[[], bool], resume: Callable[[], None]) -> None:
         """`resume` is called once there is space."""
         self._alarms = alarms
         self._has_room = has_room

@@ -1,36 +1,33 @@
 """A persistent topic: producers, the publish path, subscriptions.
 
-Publish path: `publish` admits a vector of entries (checksums, deduplication), appends it to the managed log
-and records the waiting producers; `appended` is called when it is durable, sends the receipts and pumps the
-subscriptions in the same turn.
+Driver of `StoredPublishing`, which admits a vector of entries, appends it to the managed log and records the
+waiting producers; `appended` is called when it is durable, sends the receipts and pumps the subscriptions in
+the same turn.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final
 from weakref import ref
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import LogError, MagnetarError, disk_full
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.errors import MagnetarError, disk_full
+from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.base.weak import weakly
 from magnetar.broker.access.access_state import Admission
 from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
-from magnetar.broker.dedup.dedup_state import Span, sequence_marks
 from magnetar.broker.dedup.deduplication import Deduplication
-from magnetar.broker.dedup.overlap import new_part
 from magnetar.broker.errors import (
-    RefusedError,
     ServiceNotReadyError,
     SubscriptionNotFoundError,
     TopicTerminatedError,
-    wire_code,
 )
 from magnetar.broker.session.outputs import OutputBudget
 from magnetar.broker.subscription.any_subscription import AnySubscription
@@ -38,17 +35,15 @@ from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic import places
 from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.topic.disk_mark import DiskMark, RoomWait
-from magnetar.broker.topic.entry import entry_hash, pieces_to_come
+from magnetar.broker.topic.entry import entry_hash
 from magnetar.broker.topic.producer import Producer
-from magnetar.broker.topic.unanswered import ReceiptLine, Unanswered
+from magnetar.broker.topic.stored_publishing import StoredPublishing
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursors.cursor import Cursor
-from magnetar.managedlog.errors import LogTerminatedError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import SingleFlight
-from magnetar.wire.events import SendRun, TxnBits
 
 _log = logging.getLogger("magnetar.broker.topic")
 
@@ -58,6 +53,8 @@ DEDUP_CURSOR: Final = "pulsar.dedup"
 
 class Topic(AnyTopic):
     """One persistent topic or partition."""
+
+    publishing: StoredPublishing
 
     def __init__(
         self,
@@ -70,16 +67,16 @@ class Topic(AnyTopic):
         outputs: OutputBudget,
         disk: DiskMark,
     ) -> None:
-        super().__init__(name, ProducerAccess(log, spawn), clock)
+        self._room = RoomWait(alarms, log.has_room, weakly(self._room_again))
+        super().__init__(
+            name, ProducerAccess(log, spawn), clock, partial(StoredPublishing, name, log, self._room)
+        )
         self._disk = disk
         self.log, self._outputs = log, outputs
         self.subscriptions: dict[str, Subscription] = {}
-        self.dedup: Deduplication | None = None
-        """Set while deduplication is on."""
-        self.transactions: TopicTransactions | None = None
-        """Set from the first transaction on."""
+        self._dedup: Deduplication | None = None
+        self._transactions: TopicTransactions | None = None
         self._clock, self._alarms, self._spawn = clock, alarms, spawn
-        self._line = ReceiptLine()
         self._drops: SingleFlight[None] = SingleFlight()
         """Subscriptions that are being deleted."""
         me = ref(self)
@@ -88,7 +85,6 @@ class Topic(AnyTopic):
             return (topic := me()) is None or topic.closed
 
         self.compaction = TopicCompaction(name, log, clock=clock, spawn=spawn, closed=closed)
-        self._room = RoomWait(alarms, log.has_room, weakly(self._room_again))
         assert log.listener is None, f"{name} has an object already, which hears of its log"
         log.listener = self
 
@@ -121,121 +117,44 @@ class Topic(AnyTopic):
 
     # -- publish path ------------------------------------------------------------------------------
 
-    def _take(self, producer: Producer, run: SendRun) -> None:
-        if self.dedup is None:
-            marks = None
-        else:
-            partial = pieces_to_come(run.entries) if run.chunked else None
-            marks = sequence_marks(run.sequence_ids, run.highest_sequence_ids, run.counts, partial)
-            spans = self.dedup.state.admit(producer.name, run.sequence_ids, marks)
-            if spans is not None:
-                self._publish_spans(producer, run, spans, marks)
-                return
-        self._append(
-            producer,
-            run.sequence_ids,
-            run.highest_sequence_ids,
-            run.counts,
-            run.entries,
-            run.size_bytes,
-            -1 if marks is None else max(marks),
-            run.txn,
-        )
+    @property
+    def dedup(self) -> Deduplication | None:
+        """Set while deduplication is on."""
+        return self._dedup
 
-    def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
-        self._line.add(
-            Unanswered(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refusal=error)
-        )
-        self._release(EARLIEST)
+    @dedup.setter
+    def dedup(self, dedup: Deduplication | None) -> None:
+        self._dedup = self.publishing.dedup = dedup
 
-    def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Span], marks: list[int]) -> None:
-        for start, stop, duplicate, known in spans:
-            sequence_ids, entries = run.sequence_ids[start:stop], run.entries[start:stop]
-            highest_ids = None if run.highest_sequence_ids is None else run.highest_sequence_ids[start:stop]
-            size = sum(map(len, entries))
-            if not duplicate:
-                counts = None if run.counts is None else run.counts[start:stop]
-                if known >= 0:
-                    entries, counts = new_part(entries, counts, known, self.name)
-                mark = max(marks[start:stop])
-                self._append(producer, sequence_ids, highest_ids, counts, entries, size, mark, run.txn)
-                continue
-            assert self.dedup is not None
-            self.dedup.duplicates += stop - start
-            self._line.add(Unanswered(producer, sequence_ids, highest_ids, None, 0, size, -1))
-        self._release(EARLIEST)
+    @property
+    def transactions(self) -> TopicTransactions | None:
+        """Set from the first transaction on."""
+        return self._transactions
 
-    def _append(
-        self,
-        producer: Producer,
-        sequence_ids: list[int],
-        highest_ids: list[int] | None,
-        counts: list[int] | None,
-        entries: list[bytes],
-        size_bytes: int,
-        mark: int,
-        txn: TxnBits | None,
-    ) -> None:
-        try:
-            if txn is None:
-                position = self.log.append(entries, counts)
-            else:
-                assert self.transactions is not None, "it was admitted"
-                position = self.transactions.append(txn, entries, counts)
-        except LogError as error:
-            if self.dedup is not None:
-                # Appends in flight may still become durable: when they are sent again, they are duplicates.
-                self.dedup.state.forget_pushed(producer.name, self._line.mark_of(producer.name))
-            producer.connection.published(size_bytes)
-            # A terminated topic detaches its producers, and they are told when they come back: clients that
-            # are told here first forget the producer and its pending messages. So does one on a full disk.
-            if not isinstance(error, LogTerminatedError) and self._room.refusal is None:
-                producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
-            return
-        count = len(entries)
-        self._counted(producer, count if counts is None else sum(counts), size_bytes)
-        self._line.add(Unanswered(producer, sequence_ids, highest_ids, position, count, size_bytes, mark))
+    @transactions.setter
+    def transactions(self, transactions: TopicTransactions | None) -> None:
+        self._transactions = self.publishing.transactions = transactions
 
     def appended(self, run: EntryRun) -> None:
         """Entries became durable (LogListener): receipts and deliveries leave in this tick."""
-        self.last_publish_ms = run.broker_time_ms
-        self._release(Position(run.ledger_id, run.first_entry + len(run.entries) - 1))
-        if self.transactions is not None:
-            self.transactions.moved()
+        publishing = self.publishing
+        publishing.tally.last_publish_ms = run.broker_time_ms
+        publishing.release(Position(run.ledger_id, run.first_entry + len(run.entries) - 1))
+        if self._transactions is not None:
+            self._transactions.moved()
         for subscription in self.subscriptions.values():
             subscription.pump()
-
-    def _release(self, durable: Position) -> None:
-        """Answers what waits at the head of the line, as far as it is durable."""
-        line = self._line
-        while (head := line.pop(durable)) is not None:
-            position = head.position
-            if position is not None and self.dedup is not None:
-                self.dedup.persisted(head.producer.name, head.mark, position, head.count)
-            connection = head.producer.connection
-            if head.refusal is not None:
-                code, reason = wire_code(head.refusal), str(head.refusal)
-                connection.send_errors(head.producer, head.sequence_ids, code, reason)
-            else:
-                connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
-            connection.published(head.size_bytes)
 
     def failed(self, error: MagnetarError) -> None:
         """The log cannot keep entries (LogListener): nothing that waits was acknowledged."""
         full = disk_full(error)
         who = "producers and consumers" if full is None else "producers"
         _log.error("%s: %s; its %s are disconnected", self.name, error, who)
-        code = wire_code(error)
-        if self.transactions is not None:
-            self.transactions.moved()
-        for item in self._line.clear():
-            if self.dedup is not None:
-                self.dedup.state.forget_pushed(item.producer.name)
-            item.producer.connection.published(item.size_bytes)
-            # An error closes a client's whole connection, its consumers with it. On a full disk the producers
-            # come back instead, are told why they must wait, and resend their pending messages.
-            if full is None:
-                item.producer.connection.send_errors(item.producer, item.sequence_ids, code, str(error))
+        if self._transactions is not None:
+            self._transactions.moved()
+        # An error closes a client's whole connection, its consumers with it. On a full disk the producers
+        # come back instead, are told why they must wait, and resend their pending messages.
+        self.publishing.failed(error, told=full is None)
         if full is None:
             self.disconnect_clients()
         elif not self.closed:
@@ -392,7 +311,8 @@ class Topic(AnyTopic):
 
     def check(self) -> None:
         """Asserts what must always hold."""
-        self._line.check()
+        assert self.publishing.dedup is self._dedup, "it drops duplicates by another state"
+        assert self.publishing.transactions is self._transactions, "transactions append elsewhere"
         assert self.closed or self.log.listener is self, "another object hears of the log"
         for name, subscription in self.subscriptions.items():
             assert subscription.name == name, "a subscription under another name"

@@ -91,6 +91,11 @@ class ReceiptLine:
         """The highest sequence number of the producer that is under way; -1: none."""
         return max([item.mark for item in self._items if item.producer.name == producer_name], default=-1)
 
+    @property
+    def stored(self) -> bool:
+        """Whether any answer waits for the log."""
+        return any(item.position is not None for item in self._items)
+
     def check(self) -> None:
         """Asserts what must always hold."""
         stored = [item.position for item in self._items if item.position is not None]

@@ -1,0 +1,188 @@
+"""The publish path of a topic that stores its messages, from what was admitted to its receipt (pure).
+
+    rows ──duplicates──▶ line ──────────────────────────▶ receipt without a position
+         ──new──▶ log, line ──durable: `release`──▶ receipt
+                            ──lost: `failed`──▶ an error, or nothing: the client sends them again
+         ──refused──▶ line ──▶ error
+
+Answers leave in the order of the SENDs, whatever they are (`unanswered.py`). The driver is the topic
+(`topic.py`): it hears of its log, loads deduplication and transactions, and sends clients away.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from magnetar.base.errors import LogError, MagnetarError
+from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.names import TopicName
+from magnetar.broker.dedup.dedup_state import DedupState, Span, sequence_marks
+from magnetar.broker.dedup.overlap import new_part
+from magnetar.broker.errors import RefusedError, wire_code
+from magnetar.broker.topic.entry import pieces_to_come
+from magnetar.broker.topic.producer import Producer
+from magnetar.broker.topic.publish_path import Limited, PublishPath
+from magnetar.broker.topic.topic_tally import TopicTally
+from magnetar.broker.topic.unanswered import ReceiptLine, Unanswered
+from magnetar.managedlog.errors import LogTerminatedError
+from magnetar.wire.events import SendRun, TxnBits
+
+
+class AppendedLog(Protocol):
+    """The log of the topic: `managedlog/log.py` `ManagedLog`."""
+
+    def append(self, entries: list[bytes], counts: list[int] | None) -> Position:
+        """Position of the first entry; the log tells when they are durable, or lost. Raises LogError."""
+
+
+class Dedup(Protocol):
+    """Deduplication: `dedup/deduplication.py` `Deduplication`."""
+
+    duplicates: int
+
+    @property
+    def state(self) -> DedupState: ...
+
+    def persisted(self, producer: str, mark: int, position: Position, count: int) -> None:
+        """Entries of the producer are durable, and with them its numbers up to `mark`."""
+
+
+class TransactionLog(Protocol):
+    """Entries of transactions: `transactions/topic_transactions.py` `TopicTransactions`."""
+
+    def append(self, txn: TxnBits, entries: list[bytes], counts: list[int] | None) -> Position: ...
+
+
+class SpaceWait(Protocol):
+    """The wait for disk space: `disk_mark.py` `RoomWait`."""
+
+    @property
+    def refusal(self) -> str | None:
+        """The error for producers while the topic waits; None: it does not."""
+
+
+class StoredPublishing(PublishPath):
+    """The publish path of one persistent topic."""
+
+    def __init__(
+        self, name: TopicName, log: AppendedLog, room: SpaceWait, limits: Limited, tally: TopicTally
+    ) -> None:
+        super().__init__(limits, tally)
+        self._name = name
+        self._log = log
+        self._room = room
+        self._line = ReceiptLine()
+        self.dedup: Dedup | None = None
+        """Set while deduplication is on."""
+        self.transactions: TransactionLog | None = None
+        """Set from the first transaction on."""
+
+    def _take(self, producer: Producer, run: SendRun) -> None:
+        if self.dedup is None:
+            marks = None
+        else:
+            partial = pieces_to_come(run.entries) if run.chunked else None
+            marks = sequence_marks(run.sequence_ids, run.highest_sequence_ids, run.counts, partial)
+            spans = self.dedup.state.admit(producer.name, run.sequence_ids, marks)
+            if spans is not None:
+                self._publish_spans(producer, run, spans, marks)
+                return
+        self._append(
+            producer,
+            run.sequence_ids,
+            run.highest_sequence_ids,
+            run.counts,
+            run.entries,
+            run.size_bytes,
+            -1 if marks is None else max(marks),
+            run.txn,
+        )
+
+    def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
+        assert run.sequence_ids, "nothing to refuse"
+        self._line.add(
+            Unanswered(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refusal=error)
+        )
+        self.release(EARLIEST)
+
+    def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Span], marks: list[int]) -> None:
+        assert spans[-1].stop == len(run.entries), "rows without a verdict"
+        for start, stop, duplicate, known in spans:
+            sequence_ids, entries = run.sequence_ids[start:stop], run.entries[start:stop]
+            highest_ids = None if run.highest_sequence_ids is None else run.highest_sequence_ids[start:stop]
+            size = sum(map(len, entries))
+            if not duplicate:
+                counts = None if run.counts is None else run.counts[start:stop]
+                if known >= 0:
+                    entries, counts = new_part(entries, counts, known, self._name)
+                mark = max(marks[start:stop])
+                self._append(producer, sequence_ids, highest_ids, counts, entries, size, mark, run.txn)
+                continue
+            assert self.dedup is not None
+            self.dedup.duplicates += stop - start
+            self._line.add(Unanswered(producer, sequence_ids, highest_ids, None, 0, size, -1))
+        self.release(EARLIEST)
+
+    def _append(
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        counts: list[int] | None,
+        entries: list[bytes],
+        size_bytes: int,
+        mark: int,
+        txn: TxnBits | None,
+    ) -> None:
+        try:
+            if txn is None:
+                position = self._log.append(entries, counts)
+            else:
+                assert self.transactions is not None, "it was admitted"
+                position = self.transactions.append(txn, entries, counts)
+        except LogError as error:
+            if self.dedup is not None:
+                # Appends in flight may still become durable: when they are sent again, they are duplicates.
+                self.dedup.state.forget_pushed(producer.name, self._line.mark_of(producer.name))
+            producer.connection.published(size_bytes)
+            # A terminated topic detaches its producers, and they are told when they come back: clients that
+            # are told here first forget the producer and its pending messages. So does one on a full disk.
+            if not isinstance(error, LogTerminatedError) and self._room.refusal is None:
+                producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
+            return
+        count = len(entries)
+        self.tally.accepted(producer, count if counts is None else sum(counts), size_bytes)
+        self._line.add(Unanswered(producer, sequence_ids, highest_ids, position, count, size_bytes, mark))
+
+    def release(self, durable: Position) -> None:
+        """Answers what waits at the head of the line, as far as it is durable."""
+        line = self._line
+        while (head := line.pop(durable)) is not None:
+            position = head.position
+            if position is not None and self.dedup is not None:
+                self.dedup.persisted(head.producer.name, head.mark, position, head.count)
+            connection = head.producer.connection
+            if head.refusal is not None:
+                code, reason = wire_code(head.refusal), str(head.refusal)
+                connection.send_errors(head.producer, head.sequence_ids, code, reason)
+            else:
+                connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
+            connection.published(head.size_bytes)
+
+    def failed(self, error: MagnetarError, *, told: bool) -> None:
+        """The log lost what was appended and is not durable: nothing that waits was acknowledged. `told`:
+        whether producers get the error."""
+        code = wire_code(error)
+        for item in self._line.clear():
+            if self.dedup is not None:
+                self.dedup.state.forget_pushed(item.producer.name)
+            item.producer.connection.published(item.size_bytes)
+            if told:
+                item.producer.connection.send_errors(item.producer, item.sequence_ids, code, str(error))
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        self._line.check()
+        assert min(self.tally.amounts()) >= 0, "less than nothing was accepted"
+        assert self._room.refusal is None or not self._line.stored, "messages wait for a log that lost them"
+        assert self.transactions is None or self.screen is not None, "any entry passes as a transaction's"
