@@ -1,4 +1,4 @@
-"""Arrow arrays out of buffers and places in them."""
+"""Builds Arrow arrays from buffers and offsets in them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ ARROW_TYPES: Final = {
         ]
     ),
 }
-"""What Spark expects for its types; checked against Spark's own function by a test."""
+"""The Arrow types that Spark expects for its types; a test compares them with Spark's own function."""
 
 _BUFFER_BYTES_MAX: Final = (1 << 31) - 1
-"""Offsets of Arrow's binary type are signed 32-bit numbers."""
+"""Most bytes of a binary array, whose offsets are signed 32-bit numbers."""
 
 
 def arrow_schema(columns: Sequence[str], value_type: pa.DataType | None = None) -> pa.Schema:
-    """The Arrow schema of these columns, as Spark derives it; the value is binary unless said otherwise."""
+    """The Arrow schema of these columns, as Spark derives it. `value_type`: type of the value; None:
+    binary."""
     types = {name: ARROW_TYPES[kind] for name, kind in column_types().items()}
     if value_type is not None:
         types["value"] = value_type
@@ -54,10 +55,10 @@ def arrow_schema(columns: Sequence[str], value_type: pa.DataType | None = None) 
 
 
 def slices(buffer: bytes | Bytes, starts: Ints, ends: Ints) -> pa.Array:
-    """`buffer[starts[i]:ends[i]]` as a binary array. The places ascend and do not overlap.
+    """`buffer[starts[i]:ends[i]]` as a binary array. The slices must ascend and not overlap.
 
-    The gaps between the slices are taken for elements too and left out by one `take`, so that all copying
-    is Arrow's.
+    The gaps between the slices count as elements first, and one `take` drops them, so that Arrow does all
+    copying.
     """
     count = len(starts)
     if not count:
@@ -72,7 +73,7 @@ def slices(buffer: bytes | Bytes, starts: Ints, ends: Ints) -> pa.Array:
 
 
 def with_nulls(values: pa.Array, nulls: Bools) -> pa.Array:
-    """`values`, null where `nulls` says so."""
+    """`values`, but null where `nulls` is true."""
     if not nulls.any():
         return values
     return pc.if_else(pa.array(nulls), pa.scalar(None, values.type), values)
@@ -85,29 +86,29 @@ def timestamps(times_ms: Ints, nulls: Bools | None) -> pa.Array:
 
 
 def join(heads: pa.Array, numbers: Ints) -> pa.Array:
-    """Each head with its number in decimal."""
+    """Each head followed by its number in decimal."""
     return pc.binary_join_element_wise(heads, pa.array(numbers).cast(pa.string()), "")
 
 
 def decode_base64(keys: pa.Array, chosen: Bools) -> pa.Array:
-    """`keys` with those that are chosen decoded; what is no base64 stays as it is."""
+    """`keys` with the chosen ones decoded; a key that is not base64 stays unchanged."""
     decoded = keys.to_pylist()
     for row in np.flatnonzero(chosen).tolist():
         try:
             decoded[row] = base64.b64decode(decoded[row], validate=True)
-        except binascii.Error:  # a key that only claims to be base64 is given as it came
+        except binascii.Error:  # a key that is marked as base64 and is not stays unchanged
             continue
     return pa.array(decoded, pa.binary())
 
 
 def string_maps(array: Bytes, spans: Spans, count: int) -> pa.Array:
-    """Maps out of KeyValue messages (1 key, 2 value), of which row `spans.rows[i]` has the i-th."""
+    """Maps from KeyValue messages (1 key, 2 value); row `spans.rows[i]` has the i-th message."""
     offsets, keys, values = _pairs(array, spans, count)
     return pa.MapArray.from_arrays(offsets, keys, values)
 
 
 def string_pairs(array: Bytes, spans: Spans, count: int) -> pa.Array:
-    """The same as lists, which keep what occurs twice."""
+    """As `string_maps`, but as lists of pairs, which keep repeated keys."""
     offsets, keys, values = _pairs(array, spans, count)
     pairs = pa.StructArray.from_arrays([keys, values], ["key", "value"])
     return pa.ListArray.from_arrays(offsets, pairs, type=ARROW_TYPES[EXTRA_TYPES["headers"]])

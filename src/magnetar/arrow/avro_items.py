@@ -1,7 +1,7 @@
-"""Avro types with parts of varying number: unions, arrays and maps, at many places at once.
+"""Reads Avro unions, arrays and maps at many places at once.
 
-An array's items are read number by number: the first item of all arrays, then the second of those that have
-one, and put in order at the end.
+The items of arrays are read by number: the first item of all arrays, then the second of those that have one,
+and so on; they are sorted at the end.
 
 Source: Apache Avro 1.12 specification, "Binary encoding".
 """
@@ -20,11 +20,11 @@ from magnetar.arrow.fields import Bytes, Ints
 from magnetar.client.errors import PayloadError
 
 _ITEMS_MAX: Final = 1 << 24
-"""Items of one block of an array; more is a damaged value."""
+"""Most items of one block of an array; a higher count means that the value is damaged."""
 
 
 def in_order(reads: list[Read]) -> Read:
-    """Skips one after the other."""
+    """Skips several types one after the other."""
 
     def skip(data: Bytes, at: Ints) -> tuple[Any, Ints]:
         for read in reads:
@@ -35,12 +35,12 @@ def in_order(reads: list[Read]) -> Read:
 
 
 def nulls(target: pa.DataType) -> Read:
-    """Takes no bytes."""
+    """Reads null, which takes no bytes."""
     return lambda data, at: (pa.nulls(len(at), target), at)
 
 
 def branches(reads: list[Read], target: pa.DataType | None) -> Read:
-    """A union: each branch is read where it stands; without a target all are skipped."""
+    """Reads a union branch by branch; with `target` None it skips them."""
 
     def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
         numbers, behind = zigzags(data, at)
@@ -67,8 +67,9 @@ def branches(reads: list[Read], target: pa.DataType | None) -> Read:
 
 
 def _items(data: Bytes, at: Ints, read: Callable[[Bytes, Ints, Ints, Ints], Ints]) -> tuple[Ints, Ints]:
-    """Reads the blocks of arrays; `read` gets data, places, rows and numbers of items, and returns places
-    behind. Returns how many items each row has and the places behind all."""
+    """Reads the blocks of arrays. `read` gets data, offsets, rows and numbers of items, and returns the
+    offsets after them. Returns the number of items of each row and the offsets after all. Raises
+    PayloadError."""
     counts = np.zeros(len(at), np.int64)
     at = at.copy()
     active = np.arange(len(at))
@@ -92,7 +93,7 @@ def _items(data: Bytes, at: Ints, read: Callable[[Bytes, Ints, Ints, Ints], Ints
 
 
 def _gathered(read: Read, type_: pa.DataType) -> Callable[[Bytes, Ints], tuple[pa.Array, pa.Array, Ints]]:
-    """Offsets and items of arrays, in order of their rows."""
+    """A function that returns the items of arrays in the order of their rows, with Arrow's offsets."""
 
     def gather(data: Bytes, at: Ints) -> tuple[pa.Array, pa.Array, Ints]:
         parts, owners, numbers = [], [], []
@@ -116,7 +117,7 @@ def _gathered(read: Read, type_: pa.DataType) -> Callable[[Bytes, Ints], tuple[p
 
 
 def lists(item: Read, target: pa.DataType) -> Read:
-    """An array as the list type `target`."""
+    """Reads an array as the list type `target`."""
     gather = _gathered(item, target.value_type)
 
     def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
@@ -127,7 +128,7 @@ def lists(item: Read, target: pa.DataType) -> Read:
 
 
 def maps(value: Read, target: pa.DataType) -> Read:
-    """A map as the map type `target`."""
+    """Reads a map as the map type `target`."""
     pair = pa.struct([pa.field("key", pa.string()), pa.field("value", target.item_type)])
     key = read_leaf(AvroNode("string"), pa.string())
 
@@ -146,7 +147,7 @@ def maps(value: Read, target: pa.DataType) -> Read:
 
 
 def skip_items(item: Read) -> Read:
-    """Goes behind all items of an array; for a map `item` skips a pair."""
+    """Skips all items of an array; for a map, `item` skips a pair."""
 
     def skip(data: Bytes, at: Ints) -> tuple[Any, Ints]:
         return None, _items(data, at, lambda data, places, rows, number: item(data, places)[1])[1]

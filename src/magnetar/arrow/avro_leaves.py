@@ -1,4 +1,4 @@
-"""Avro types without parts, read at many places at once.
+"""Reads Avro types without parts at many places at once.
 
 Source: Apache Avro 1.12 specification, "Binary encoding".
 """
@@ -20,7 +20,7 @@ from magnetar.arrow.fields import Bytes, Ints, read_varints
 from magnetar.client.errors import PayloadError
 
 Read: TypeAlias = Callable[[Bytes, Ints], tuple[Any, Ints]]
-"""Reads a type at these places: its array (None when it is skipped), and the places behind it."""
+"""Reads a type at these offsets; returns its array (None when it is skipped), and the offsets after it."""
 
 _PROMOTED: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
     "boolean": (pa.types.is_boolean,),
@@ -34,13 +34,13 @@ _PROMOTED: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
     "fixed": (pa.types.is_binary,),
     "null": (lambda _: True,),
 }
-"""What a writer's type may be read as."""
+"""Tests of the Arrow types as which a writer's type may be read."""
 
 _UNIT_TO_US: Final = {"millis": 1000, "micros": 1}
 
 
 def zigzags(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Signed numbers at these places, and the places behind them. Raises PayloadError."""
+    """The signed numbers at these offsets, and the offsets after them. Raises PayloadError."""
     if len(at) and int(at.max()) >= len(data):
         raise PayloadError("an Avro value is cut off")
     raw, at = read_varints(data, at)
@@ -49,12 +49,12 @@ def zigzags(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def unreadable(writer: AvroNode, target: pa.DataType) -> ValueSchemaError:
-    """The error that says so."""
+    """The error for a writer's type that cannot be read as `target`."""
     return ValueSchemaError(f"what was written as Avro {writer.kind} cannot be read as {target}")
 
 
 def skip_leaf(writer: AvroNode) -> Read:
-    """Goes behind the value."""
+    """Skips the value."""
     kind, size = writer.kind, writer.size
 
     def skip(data: Bytes, at: Ints) -> tuple[Any, Ints]:
@@ -69,7 +69,7 @@ def skip_leaf(writer: AvroNode) -> Read:
 
 
 def read_leaf(writer: AvroNode, target: pa.DataType) -> Read:
-    """The value as `target`. Raises ValueSchemaError where Avro does not allow that."""
+    """Reads the value as `target`. Raises ValueSchemaError when Avro does not allow that."""
     kind = writer.kind
     if writer.logical and not any(fits(target) for fits in _PROMOTED.get(kind, ())):
         return _logical(writer, target)
@@ -87,7 +87,7 @@ def read_leaf(writer: AvroNode, target: pa.DataType) -> Read:
 
 
 def _logical(writer: AvroNode, target: pa.DataType) -> Read:
-    """Dates, times and decimals. Raises ValueSchemaError where the target is none."""
+    """Reads dates, times and decimals. Raises ValueSchemaError when the target is another type."""
     plain = _PLAIN.get(writer.kind)
     if plain is None:
         raise unreadable(writer, target)
@@ -166,7 +166,7 @@ def _read_enum(writer: AvroNode, data: Bytes, at: Ints) -> tuple[pa.Array, Ints]
 
 
 def _at(data: Bytes, at: Ints, size: int) -> Bytes:
-    """`size` bytes at each place, as a matrix."""
+    """`size` bytes at each offset, as a matrix. Raises PayloadError when a value is cut off."""
     if len(at) and int(at.max()) + size > len(data):
         raise PayloadError("an Avro value is cut off")
     found: Bytes = np.ascontiguousarray(data[at[:, None] + np.arange(size)])
@@ -185,4 +185,4 @@ _PLAIN: Final[dict[str, Callable[[AvroNode, Bytes, Ints], tuple[pa.Array, Ints]]
     "fixed": _read_fixed,
     "enum": _read_enum,
 }
-"""How the types without parts are read, as their own Arrow types."""
+"""Readers of the types without parts, as their own Arrow types."""

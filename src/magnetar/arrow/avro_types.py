@@ -1,18 +1,18 @@
-"""Avro definitions as trees, and the Arrow types that they become.
+"""Parses Avro definitions to trees, and maps them to Arrow types.
 
 | Avro | Arrow |
 |---|---|
 | null alone | null strings |
-| boolean, int, long, float, double, string, bytes | the like |
+| boolean, int, long, float, double, string, bytes | the type of the same kind |
 | enum; fixed | string; binary |
 | decimal; date; timestamp-millis, -micros | decimal128; date32; timestamp[us, UTC] |
 | local-timestamp-millis, -micros | timestamp[us] |
 | array, map, record | list, map, struct |
-| union with null | the other branch, nullable; all fields are |
+| union with null | the other branch; all fields are nullable |
 | union of int and long, of numbers | int64, double |
 | other unions | struct of member0, member1 ..., one of which is not null |
 
-Types that contain themselves have no Arrow type.
+Recursive types have no Arrow type.
 
 Source: Apache Avro 1.12 specification; Spark's Avro data source for unions.
 """
@@ -54,7 +54,7 @@ _DEPTH_MAX: Final = 64
 
 @dataclass(slots=True, eq=False)
 class AvroNode:
-    """One type of a definition; which attributes count depends on its kind."""
+    """One type of a definition; its kind decides which attributes are used."""
 
     kind: str
     """A primitive's name, or enum, fixed, array, map, record, union."""
@@ -70,12 +70,12 @@ class AvroNode:
 
     @property
     def is_decimal(self) -> bool:
-        """Whether its bytes are a decimal that Arrow can hold."""
+        """Whether it is a decimal that Arrow supports."""
         return self.logical == "decimal" and 0 < self.precision <= _PRECISION_MAX
 
     @property
     def values(self) -> list[AvroNode]:
-        """Branches of a union without null; itself for others."""
+        """The branches of a union without null; for another type the type itself."""
         return [branch for branch in self.branches if branch.kind != "null"] if self.branches else [self]
 
 
@@ -88,7 +88,7 @@ class NodeField:
     """The name and its aliases."""
     type: AvroNode
     default: Any
-    """As the definition has it; None also when there is none."""
+    """The default in the definition; None also when there is none."""
 
 
 def parse_avro(definition: bytes | str) -> AvroNode:
@@ -100,7 +100,7 @@ def parse_avro(definition: bytes | str) -> AvroNode:
 
 
 class _Parser:
-    """Knows the names that were defined."""
+    """A parser with the names that are defined so far."""
 
     def __init__(self) -> None:
         self._named: dict[str, AvroNode] = {}
@@ -154,7 +154,7 @@ class _Parser:
 
 
 def arrow_type(node: AvroNode, depth: int = 0) -> pa.DataType:
-    """The Arrow type of a definition. Raises ValueSchemaError for types that contain themselves."""
+    """The Arrow type of a definition. Raises ValueSchemaError for recursive types."""
     if depth > _DEPTH_MAX:
         raise ValueSchemaError("the definition contains itself, which no column can: read it as a variant")
     if node.is_decimal and node.kind in ("bytes", "fixed"):

@@ -1,11 +1,11 @@
-"""Avro values by the thousand: a field of all values at a time.
+"""Decodes many Avro values at once, one field of all values at a time.
 
-Avro has no sizes in front of its records, so a value is read from its first field to its last. `AvroValues`
-keeps a place in each value and moves all places at once: each step reads the next field of all values with a
-few array operations. Costs about 0.1 µs per field and value from some hundred values on.
+Avro records have no sizes, so a value must be read from its first field to its last. `AvroValues` keeps an
+offset in each value and moves all of them at once: each step reads the next field of all values with a few
+array operations. It costs about 0.1 µs per field and value from some hundred values on.
 
-Writers' fields are matched to the columns by name or alias, as Avro's schema resolution does; a column that
-is missing in the values gets the default of the reader's definition, else null.
+Writers' fields are matched to the columns by name or alias, as in Avro's schema resolution. A column that a
+value lacks gets the default of the reader's definition, else null.
 
 Source: Apache Avro 1.12 specification, "Binary encoding" and "Schema Resolution".
 """
@@ -29,7 +29,7 @@ from magnetar.client.errors import PayloadError
 
 
 class AvroValues:
-    """Values that were written by versions of one schema."""
+    """Decodes values that were written with versions of one schema."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AvroValues:
         self._reads: dict[bytes, Read] = {b"": compile_read(self._reader, type_, self._reader)}
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """As the contract of `Values` says. Raises PayloadError, ValueSchemaError."""
+        """See `Values.decode`. Raises PayloadError, ValueSchemaError."""
         if not present.any():
             return pa.nulls(len(starts), self.type)
         if self._writer is None:
@@ -100,15 +100,15 @@ class AvroValues:
 
 
 def compile_read(writer: AvroNode, target: pa.DataType | None, reader: AvroNode | None) -> Read:
-    """How to read what `writer` wrote as `target`, or only skip it when that is None.
+    """A function that reads values of `writer` as `target`, or skips them when that is None.
 
-    `reader` is the definition of the target as far as there is one. Raises ValueSchemaError.
+    `reader`: definition of the target; None when there is none. Raises ValueSchemaError.
     """
     return _Compiler().read(writer, target, reader)
 
 
 class _Compiler:
-    """Skipping may go round in circles, so what skips a type is made once."""
+    """Makes the function that skips a type only once, because types may be recursive."""
 
     def __init__(self) -> None:
         self._skips: dict[int, Read] = {}
@@ -171,7 +171,7 @@ class _Compiler:
         return branches(reads, target)
 
     def _member(self, writer: AvroNode, target: pa.DataType) -> Read:
-        """A type that was made a union later: the first member that can hold it."""
+        """Reads a type that later became a union, as the first member that can hold it."""
         for number in range(target.num_fields):
             try:
                 return self._as_member(writer, target, number)
@@ -239,7 +239,7 @@ def _is_members(target: pa.DataType) -> bool:
 
 
 def _default(own: NodeField | None, type_: pa.DataType) -> pa.Scalar:
-    """The value of a column that was not written."""
+    """The value of a column that the values lack. Raises ValueSchemaError."""
     value = None if own is None else own.default
     if isinstance(value, str) and pa.types.is_binary(type_):
         value = value.encode("latin-1")

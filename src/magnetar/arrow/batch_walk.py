@@ -1,6 +1,6 @@
-"""Where the messages of many batches lie: one step of array operations for the n-th message of all of them.
+"""Finds the messages of many batches: one step of array operations for the n-th message of all batches.
 
-Walking one batch costs about a microsecond a message; walking hundreds side by side costs a tenth of that. A
+Walking one batch costs about a microsecond per message; walking hundreds together costs a tenth of that. A
 few large batches are walked one by one.
 """
 
@@ -15,16 +15,16 @@ from magnetar.arrow.fields import Bools, Bytes, Ints, big_endian_u32
 from magnetar.client.errors import PayloadError
 
 _SIDE_BY_SIDE_MIN: Final = 64
-"""Below this many batches one by one is faster."""
+"""Fewest batches that are walked together; fewer are faster one by one."""
 
 
 def walk_batches(
     data: bytes, array: Bytes, starts: Ints, ends: Ints, counts: Ints
 ) -> tuple[BatchSpans, Bools]:
-    """The messages of the batches `data[starts[i]:ends[i]]`, one batch after the other, and which batches are
-    sound. Messages of a batch that is not have places without a meaning, inside of the buffer.
+    """The messages of the batches `data[starts[i]:ends[i]]`, batch by batch, and which batches are sound.
+    Messages of a broken batch have arbitrary offsets within the buffer.
 
-    `array` is the same buffer, with PADDING behind the last batch. Each count is 1 at least.
+    `array`: the same buffer, with PADDING after the last batch. Each count must be at least 1.
     """
     firsts = np.cumsum(counts) - counts
     total = int(counts.sum())

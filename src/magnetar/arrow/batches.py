@@ -1,9 +1,9 @@
-"""Where the messages of a batch lie: one pass over its payload, no copy.
+"""Finds the messages of a batch in one pass over its payload, without a copy.
 
     (size u32 | SingleMessageMetadata | payload of `payload_size` bytes)*
 
-Messages of equal size, which are common, are found by arithmetic and a comparison of the bytes that say
-so; others by walking from one to the next.
+Messages of equal size, which are common, are found by arithmetic and a comparison of their size bytes; others
+by walking from one to the next.
 
 Source: Pulsar binary protocol, batch messages.
 """
@@ -19,7 +19,7 @@ from magnetar.client.errors import PayloadError
 from magnetar.wire.frames import read_varint
 
 _UNIFORM_COUNT_MIN: Final = 4
-"""Below this many messages walking is as fast."""
+"""Fewest messages for the arithmetic way; with fewer, walking is as fast."""
 
 PAYLOAD_SIZE_TAG: Final = 0x18
 _SHORT_TAGS: Final = b"\x0a\x12"
@@ -27,7 +27,7 @@ _SHORT_TAGS: Final = b"\x0a\x12"
 
 
 class BatchSpans(NamedTuple):
-    """For each message: where its metadata starts, where its payload starts and ends."""
+    """For each message the offsets of its metadata, its payload and the payload's end."""
 
     metadata: Ints
     payload: Ints
@@ -47,9 +47,9 @@ def batch_spans(
 def batch_spans(
     data: bytes, array: Bytes, start: int, end: int, count: int, *, walk: bool = True
 ) -> BatchSpans | None:
-    """The `count` messages of the batch in `data[start:end]`; `array` is the same buffer.
+    """The `count` messages of the batch in `data[start:end]`; `array`: the same buffer.
 
-    None when they would have to be walked, and `walk` is off.
+    None when a walk is needed and `walk` is False.
 
     Raises PayloadError when the batch is cut off or malformed.
     """
@@ -58,7 +58,7 @@ def batch_spans(
 
 
 def _uniform(data: bytes, array: Bytes, start: int, end: int, count: int) -> BatchSpans | None:
-    """All messages, when they have one size and the same layout up to the payload's size."""
+    """All messages if they have one size and the same layout up to the payload's size; else None."""
     if count < _UNIFORM_COUNT_MIN or end - start < 8:
         return None
     metadata_at = start + 4
@@ -88,7 +88,7 @@ def _walk(data: bytes, start: int, end: int, count: int) -> BatchSpans:
         payload_at = metadata_at + int.from_bytes(data[at:metadata_at], "big")
         if payload_at > end:
             raise PayloadError(f"a batch of {count} messages ends in the metadata of message {len(ends)}")
-        # The usual metadata has the payload's size in one or two bytes, behind properties and key.
+        # Usually the metadata has the payload's size in one or two bytes, after properties and key.
         place = metadata_at
         while place < payload_at and data[place] in _SHORT_TAGS and data[place + 1] < 0x80:
             place += 2 + data[place + 1]
@@ -112,7 +112,7 @@ def _walk(data: bytes, start: int, end: int, count: int) -> BatchSpans:
 
 
 def payload_size(data: bytes, at: int, stop: int) -> tuple[int, list[int]]:
-    """`payload_size` of the metadata in `data[at:stop]`, and the places of the bytes that led there.
+    """`payload_size` of the metadata in `data[at:stop]`, and the offsets of the bytes that were read for it.
 
     Raises PayloadError without one.
     """

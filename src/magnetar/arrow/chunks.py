@@ -1,8 +1,8 @@
-"""Large messages that producers cut into pieces, each an entry of its own.
+"""Assembles large messages that producers cut into pieces, each in its own entry.
 
-Pieces of one message share a uuid, come in order, and may have entries of other producers between them.
-The message stands where its last piece stands, so the range that holds the last piece has the message; the
-others look back for pieces or leave theirs to the range that comes next.
+Pieces of one message share a uuid and come in order; entries of other producers may lie between them. The
+message belongs to the range that holds its last piece. That range reads earlier pieces from before its start;
+other ranges leave their pieces to it.
 
 Source: PIP-37.
 """
@@ -19,12 +19,12 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry, entry_layout, parse_metadata
 
 PiecesBefore = Callable[[str, int, Position], list[bytes] | None]
-"""The first so many pieces of the message with this uuid, which lie before a position; None when they are
-gone and that is to be borne."""
+"""Returns the first pieces of a message. Arguments: uuid, number of pieces, position before which they lie.
+Returns None when they are gone and the caller may skip the message."""
 
 
 class ChunkAssembler:
-    """Pieces seen so far of messages that are not complete."""
+    """The pieces so far of incomplete messages."""
 
     def __init__(self, topic: TopicName, pieces_before: PiecesBefore | None = None) -> None:
         self._topic = topic
@@ -33,9 +33,10 @@ class ChunkAssembler:
         self._given_up: set[str] = set()
 
     def assemble(self, entries: EntryColumns) -> EntryColumns:
-        """The entries, pieces replaced by whole messages where these end.
+        """The entries, with the last piece of each message replaced by the whole message, and no other
+        pieces.
 
-        Raises PayloadError when a piece has no beginning, also not before the range.
+        Raises PayloadError when the first pieces of a message are in neither the range nor before it.
         """
         whole = EntryColumns()
         for row, entry in enumerate(entries.entries):
@@ -58,13 +59,13 @@ class ChunkAssembler:
         return whole
 
     def _take(self, position: Position, metadata: pb.MessageMetadata, piece: bytes) -> bytes | None:
-        """The whole payload when this piece is the last one."""
+        """Takes a piece; returns the whole payload if it is the last one, else None. Raises PayloadError."""
         uuid, number = metadata.uuid, metadata.chunk_id
         if uuid in self._given_up:
             return None
         pieces = self._pieces.setdefault(uuid, [])
         if number == 0:
-            # A producer that begins anew after a failure sends the first piece again.
+            # A producer that starts again after a failure sends the first piece again.
             pieces.clear()
         elif number < len(pieces):
             return None
@@ -88,11 +89,11 @@ class ChunkAssembler:
 
 
 def collect_pieces(entries: EntryColumns, uuid: str, found: dict[int, bytes]) -> None:
-    """Adds the pieces of one message that are among these entries, by number."""
+    """Adds the pieces of one message in these entries to `found`, by number."""
     wanted = uuid.encode()
     for entry in entries.entries:
         if wanted not in entry:
-            continue  # Parsing all metadata would cost more than looking for the name.
+            continue  # Parsing all metadata would cost more than a search for the uuid.
         _, metadata_at, payload_at = entry_layout(entry)
         metadata = parse_metadata(entry[metadata_at:payload_at])
         if metadata.uuid == uuid:

@@ -1,4 +1,4 @@
-"""The columns of a topic as a table, in order. Names and types are a promise to users.
+"""The columns of a topic as a table, in order. Names and types are a stable interface.
 
 | Column | Type | Meaning |
 |---|---|---|
@@ -53,21 +53,22 @@ EXTRA_TYPES: Final = {
         "compression:string,plain_bytes:bigint,messages:int>"
     ),
 }
-"""Columns that a table has only when they are asked for.
+"""Columns that a table has only on request.
 
 | Column | Meaning |
 |---|---|
 | headers | the properties in their order, names that occur twice included |
-| encryption | what decrypting needs, for entries that were encrypted; the value is then the entry's payload |
+| encryption | data for decryption of encrypted entries; the value is then the entry's payload |
 """
 
 
 def column_types() -> dict[str, str]:
-    """Name to Spark SQL type of every column; that of the value is what it is without a schema."""
+    """Name to Spark SQL type of every column; the value has its type without a schema."""
     return COLUMN_TYPES | EXTRA_TYPES
 
 
 def columns_ddl(names: tuple[str, ...], value: str, *, rescue: str = "") -> str:
-    """The schema of these columns as Spark reads it, with the type of the value. `rescue` is binary."""
+    """The schema of these columns as Spark SQL text. `value`: type of the value. `rescue`: name of an
+    additional binary column; "" for none."""
     types = column_types() | {"value": value, rescue: "binary"}
     return ", ".join(f"`{name}` {types[name]}" for name in names)

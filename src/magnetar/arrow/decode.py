@@ -1,8 +1,8 @@
 """Decodes entries into Arrow record batches.
 
-The entries of one delivery are one buffer. Metadata of all entries, and of all messages in their batches, are
-read as columns (`fields`); payloads stay in place until one pass of Arrow's own code copies them into the
-value column. No Python object is made for a message. Columns that were not requested cost nothing.
+The entries of one delivery form one buffer. The metadata of all entries, and of all messages in their
+batches, is read as columns (`fields`). Payloads stay in place until one pass of Arrow's own code copies them
+into the value column. No Python object is made for a message. Columns that were not requested cost nothing.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from magnetar.client.errors import PayloadError
 _PLAIN: Final = 0
 _BATCH: Final = 1
 _SEALED: Final = 2
-"""Encrypted by its producer: cannot be opened."""
+"""Entry that its producer encrypted; it cannot be opened."""
 _LEFT_OUT: Final = 3
-"""Markers of the broker, and messages that were filtered out."""
+"""Marker of the broker, or entry that the filter excludes."""
 
 
 class Decoder:
-    """Decodes entries of one topic or partition to the columns asked for."""
+    """Decodes entries of one topic or partition to the requested columns."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class Decoder:
             raise PayloadError(f"an entry of {self._topic} is shorter than its metadata says")
         fields = parse_fields(array, metadata, payload, self._entry_fields)
         if fields.has(number.CHUNK_COUNT) and (fields.numbers(number.CHUNK_COUNT) > 1).any():
-            # Pieces are put together first; what comes out has none.
+            # Pieces are assembled first, so none are left here.
             yield from self.decode(self._chunks.assemble(entries))
             return
         is_batch = fields.present(number.BATCH_COUNT)
         kinds = np.where(is_batch, _BATCH, _PLAIN)
         if fields.has(number.BATCH_COUNT):
-            kinds[is_batch & (fields.numbers(number.BATCH_COUNT) == 0)] = _LEFT_OUT  # Nothing is in it.
+            kinds[is_batch & (fields.numbers(number.BATCH_COUNT) == 0)] = _LEFT_OUT  # The batch is empty.
         if fields.has(number.ENCRYPTION_KEYS):
             kinds[self._encrypted_rows(entries, fields)] = (
                 _SEALED if self._encrypted == "bytes" else _LEFT_OUT
@@ -115,7 +115,8 @@ class Decoder:
                 yield self._record_batch(entries, array, fields, rows)
 
     def _encrypted_rows(self, entries: EntryColumns, fields: Fields) -> Ints:
-        """Entries that their producers encrypted. Raises PayloadError when they may not be there."""
+        """The encrypted entries. Raises PayloadError when there are some and the option `encrypted` is
+        "fail"."""
         found = np.unique(fields.spans(number.ENCRYPTION_KEYS).rows)
         if self._encrypted == "fail":
             raise PayloadError(
@@ -154,7 +155,7 @@ class Decoder:
         *,
         sealed: bool,
     ) -> MessageRows:
-        """One row each; sealed ones stay as they are, compressed or not."""
+        """Rows of entries that are one message each; with `sealed` their payloads are not decompressed."""
         kinds = fields.numbers(number.COMPRESSION)[chosen]
         starts, stops = payload[chosen], ends[chosen]
         if kinds.any() and not sealed:
@@ -170,7 +171,7 @@ class Decoder:
     def _plain(
         self, buffer: bytes, fields: Fields, kinds: Ints, starts: Ints, stops: Ints, chosen: Ints
     ) -> tuple[bytes, Bytes, Ints, Ints]:
-        """The payloads of these entries in a buffer of their own, decompressed."""
+        """The decompressed payloads of these entries in a new buffer."""
         view = memoryview(buffer)
         sizes = fields.numbers(number.PLAIN_SIZE)[chosen].tolist()
         parts = [
@@ -189,7 +190,7 @@ class Decoder:
     def _record_batch(
         self, entries: EntryColumns, entry_array: Bytes, fields: Fields, rows: MessageRows
     ) -> pa.RecordBatch:
-        # Its fields are of entries, those of `rows.singles` of messages.
+        # `fields` has one row per entry, `rows.singles` one per message.
         build = MessageColumns(self._topic, self._base, entries, entry_array, fields, rows, self._values)
         kept = None if self._rows is None else self._rows.messages(build)
         if rows.singles is not None and rows.singles.has(number.S_COMPACTED):
@@ -208,7 +209,7 @@ class Decoder:
 
 
 def _count_up(counts: Ints) -> Ints:
-    """0, 1, 2 ... for each count, one after the other."""
+    """The numbers 0, 1, … below each count, concatenated."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     numbers: Ints = np.arange(total, dtype=np.int64) - np.repeat(ends - counts, counts)
@@ -216,7 +217,7 @@ def _count_up(counts: Ints) -> Ints:
 
 
 def _runs(kinds: Ints) -> Iterator[tuple[int, int]]:
-    """Stretches of entries of one kind, without those that are left out."""
+    """Start and end of each stretch of entries of one kind, without excluded ones."""
     changes = np.flatnonzero(np.diff(kinds)) + 1
     edges = [0, *changes.tolist(), len(kinds)]
     for first, stop in pairwise(edges):

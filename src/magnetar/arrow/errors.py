@@ -1,4 +1,4 @@
-"""What can be wrong with values."""
+"""Errors of decoding values."""
 
 from __future__ import annotations
 

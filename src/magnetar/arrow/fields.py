@@ -1,8 +1,8 @@
-"""Protobuf messages by the thousand: their fields as columns.
+"""Parses many protobuf messages at once into columns of their fields.
 
-Where protobuf gives an object per message, `parse_fields` walks many messages at once: each step reads
-the next field of every message that has one, with a few array operations. Messages of one producer have
-their fields in the same order, so a step usually meets one tag only. Costs about 0.1 µs per field and
+Protobuf's parser makes an object per message. `parse_fields` walks many messages together instead: each step
+reads the next field of every message that has one, with a few array operations. Messages of one producer have
+their fields in the same order, so a step usually meets a single tag. It costs about 0.1 µs per field and
 message from some hundred messages on.
 
 Source: protobuf wire format.
@@ -23,20 +23,21 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 PADDING: Final = bytes(16)
-"""Has to follow the last message in the buffer, so that reading a cut-off one stays inside."""
+"""Bytes that must follow the last message in the buffer, so that reads of a truncated message stay inside
+it."""
 
 
 class Spans(NamedTuple):
-    """Bytes of a length-delimited field; parallel arrays."""
+    """Places of a length-delimited field, as parallel arrays."""
 
     rows: Ints
-    """Which message; ascending, in the order of the message where it has several."""
+    """Index of the message; ascending, and in the order of occurrence within a message."""
     starts: Ints
     ends: Ints
 
 
 class Fields:
-    """The fields that were asked for."""
+    """The requested fields of the messages."""
 
     __slots__ = ("_count", "_numbers", "_spans")
 
@@ -46,7 +47,8 @@ class Fields:
         self._spans: dict[int, list[Spans]] = {}
 
     def note_numbers(self, field: int, rows: Ints | None, values: Ints) -> None:
-        """Values of a varint field in these messages, all when None. A later one replaces an earlier."""
+        """Stores values of a varint field in these messages; `rows` None: in all. A later value replaces an
+        earlier one."""
         if rows is None:
             self._numbers[field] = (values, np.ones(self._count, np.bool_))
             return
@@ -58,7 +60,7 @@ class Fields:
         known[1][rows] = True
 
     def note_spans(self, field: int, spans: Spans) -> None:
-        """Places of a length-delimited field."""
+        """Stores places of a length-delimited field."""
         self._spans.setdefault(field, []).append(spans)
 
     def has(self, field: int) -> bool:
@@ -91,16 +93,16 @@ class Fields:
         if len(found) == 1:
             return found[0]
         rows = np.concatenate([spans.rows for spans in found])
-        # Found step by step, so stable sorting keeps the order inside a message.
+        # They were found in steps, so a stable sort keeps the order within a message.
         order = np.argsort(rows, kind="stable")
         starts = np.concatenate([spans.starts for spans in found])
         ends = np.concatenate([spans.ends for spans in found])
         return Spans(rows[order], starts[order], ends[order])
 
     def last_spans(self, field: int) -> tuple[Ints, Ints, Bools]:
-        """Start and end of a field that occurs once, for every message, and which have it.
+        """Start and end of a field that occurs at most once, for every message, and which messages have it.
 
-        Where it is missing, both are the end of the one before, so that starts and ends ascend.
+        For a message without the field, both are the end of the field before, so that starts and ends ascend.
         """
         spans = self.spans(field)
         starts = np.full(self._count, -1, np.int64)
@@ -117,7 +119,7 @@ class Fields:
 def parse_fields(data: Bytes, starts: Ints, ends: Ints, wanted: Collection[int]) -> Fields:
     """Reads the fields of the messages `data[starts[i]:ends[i]]`; numbers not in `wanted` are skipped.
 
-    `data` has PADDING behind the last message. Raises PayloadError when a message is malformed.
+    `data` must have PADDING after the last message. Raises PayloadError when a message is malformed.
     """
     fields = Fields(len(starts))
     positions = starts.copy()
@@ -156,7 +158,7 @@ def parse_fields(data: Bytes, starts: Ints, ends: Ints, wanted: Collection[int])
 def _read_field(
     fields: Fields, data: Bytes, tag: int, rows: Ints | None, at: Ints, stop: Ints, wanted: Collection[int]
 ) -> Ints:
-    """Reads one field of these rows; returns where the next one starts."""
+    """Reads one field of these rows; returns the offsets of the next ones. Raises PayloadError."""
     field, kind = tag >> 3, tag & 7
     if kind == 0:
         values, at = read_varints(data, at)
@@ -183,7 +185,7 @@ def _read_field(
 
 
 def read_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The varints at these places and the places behind them. Raises PayloadError for endless ones."""
+    """The varints at these offsets and the offsets after them. Raises PayloadError for too long ones."""
     byte = data[at]
     at = at + 1
     values = (byte & 0x7F).astype(np.int64)
@@ -211,7 +213,7 @@ def read_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def big_endian_u32(data: Bytes, at: Ints) -> Ints:
-    """The four-byte numbers at these places."""
+    """The big-endian four-byte numbers at these offsets."""
     part: Any = data[at].astype(np.int64) << 24
     part |= data[at + 1].astype(np.int64) << 16
     part |= data[at + 2].astype(np.int64) << 8

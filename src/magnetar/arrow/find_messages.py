@@ -1,8 +1,8 @@
-"""Where the messages of a delivery's batches lie.
+"""Finds the messages of all batches of a delivery.
 
-Producers of machine data write batches one like the other, whose messages all have one size and one layout.
-The first batch says where the bytes are that give the sizes; all messages of all batches alike are compared
-with it in one step, which costs a tenth of looking at each batch. Others are walked.
+Producers of machine data often write equal batches, whose messages all have one size and one layout. The
+first batch shows the offsets of the bytes that hold the sizes; all messages of all equal batches are compared
+with it in one step, which costs a tenth of a search in each batch. Other batches are walked.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from magnetar.arrow.fields import Bytes, Ints
 from magnetar.client.errors import PayloadError
 
 _MESSAGE_BYTES_MIN: Final = 4
-"""The size of its metadata: a number of messages that cannot fit is damage, and would only cost memory."""
+"""Fewest bytes of a message: the size of its metadata. A batch that claims more messages than fit is
+damaged."""
 
 
 def find_messages(data: bytes, array: Bytes, starts: Ints, ends: Ints, counts: Ints) -> BatchSpans:
-    """The messages of the batches `data[starts[i]:ends[i]]`, one batch after the other.
+    """The messages of the batches `data[starts[i]:ends[i]]`, batch by batch.
 
-    `array` is the same buffer, with PADDING behind the last batch; each count is 1 at least. Raises
+    `array`: the same buffer, with PADDING after the last batch. Each count must be at least 1. Raises
     PayloadError for a batch that is cut off or malformed.
     """
     if (counts * _MESSAGE_BYTES_MIN > ends - starts).any():
@@ -56,7 +57,7 @@ def _walked(data: bytes, array: Bytes, starts: Ints, ends: Ints, counts: Ints) -
 
 
 def _uniform(data: bytes, array: Bytes, starts: Ints, ends: Ints, counts: Ints) -> BatchSpans | None:
-    """The messages of these batches; None unless all are alike and uniform."""
+    """The messages of these batches; None unless all have the same layout and message size."""
     first, end, count = int(starts[0]), int(ends[0]), int(counts[0])
     length = end - first
     if length < 8 or (counts != count).any() or (ends - starts != length).any():
@@ -73,7 +74,7 @@ def _uniform(data: bytes, array: Bytes, starts: Ints, ends: Ints, counts: Ints) 
     if stride * count != length:
         return None
     messages: Ints = (starts[:, None] + np.arange(0, length, stride, dtype=np.int64)).reshape(-1)
-    # The bytes that say where a message's payload starts and ends.
+    # The bytes that determine where a message's payload starts and ends.
     for place in (0, 1, 2, 3, *(each - first for each in fixed)):
         if (array[messages + place] != array[first + place]).any():
             return None

@@ -1,7 +1,7 @@
-"""JSON values as columns, by Arrow's own reader where it can, else one after the other.
+"""Decodes JSON values to columns, with Arrow's reader if it supports them, else one by one.
 
-Arrow's reader takes a line for each value and the type that is wanted; it knows no maps, dates or decimals.
-What it does not read goes through Python's.
+Arrow's reader takes one line per value and the resulting type; it does not support maps, dates and decimals.
+Values that it does not read are read by Python's parser.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ _EPOCH: Final = date(1970, 1, 1)
 
 
 class JsonValues:
-    """Objects; members that the type does not have are left out, those that a value lacks are null."""
+    """Decodes JSON objects. Members that the type lacks are dropped; members that a value lacks are null."""
 
     columns: frozenset[str] = frozenset()
 
     def __init__(self, type_: pa.DataType, *, micros: bool = False) -> None:
-        """`micros` says that numbers for points in time are microseconds, as some Avro definitions say."""
+        """`micros`: whether numbers of points in time are microseconds, as in some Avro definitions; else
+        milliseconds."""
         self.type = type_
         self._micros = micros
         self._fast = pa.types.is_struct(type_) and type_.num_fields > 0 and _arrow_reads(type_)
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """As the contract of `Values` says. Raises PayloadError for what is no JSON or another type."""
+        """See `Values.decode`. Raises PayloadError for a value that is not JSON or has another type."""
         if not present.any():
             return pa.nulls(len(starts), self.type)
         raw = arrays.slices(data, starts[present], ends[present]).to_pylist()
@@ -48,7 +49,7 @@ class JsonValues:
         return scatter(values, present)
 
     def _by_arrow(self, raw: list[bytes]) -> pa.Array | None:
-        """None when Arrow's reader does not take them."""
+        """The values by Arrow's reader; None when it does not support them."""
         joined = b"\n".join(raw)
         broken = joined.count(b"\n") != len(raw) - 1
         options = pj.ParseOptions(
@@ -56,14 +57,14 @@ class JsonValues:
             newlines_in_values=broken,
             unexpected_field_behavior="ignore",
         )
-        # One block: what is cut by a block's end would have to be put together again.
+        # One block, so that no value is cut by the end of a block.
         reading = pj.ReadOptions(use_threads=False, block_size=max(len(joined) + 1, 1 << 16))
         try:
             table = pj.read_json(pa.BufferReader(joined), read_options=reading, parse_options=options)
         except pa.ArrowInvalid:
             return None
         if table.num_rows != len(raw):
-            return None  # Several values in one payload, or none.
+            return None  # A payload holds several values, or none.
         table = table.select([each.name for each in self.type]).combine_chunks()
         columns = [
             column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in table.columns
@@ -92,7 +93,7 @@ def _arrow_reads(type_: pa.DataType) -> bool:
         return type_.num_fields > 0 and all(_arrow_reads(each.type) for each in type_)
     if pa.types.is_list(type_):
         return _arrow_reads(type_.value_type)
-    # Strings are taken as they are; a number where a string is wanted goes the other way.
+    # Strings are kept; a number in place of a string is read by Python's parser.
     return bool(
         pa.types.is_string(type_)
         or pa.types.is_boolean(type_)
@@ -102,12 +103,12 @@ def _arrow_reads(type_: pa.DataType) -> bool:
 
 
 def _number_of(type_: pa.DataType) -> Callable[[str], Any]:
-    """Decimals keep their digits where there are any in the type."""
+    """The parser of numbers; it keeps all digits when the type has decimals."""
     return Decimal if "decimal" in str(type_) else float
 
 
 def _converter(type_: pa.DataType, *, micros: bool) -> Callable[[Any], Any]:
-    """From what Python's reader gives to what Arrow takes for the type."""
+    """A function that converts a value of Python's parser to one that Arrow accepts for the type."""
     if pa.types.is_struct(type_):
         inside = {each.name: _converter(each.type, micros=micros) for each in type_}
         return lambda value: (

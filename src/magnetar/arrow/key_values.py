@@ -1,4 +1,4 @@
-"""Values of KeyValue schemas: a struct of key and value, each by its own schema.
+"""Decodes values of KeyValue schemas to a struct of key and value, each by its own schema.
 
     INLINE       key size i32 | key | value size i32 | value; a size of -1 stands for null
     SEPARATED    the key is the message's key, the value its payload
@@ -18,7 +18,7 @@ from magnetar.client.errors import PayloadError
 
 
 class BytesValues:
-    """Values stay what they are."""
+    """Leaves values as bytes."""
 
     type = pa.binary()
     columns: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class BytesValues:
 
 
 class KeyValues:
-    """Both parts of each message."""
+    """Decodes key and value of each message."""
 
     def __init__(self, key: Values, value: Values, *, separated: bool) -> None:
         self._key, self._value = key, value
@@ -38,9 +38,9 @@ class KeyValues:
         self.columns = key.columns | value.columns | (frozenset(("key",)) if separated else frozenset())
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """As the contract of `Values` says. Raises PayloadError for sizes that lead outside of a value.
+        """See `Values.decode`. Raises PayloadError for sizes beyond the end of a value.
 
-        A separated message without a payload has a key and no value; it is a row like others.
+        A separated message without a payload has a key and a null value.
         """
         if self._separated:
             keys = column("key")
@@ -68,7 +68,7 @@ class KeyValues:
 
 
 def _sized(data: Bytes, at: Ints, present: Bools) -> tuple[Ints, Ints, Bools]:
-    """Start and end of what follows a size, and whether there is anything."""
+    """Start and end of the bytes after a size, and whether they are present. Raises PayloadError."""
     if len(at) and int(at.max()) + 4 > len(data):
         raise PayloadError("a value of a KeyValue schema is cut off")
     sizes = big_endian_u32(data, at)
@@ -77,7 +77,7 @@ def _sized(data: Bytes, at: Ints, present: Bools) -> tuple[Ints, Ints, Bools]:
 
 
 def _ascending(starts: Ints, ends: Ints, present: Bools) -> tuple[Ints, Ints]:
-    """Places for rows without a value that keep the order of all."""
+    """The offsets, with rows without a value set so that all ascend."""
     if present.all():
         return starts, ends
     ends = np.maximum.accumulate(np.where(present, ends, 0))

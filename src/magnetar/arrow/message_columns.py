@@ -1,7 +1,7 @@
 """Columns of messages, one method each.
 
-What belongs to an entry is looked up by the entry of each message; what a message of a batch says for itself
-is read from the batch.
+Fields of an entry are looked up by the entry of each message; own fields of a message in a batch are read
+from the batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from magnetar.wire.payload import entry_layout, parse_metadata
 
 
 class MessageRows:
-    """Messages of some entries, before they are columns."""
+    """The messages of some entries, before they become columns."""
 
     __slots__ = (
         "array",
@@ -38,18 +38,18 @@ class MessageRows:
     )
 
     buffer: bytes
-    """Holds the payloads, and the messages' own metadata when they come from batches."""
+    """The payloads, and the messages' own metadata when they come from batches."""
     array: Bytes
     entry: Ints
-    """Entry of each message."""
+    """Index of the entry of each message."""
     batch_index: Ints
     payload_start: Ints
     payload_end: Ints
     count_of_entry: Ints
-    """Messages of each message's entry."""
+    """Number of messages in the entry of each message."""
     is_batch: bool
     singles: Fields | None
-    """SingleMessageMetadata of each message when they come from batches."""
+    """SingleMessageMetadata of each message when they come from batches; else None."""
 
 
 class MessageColumns:
@@ -93,7 +93,7 @@ class MessageColumns:
         return arrays.with_nulls(values, self._nulls())
 
     def _of_message(self, name: str) -> pa.Array:
-        """Another column, for values that need one."""
+        """Another column, for decoders of values that need one."""
         column: pa.Array = getattr(self, name)()
         return column
 
@@ -101,7 +101,7 @@ class MessageColumns:
         return pa.array(self._nulls())
 
     def _bytes_of(self, field: int, single_field: int) -> tuple[pa.Array, Bools]:
-        """A field that messages of batches have themselves, and others in their entry's metadata."""
+        """A field that is in the metadata of a message in a batch, or else in its entry's metadata."""
         rows = self._rows
         if rows.singles is not None:
             starts, ends, present = rows.singles.last_spans(single_field)
@@ -227,13 +227,13 @@ class MessageColumns:
         if singles is None:
             return pa.array(of_entry)
         own = singles.present(number.S_SEQUENCE_ID)
-        # Without numbers of their own, messages of a batch number on from its first.
+        # Messages of a batch without sequence ids are numbered from the first one.
         numbered = of_entry + self._rows.batch_index
         return pa.array(np.where(own, singles.numbers(number.S_SEQUENCE_ID), numbered))
 
 
 def _encryption(entry: bytes) -> dict[str, Any]:
-    """What an entry says of how it was encrypted."""
+    """The encryption fields of an entry's metadata."""
     _, metadata_at, payload_at = entry_layout(entry)
     metadata = parse_metadata(entry[metadata_at:payload_at])
     return {

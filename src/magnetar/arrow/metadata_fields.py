@@ -1,6 +1,6 @@
-"""Numbers of the metadata's fields, and which of them each column needs.
+"""Numbers of the metadata's fields, and the fields that each column needs.
 
-Names with S_ are those of SingleMessageMetadata, the others of MessageMetadata.
+Names with S_ are fields of SingleMessageMetadata, the others of MessageMetadata.
 
 Source: Pulsar binary protocol.
 """
@@ -37,7 +37,7 @@ NULL_KEY: Final = 30
 ALWAYS: Final = frozenset(
     (COMPRESSION, PLAIN_SIZE, BATCH_COUNT, ENCRYPTION_KEYS, MARKER, NULL_VALUE, CHUNK_COUNT)
 )
-"""Fields of a MessageMetadata without which no entry can be read."""
+"""Fields of MessageMetadata that are needed to read any entry."""
 
 COLUMN_FIELDS: Final[dict[str, tuple[int, ...]]] = {
     "key": (KEY, KEY_IS_BASE64, NULL_KEY),

@@ -1,8 +1,8 @@
-"""Values of which some are not what their schema says: the first is named by its message, all become null, or
-each is kept beside its place.
+"""Handles values that do not match their schema: raises an error with the first one's message id, sets all to
+null, or keeps each of them beside its row.
 
-Values are decoded thousands at a time, and one that is broken breaks them all. Which one it was is found by
-halving: only then does it cost anything.
+Values are decoded thousands at a time, and a broken one fails all of them. Halving finds it; batches without
+broken values have no further cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from magnetar.base.names import TopicName
 from magnetar.client.errors import PayloadError
 
 _BROKEN: Final = (PayloadError, ValueSchemaError, pa.ArrowInvalid, UnicodeDecodeError, ValueError)
-"""What decoders raise of values."""
+"""The errors of decoders for broken values."""
 
 _LETTER_COLUMNS: Final = {
     "message_id": pa.string(),
@@ -30,17 +30,17 @@ _LETTER_COLUMNS: Final = {
     "event_time": arrays.ARROW_TYPES["timestamp"],
     "properties": arrays.ARROW_TYPES["map<string,string>"],
 }
-"""What is known of a broken value beside its payload."""
+"""Columns of a broken value besides payload and error."""
 
 LETTER: Final = pa.struct([("payload", pa.binary()), ("error", pa.string()), *_LETTER_COLUMNS.items()])
-"""A broken value: all that its message needs to be sent elsewhere. Null for a sound one."""
+"""A broken value with all fields needed to send its message to another topic. Null for a sound value."""
 
 
 class PlacedValues:
-    """Decodes as another one does."""
+    """Decodes with another decoder, and names the message of a broken value."""
 
     def __init__(self, values: Values, topic: TopicName, *, permissive: bool) -> None:
-        """`permissive`: values that are broken are null."""
+        """`permissive`: broken values become null instead of an error."""
         self._values = values
         self._topic = topic
         self._permissive = permissive
@@ -48,7 +48,7 @@ class PlacedValues:
         self.columns = values.columns | {"message_id"}
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """As the contract of `Values` says. Raises PayloadError that names the message, unless permissive."""
+        """See `Values.decode`. Raises PayloadError that names the message, unless permissive."""
         search = _Search(self._values, data, starts, ends, column)
         found, errors = search.decoded(present, stop_at_first=not self._permissive)
         for row, error in errors.items() if not self._permissive else ():
@@ -61,7 +61,8 @@ class PlacedValues:
 
 
 class RescuedValues:
-    """Decodes as another one does, and keeps what is broken: a struct of `value` and `broken`, a LETTER."""
+    """Decodes with another decoder, and keeps broken values. Its type is a struct of `value` and `broken`,
+    which is a LETTER."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -86,7 +87,7 @@ class RescuedValues:
 
 
 class _Search:
-    """One call's values."""
+    """The values of one call."""
 
     def __init__(self, values: Values, data: Bytes, starts: Ints, ends: Ints, column: Column) -> None:
         self._values = values
@@ -96,9 +97,9 @@ class _Search:
     def decoded(
         self, present: Bools, *, stop_at_first: bool = False
     ) -> tuple[pa.Array | None, dict[int, Exception]]:
-        """The values, null where they are broken; rows of those that are, ascending, and why.
+        """The values, null where they are broken, and the error of each broken row, ascending.
 
-        With `stop_at_first` there are no values when one is broken, and of the broken ones the first.
+        With `stop_at_first`, when a value is broken, returns no values and only the first error.
         """
         whole = self._tried(present)
         if not isinstance(whole, Exception):
@@ -112,7 +113,7 @@ class _Search:
         sound[list(errors)] = False
         rest = self._tried(sound)
         if isinstance(rest, Exception):
-            # Each alone is as it should be, and not all together: that is no fault of a value.
+            # Each value alone can be decoded, but not all together: no value is broken.
             raise rest
         return rest, errors
 
@@ -123,7 +124,7 @@ class _Search:
             return error
 
     def _broken(self, rows: Ints, count: int) -> Iterator[tuple[int, Exception]]:
-        """The rows among these that cannot be decoded, in order, and why."""
+        """The broken rows among these, in order, with their errors."""
         chosen = np.zeros(count, np.bool_)
         chosen[rows] = True
         found = self._tried(chosen)

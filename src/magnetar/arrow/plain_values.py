@@ -1,4 +1,4 @@
-"""Values of Pulsar's schemas without a definition: numbers, times, texts.
+"""Decodes values of Pulsar's schemas without a definition: numbers, times, texts.
 
 | Schema | Bytes | Arrow |
 |---|---|---|
@@ -46,11 +46,11 @@ PLAIN_TYPES: Final[dict[str, tuple[int, str, pa.DataType]]] = {
     "LOCAL_TIME": (8, ">i8", pa.int64()),
     "LOCAL_DATE_TIME": (16, ">i8", pa.timestamp("us")),
 }
-"""Bytes of a value, how its first number is read, and what it becomes."""
+"""By schema: bytes of a value, NumPy type of its first number, and the Arrow type."""
 
 
 class PlainValues:
-    """Values of one of these schemas, all of one size."""
+    """Decodes values of one of these schemas, which all have one size."""
 
     columns: frozenset[str] = frozenset()
 
@@ -60,7 +60,7 @@ class PlainValues:
         self._size, self._number, self.type = PLAIN_TYPES[name]
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """As the contract of `Values` says. Raises PayloadError for values of another size."""
+        """See `Values.decode`. Raises PayloadError for values of another size."""
         at = starts[present]
         wrong = ends[present] - at != self._size
         if wrong.any():

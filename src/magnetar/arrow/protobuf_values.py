@@ -1,14 +1,14 @@
-"""Protobuf values as columns: messages by protobuf's C parser, columns by Arrow.
+"""Decodes Protobuf values to columns: protobuf's C parser reads the messages, Arrow builds the columns.
 
 | Protobuf | Arrow |
 |---|---|
 | int32, sint32, sfixed32; the 64-bit ones | int32; int64 |
 | uint32, fixed32; uint64, fixed64 | int64; decimal128(20, 0) |
-| float, double, bool, string, bytes | the like |
+| float, double, bool, string, bytes | the type of the same kind |
 | enum | string, numbers without a name in decimal |
 | message; repeated; map | struct; list; map |
 
-Fields without presence have their default, as everywhere in Protobuf; the others are null when not set.
+Unset fields without presence have their default, as everywhere in Protobuf; other unset fields are null.
 
 Source: Protocol Buffers documentation; Spark's Protobuf functions for the types.
 """
@@ -55,7 +55,7 @@ def find_message(files: bytes, name: str) -> Descriptor:
                 try:
                     pool.Add(file)
                 except TypeError:
-                    left.append(file)  # It needs one that comes later.
+                    left.append(file)  # The file imports one that comes later.
             if len(left) == len(waiting):
                 raise ValueSchemaError(f"the file {left[0].name} of the descriptor imports what is not in it")
             waiting = left
@@ -65,7 +65,7 @@ def find_message(files: bytes, name: str) -> Descriptor:
 
 
 def protobuf_type(message: Descriptor, depth: int = 0) -> pa.DataType:
-    """The Arrow type of a message. Raises ValueSchemaError for one that contains itself."""
+    """The Arrow type of a message. Raises ValueSchemaError for a recursive message."""
     if depth > _DEPTH_MAX:
         raise ValueSchemaError(f"{message.full_name} contains itself, which no column can")
     return pa.struct([(field.name, _field_type(field, depth)) for field in message.fields])
@@ -76,7 +76,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _pair(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
-    """Key and value of a map."""
+    """The fields for key and value of a map."""
     assert field.message_type is not None
     return field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
 
@@ -98,19 +98,20 @@ def _single_type(field: FieldDescriptor, depth: int) -> pa.DataType:
 
 
 class ProtobufValues:
-    """Messages of one type; fields by their names."""
+    """Decodes messages of one type; fields are matched by name."""
 
     columns: frozenset[str] = frozenset()
 
     def __init__(self, type_: pa.DataType, files: bytes, name: str) -> None:
-        """Raises ValueSchemaError when the message lacks a field of the type."""
+        """`files`: a FileDescriptorSet; `name`: the message type in it. Raises ValueSchemaError when the
+        message lacks a field of `type_`."""
         self.type = type_
         message = find_message(files, name)
         self._parse = GetMessageClass(message).FromString
         self._build = _message_builder(message, type_)
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """As the contract of `Values` says. Raises PayloadError for what is no such message."""
+        """See `Values.decode`. Raises PayloadError for a value that is not such a message."""
         raw = arrays.slices(data, starts[present], ends[present]).to_pylist()
         try:
             messages = [self._parse(value) for value in raw]
@@ -120,7 +121,7 @@ class ProtobufValues:
 
 
 Build = Callable[[list[Any]], pa.Array]
-"""Messages, None among them, to an array."""
+"""Converts messages, some of which may be None, to an array."""
 
 
 def _message_builder(message: Descriptor, type_: pa.DataType) -> Build:
@@ -171,7 +172,7 @@ def _field_builder(field: FieldDescriptor, type_: pa.DataType) -> Build:
 
 
 def _single(field: FieldDescriptor) -> Callable[[Any], Any]:
-    """From a field's value to what Arrow takes."""
+    """A function that converts a field's value to one that Arrow accepts."""
     if field.enum_type is None:
         return lambda value: value
     names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
@@ -179,7 +180,7 @@ def _single(field: FieldDescriptor) -> Callable[[Any], Any]:
 
 
 def _converter(field: FieldDescriptor, type_: pa.DataType) -> Callable[[Any], Any]:
-    """From a repeated field or a map to lists and pairs."""
+    """A function that converts a repeated field or a map to lists and pairs."""
     if _is_map(field):
         value = _item(_pair(field)[1], type_.item_type)
         return lambda pairs: [(key, value(each)) for key, each in pairs.items()]

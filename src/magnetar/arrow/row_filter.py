@@ -1,8 +1,8 @@
-"""Filters rows where that is cheapest.
+"""Filters rows as early as possible.
 
-Publish time belongs to entries: those outside the range are not decompressed or opened. Keys belong to
-messages. Exactly the rows that a filter excludes are left out; the order of entries is not used, as the
-clocks of producers differ.
+The publish time belongs to entries: entries outside the range are neither decompressed nor opened. Keys
+belong to messages. A filter drops exactly the rows that it excludes; it does not use the order of entries,
+because the clocks of producers differ.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """What has to hold for a row; None asks nothing. Can be pickled."""
+    """The conditions for a row; None: no condition. Can be pickled."""
 
     published_from_ms: int | None = None
-    """Unix ms of the first publish time that is wanted."""
+    """First wanted publish time, Unix ms, inclusive; None: no bound."""
     published_until_ms: int | None = None
-    """The last one, itself wanted."""
+    """Last wanted publish time, Unix ms, inclusive; None: no bound."""
     keys: frozenset[bytes] | None = None
 
     def and_keys(self, keys: frozenset[bytes] | None) -> RowFilter:
-        """The same, and one of these keys unless None."""
+        """The filter that also requires one of these keys; None: no further condition."""
         if keys is None:
             return self
         return replace(self, keys=keys if self.keys is None else self.keys & keys)
 
     @property
     def columns(self) -> frozenset[str]:
-        """Columns that have to be read for it."""
+        """The columns that the filter needs."""
         times = self.published_from_ms is not None or self.published_until_ms is not None
         return frozenset((["publish_time"] if times else []) + (["key"] if self.keys is not None else []))
 
     def entries(self, fields: Fields) -> Bools:
-        """Which entries may have rows that are wanted."""
+        """The entries that may have wanted rows."""
         times = fields.numbers(number.PUBLISH_TIME)
         wanted = np.ones(len(times), np.bool_)
         if self.published_from_ms is not None:
@@ -54,7 +54,7 @@ class RowFilter:
         return wanted
 
     def messages(self, build: MessageColumns) -> Bools | None:
-        """Which messages are wanted; None for all."""
+        """The wanted messages; None when all are wanted."""
         if self.keys is None:
             return None
         found = pc.is_in(build.key().cast(pa.binary()), value_set=pa.array(sorted(self.keys), pa.binary()))

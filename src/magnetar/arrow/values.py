@@ -1,7 +1,7 @@
-"""What payloads become: columns of their own type, as a schema says.
+"""Decodes payloads to columns of the type that a schema gives.
 
-Values are decoded where they lie in the buffer of their entries; `Values` is the contract, one class for each
-format. All are pure: schemas of other versions come from a function that is handed in.
+Values are decoded in place, in the buffer of their entries. `Values` is the contract; each format has a
+class. All are pure: a function argument returns the schemas of other versions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magnetar.arrow import arrays
 from magnetar.arrow.fields import Bools, Bytes, Ints
 
 Column = Callable[[str], pa.Array]
-"""Another column of the same messages, by its name."""
+"""Returns another column of the same messages, by its name."""
 
 
 class Values(Protocol):
@@ -24,34 +24,35 @@ class Values(Protocol):
 
     @property
     def type(self) -> pa.DataType:
-        """What comes out."""
+        """The type of the decoded column."""
 
     @property
     def columns(self) -> frozenset[str]:
-        """Columns that `decode` asks for."""
+        """The columns that `decode` requests."""
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """The values in `data[starts[i]:ends[i]]`, which ascend and do not overlap; null where not present.
+        """The values in `data[starts[i]:ends[i]]`, which must ascend and not overlap; null where not
+        `present`.
 
-        `data` goes on for `fields.PADDING` behind the last one. Raises PayloadError for a value that is
-        not what the schema says.
+        `data` must have `fields.PADDING` after the last value. Raises PayloadError for a value that does not
+        match the schema.
         """
 
 
 class TextValues:
-    """Values are UTF-8, and become strings."""
+    """Decodes UTF-8 to strings."""
 
     type = pa.string()
     columns: frozenset[str] = frozenset()
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """As the contract says. Raises pyarrow's error for what is no UTF-8."""
+        """See `Values.decode`. Raises pyarrow's error for a value that is not UTF-8."""
         values = arrays.slices(data, starts, ends)
         return arrays.with_nulls(values, ~present).cast(pa.string())
 
 
 def scatter(values: pa.Array, chosen: Bools) -> pa.Array:
-    """`values`, which are those of the rows that are chosen, as a column of all rows."""
+    """The values of the chosen rows as a column of all rows; null elsewhere."""
     if chosen.all():
         return values
     places = np.cumsum(chosen) - 1

@@ -1,8 +1,8 @@
-"""The ASGI application behind `/ws`: from a handshake to an open socket, and to its end.
+"""The ASGI application at `/ws`: handles the handshake, the open socket and its end.
 
-Everything that can fail is tried before the handshake is answered, so that clients get an HTTP status. The
-socket is authenticated by what its handshake brings: the Authorization header, `?token=` for browsers, which
-cannot send headers, or the client's certificate.
+Every step that can fail runs before the handshake is answered, so that clients get an HTTP status. The socket
+is authenticated by its handshake: the Authorization header, `?token=` for browsers, which cannot send
+headers, or the client's certificate.
 
 Source: ASGI 2.4, WebSocket; Pulsar's WebSocket API.
 """
@@ -39,22 +39,23 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ABORT: Final = "magnetar.abort"
-"""Extension of a scope: called without arguments, it ends the connection with what waits to be sent on it."""
+"""Extension of a scope: called without arguments, it ends the connection and drops unsent bytes."""
 GONE: Final = "magnetar.gone"
-"""Extension of a scope: a coroutine function that returns when the client is gone, read or not."""
+"""Extension of a scope: a coroutine function that returns when the client has disconnected, even if its last
+bytes are not read."""
 _LEFT_S: Final = 60.0
-"""For so long what a client sent before it left may wait to be taken."""
+"""Seconds for which messages that a client sent before it left may still be handled."""
 _TOLD_S: Final = 1.0
-"""For so long a client that has to give way may be told why."""
+"""Seconds for sending the reason to a client whose socket must be closed to free memory."""
 _REASON_BYTES_MAX: Final = 123
 """Bytes of a close frame's reason. Source: RFC 6455, 5.5."""
 
 
 class WebSockets:
-    """The application."""
+    """The ASGI application."""
 
     def __init__(self, broker: Broker, certificate_key: str) -> None:
-        """`certificate_key`: where a scope's state has the role in the client's certificate."""
+        """`certificate_key`: key in a scope's state for the role in the client's certificate."""
         self.open = sockets_of(broker)
         self._broker = broker
         self._certificate_key = certificate_key
@@ -157,7 +158,7 @@ class _Connection:
         self.gone: Callable[[], Coroutine[Any, Any, object]] = extensions.get(GONE, asyncio.Event().wait)
 
     async def text(self, text: str) -> None:
-        """Sends a text; returns when the client takes more."""
+        """Sends a text; returns when the client can take more."""
         await self._send({"type": "websocket.send", "text": text})
 
     async def close(self, code: int, reason: str) -> None:
@@ -166,11 +167,11 @@ class _Connection:
         await self._send({"type": "websocket.close", "code": code, "reason": cut})
 
     async def drop(self, code: int, reason: str) -> None:
-        """Ends the socket of a client that may not read, with what waits for it."""
+        """Closes the socket of a client that may not read, and drops its unsent texts."""
         try:
             async with asyncio.timeout(_TOLD_S):
                 await self.close(code, reason)
-        except (TimeoutError, OSError):  # a client that does not read is not told why
+        except (TimeoutError, OSError):  # a client that does not read cannot get the reason
             pass
         self._abort()
 
@@ -221,7 +222,7 @@ async def _write(endpoint: Endpoint, connection: _Connection) -> None:
 
 
 class _Rested:
-    """An `Output` that waits while the role of its socket rests."""
+    """An `Output` that waits while the role of its socket is over its share."""
 
     def __init__(self, share: Share, connection: _Connection) -> None:
         self._share = share

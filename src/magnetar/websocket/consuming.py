@@ -1,4 +1,4 @@
-"""The socket of a consumer or reader: one consumer of the binary protocol for each partition."""
+"""The socket of a consumer or reader, with one consumer of the binary protocol per partition."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ from magnetar.wire.frames import position_of
 _Type = pb.BaseCommand.Type
 
 _WRITTEN_MAX: Final = 64
-"""Messages written before others have the event loop: an entry of a megabyte may hold ten thousand."""
+"""Messages that are written before the event loop gets a turn; an entry of a megabyte may hold ten
+thousand."""
 _HELD_MAX: Final = 50_000
-"""Messages that a client that pulls may hold; nothing more is delivered before it settles some."""
+"""Most unsettled messages of a client that pulls; no more are delivered before it settles some."""
 
 
 class ConsumerSocket(Endpoint):
-    """One socket."""
+    """The socket of one consumer or reader."""
 
     def __init__(
         self, broker: Broker, target: Target, peer: str, memory: HeldBytes, options: ConsumerOptions
@@ -50,15 +51,15 @@ class ConsumerSocket(Endpoint):
         self._parts: dict[int, MessagePart] = {}
         self._by_consumer: dict[int, MessagePart] = {}
         self._events: deque[tuple[MessagePart, MessageEvent]] = deque()
-        """Entries that wait to be opened."""
+        """Entries that are not opened yet."""
         self._ready: deque[tuple[MessagePart, Incoming]] = deque()
-        """Messages of the entry that was opened last."""
+        """Unsent messages of the entry that was opened last."""
         self._opened_bytes = 0
-        """Of them, and of the entry that is being opened."""
+        """Bytes of these messages, and of the entry that is being opened."""
         self._pieces = ByteCount()
-        """Of large messages that are not complete, and of a text that is being written."""
+        """Bytes of incomplete large messages, and of a text that is being written."""
         self._pulled = 0
-        """Messages that a client that pulls has asked for and not got."""
+        """Messages that a client that pulls has requested and not received."""
         self._unacked = Unacked(options.ack_timeout_ms)
         self._rejected = Rejected(options.nack_delay_ms)
         self._dead_letters: SocketDeadLetters | None = None
@@ -74,7 +75,7 @@ class ConsumerSocket(Endpoint):
             self._dead_letters = SocketDeadLetters(self)
 
     async def add_topic(self, topic: TopicName) -> None:
-        """Subscribes to a topic, to all its partitions if it has some. Raises OpeningError."""
+        """Subscribes to a topic and all its partitions. Raises OpeningError."""
         count = await self.line.partitions(topic)
         for name in [topic.with_partition(i) for i in range(count)] if count else [topic]:
             most = self.broker.config.message_bytes_max
@@ -166,7 +167,7 @@ class ConsumerSocket(Endpoint):
             self.line.hand(AckEvent(part.consumer_id, [*pieces, position]))
 
     def acknowledge_held(self, held: HeldMessage) -> None:
-        """Acknowledges the entries of a message that went elsewhere."""
+        """Acknowledges the entries of a message that was published to its dead letter topic."""
         part = self._parts[held.part]
         message = held.message
         if message is None or message.batch_size <= 1:
@@ -177,21 +178,21 @@ class ConsumerSocket(Endpoint):
         self._acknowledge(part, data, held.pieces)
 
     def _bury(self, part: MessagePart, held: HeldMessage) -> bool:
-        """Whether the message was redelivered often enough and goes to the dead letters."""
+        """Publishes a message that was redelivered too often to the dead letters; whether it did so."""
         if self._dead_letters is None or held.message is None:
             return False
         self._dead_letters.take(part, held)
         return True
 
     def reject(self, held: HeldMessage) -> None:
-        """The message comes again, after the delay that the client chose."""
+        """Redelivers the message after the client's delay."""
         now_ms = self._running_ms()
         for position in (*held.pieces, held.position):
             self._rejected.add(held.part, position, now_ms)
         self._watch_time()
 
     def redeliver(self, part: MessagePart, positions: list[Position]) -> None:
-        """Asks the broker for entries once more."""
+        """Requests the redelivery of entries."""
         body = pb.CommandRedeliverUnacknowledgedMessages(
             consumer_id=part.consumer_id, message_ids=[message_id_data(each) for each in positions]
         )
@@ -207,14 +208,13 @@ class ConsumerSocket(Endpoint):
     # -- permits -----------------------------------------------------------------------------------
 
     def _room(self) -> int:
-        """Messages that the client may get now."""
+        """Number of messages that the client may get now."""
         if self.options.pull:
             return min(self._pulled, _HELD_MAX - len(self._unacked))
         return self.options.queue_size - len(self._unacked)
 
     def _grant(self) -> None:
-        """Lets the broker send what the client may get: nothing lies here that another consumer of the
-        subscription could have."""
+        """Gives the broker permits only for messages that the client may get now; others stay available."""
         room = self._room() - len(self._ready)
         enough = 1 if self.options.pull else max(1, self.options.queue_size // 2)
         for part in self._parts.values():
@@ -271,7 +271,7 @@ class ConsumerSocket(Endpoint):
             await self._until_woken()
 
     async def _open_next(self) -> bool:
-        """Opens the next entry; whether there was one with messages for the client."""
+        """Opens the next entry with messages for the client; False when there is none."""
         while self._events and not self._ready:
             part, event = self._events.popleft()
             size = len(event.entry)
@@ -298,14 +298,14 @@ class ConsumerSocket(Endpoint):
         self.count_held()
 
     def count_held(self) -> None:
-        """Says how much of messages lies here."""
+        """Reports the bytes that this socket holds."""
         letters = 0 if self._dead_letters is None else self._dead_letters.held_bytes
         opened = self._opened_bytes + self._pieces.size_bytes
         self.memory.hold(self, opened + self._unacked.held_bytes + letters)
 
     def _wants(self, part: MessagePart, message: Incoming) -> bool:
-        """Whether it is not to be kept from the client: what a reader was to begin behind, and what was
-        redelivered more often than it should be."""
+        """Whether the client gets the message: not if it lies before a reader's start, or was redelivered too
+        often."""
         if self._reads:
             start = part.seen or (self.options.start, self.options.start_batch_index)
             if message.position == start[0]:
@@ -350,7 +350,7 @@ class ConsumerSocket(Endpoint):
         return await in_thread(lambda: documents.delivered(message, message_id, topic))
 
     def _topic_of(self, part: MessagePart, message: Incoming) -> TopicName | None:
-        """Where a message was; None where the client knows."""
+        """Topic of a message; None for consumers of a single topic."""
         if len(self.target.topics) > 1:
             return part.topic
         if "*" not in part.topic.local:
@@ -382,7 +382,7 @@ class ConsumerSocket(Endpoint):
             self.broker.alarms.after(self, min(times) - self._running_ms(), self._ring)
 
     def _running_ms(self) -> int:
-        """Milliseconds of a clock that is never set."""
+        """Monotonic time in milliseconds."""
         return int(self.broker.clock.monotonic_ms())
 
     def _ring(self) -> None:

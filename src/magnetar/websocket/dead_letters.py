@@ -1,6 +1,7 @@
-"""Messages that were redelivered too often go to another topic, under the client's own rights.
+"""Publishes messages that were redelivered too often to a dead letter topic, with the client's own rights.
 
-Source: dead letter policies of Pulsar's clients: the topic's name, the properties that tell where it was.
+Source: dead letter policies of Pulsar's clients: the topic's name, and the properties with the original
+place.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Grave:
         self.name = name
         self.next_id = next_id
         self.waiting: dict[int, tuple[MessagePart, HeldMessage]] = {}
-        """Without their receipts, by sequence id."""
+        """Messages without a receipt, by sequence id."""
 
 
 class LettersSocket(Protocol):
@@ -80,16 +81,16 @@ class SocketDeadLetters:
         self._by_id: dict[int, _Grave] = {}
         self._last_id = 0
         self.held_bytes = 0
-        """Of messages whose receipts are not there."""
+        """Bytes of messages without a receipt."""
 
     def take(self, part: MessagePart, held: HeldMessage) -> None:
-        """A message goes to the dead letters; when that fails, it is redelivered."""
+        """Publishes a message to the dead letter topic; when that fails, it is redelivered."""
         self.held_bytes += held.size_bytes
         self._socket.count_held()
         self._socket.spawn(self._bury(part, held))
 
     def hear(self, event: object) -> None:
-        """What the broker says to producers."""
+        """Handles the broker's answers to the producers."""
         if isinstance(event, ReceiptRun):
             grave = self._by_id.get(event.producer_id)
             for sequence_id in event.sequence_ids if grave is not None else ():
@@ -145,7 +146,7 @@ class SocketDeadLetters:
             body = pb.CommandProducer(topic=str(topic), producer_id=producer_id)
             answer = await line.ask(_Type.PRODUCER, body)
             grave = _Grave(topic, producer_id, answer.producer_name, answer.last_sequence_id + 1)
-            # Another message may have opened one meanwhile; both may stay.
+            # Another message may have opened a producer meanwhile; both may stay.
             self._graves[topic] = self._by_id[producer_id] = grave
         return grave
 

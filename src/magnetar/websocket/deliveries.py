@@ -1,4 +1,4 @@
-"""From an entry to the messages in it (pure).
+"""Opens entries and returns their messages (pure).
 
 Source: Pulsar binary protocol: batches, compression, encryption, PIP-37 (pieces of large messages).
 """
@@ -21,23 +21,23 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.messages import MessageEvent
 
 _EARLIER_MAX: Final = 100
-"""Pieces of earlier beginnings of one message that are remembered."""
+"""Most remembered pieces of earlier attempts to send one large message."""
 _LARGE_MESSAGES_MAX: Final = 10
-"""Large messages of one topic whose pieces are being collected; the oldest gives way, as in Pulsar's
-clients: its pieces come again."""
+"""Most incomplete large messages of one topic. One more drops the oldest, as in Pulsar's clients; its pieces
+are redelivered."""
 _OBJECT_BYTES: Final = 512
-"""What a message or a piece takes beside its payload."""
+"""Bytes of memory that a message or a piece takes besides its payload."""
 LARGE_BYTES_MAX: Final = 64 << 20
-"""Bytes of a large message; more is not put together in the broker's memory."""
+"""Most bytes of a large message that is assembled in the broker's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message on its way to a client."""
+    """A message for a client."""
 
     position: Position
     batch_index: int
-    """-1: it is no part of a batch."""
+    """Index in its batch; -1 when the message is not in a batch."""
     batch_size: int
     payload: bytes
     key: str | None
@@ -47,45 +47,45 @@ class Incoming:
     event_ms: int
     redelivery_count: int
     encryption: Mapping[str, Any] | None = None
-    """What the client needs to decrypt it."""
+    """Data with which the client decrypts the message; None when it is not encrypted."""
     pieces: tuple[Position, ...] = ()
-    """Entries of the other pieces of a large message."""
+    """Positions of the other pieces of a large message."""
 
     @property
     def size_bytes(self) -> int:
-        """What it takes of memory, about."""
+        """Approximate bytes of memory."""
         texts = sum(len(name) + len(text) for name, text in self.properties.items())
         return _OBJECT_BYTES + len(self.payload) + len(self.key or "") + texts
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An entry, opened."""
+    """An opened entry."""
 
     permits: int
-    """What the broker counted it for."""
+    """Permits that the broker counted for the entry."""
     messages: list[Incoming]
     discarded: bool = False
-    """Whether the client will not acknowledge it, so that the consumer does at once."""
+    """Whether the consumer must acknowledge the entry itself, because the client does not get it."""
 
 
 class _Pieces:
-    """The chunks of one large message that have arrived."""
+    """The pieces of one large message that have arrived."""
 
     __slots__ = ("earlier", "found", "size_bytes")
 
     def __init__(self, earlier: list[Position]) -> None:
         self.found: list[tuple[Position, bytes]] = []
         self.earlier = earlier
-        """Pieces of an earlier beginning, which are settled with the message."""
+        """Pieces of earlier attempts to send the message; they are settled with it."""
         self.size_bytes = 0
 
     def positions(self) -> list[Position]:
-        """Of everything that came, the latest at the end."""
+        """Positions of all pieces that came, the latest last."""
         return [*self.earlier, *(position for position, _ in self.found)]
 
     def has(self, number: int, position: Position) -> bool:
-        """Whether this very entry is there: it comes again."""
+        """Whether this entry has come before, so that it is a redelivery."""
         return number < len(self.found) and self.found[number][0] == position
 
 
@@ -95,15 +95,15 @@ class Opener:
     def __init__(
         self, crypto_failure: str, message_bytes_max: int, pieces_held: ByteCount | None = None
     ) -> None:
-        """`crypto_failure`: FAIL, DISCARD or CONSUME encrypted messages. `pieces_held` counts pieces of large
-        messages that are not complete."""
+        """`crypto_failure`: FAIL, DISCARD or CONSUME, for encrypted messages. `pieces_held` counts the bytes
+        of pieces of incomplete large messages."""
         self._crypto_failure = crypto_failure
         self._plain_bytes_max = max(message_bytes_max, LARGE_BYTES_MAX)
         self._pieces: dict[str, _Pieces] = {}
         self._pieces_held = pieces_held or ByteCount()
 
     def look(self, event: MessageEvent) -> pb.MessageMetadata:
-        """What the entry says of itself. Raises UndeliverableError."""
+        """The metadata of an entry. Raises UndeliverableError."""
         if not event.intact:
             raise UndeliverableError(f"message {event.position} does not match its checksum")
         try:
@@ -112,7 +112,7 @@ class Opener:
             raise UndeliverableError(f"message {event.position}: {error}") from error
 
     def cost(self, event: MessageEvent, metadata: pb.MessageMetadata) -> int:
-        """Bytes that it takes at most to open it."""
+        """Most bytes of memory that opening the entry takes."""
         size = len(event.entry) - event.payload_at
         if metadata.compression != pb.NONE:
             size += min(metadata.uncompressed_size, self._plain_bytes_max)
@@ -121,7 +121,8 @@ class Opener:
         return size
 
     def open(self, event: MessageEvent, metadata: pb.MessageMetadata | None = None) -> Opened:
-        """The messages to deliver. `metadata`: what `look` gave. Raises UndeliverableError."""
+        """Opens an entry. `metadata`: the result of `look`; None: it is read here. Raises
+        UndeliverableError."""
         try:
             return self._open(event, metadata or self.look(event))
         except UndeliverableError:
@@ -143,7 +144,7 @@ class Opener:
     def _plain(self, metadata: pb.MessageMetadata, body: bytes) -> bytes:
         size = metadata.uncompressed_size
         if metadata.compression != pb.NONE and size > self._plain_bytes_max:
-            # The producer's word, not to be believed with the memory of all.
+            # The producer names the size: too large a value must not take the memory of all clients.
             raise UndeliverableError(f"the message claims to have {size} bytes")
         return decompress_within(metadata.compression, body, size)
 
@@ -159,7 +160,7 @@ class Opener:
         return Opened(count, [_single(event, metadata, body, _encryption_context(metadata))])
 
     def _piece(self, event: MessageEvent, metadata: pb.MessageMetadata, body: bytes) -> Opened:
-        """A large message comes with its last piece."""
+        """Takes a piece; returns the large message with its last piece. Raises UndeliverableError."""
         if metadata.total_chunk_msg_size > LARGE_BYTES_MAX:
             raise UndeliverableError(f"message {event.position} has more than {LARGE_BYTES_MAX} bytes")
         uuid, number = metadata.uuid, metadata.chunk_id
@@ -176,7 +177,7 @@ class Opener:
             self._pieces_held.size_bytes += len(uuid)
         pieces = self._pieces[uuid]
         if len(pieces.found) != number:
-            # Its first chunks went to another consumer, or are gone: the rest is of no use.
+            # Its first pieces went to another consumer or are gone: the rest cannot be used.
             self._let_go(uuid)
             return Opened(1, [], discarded=True)
         pieces.found.append((event.position, body))
@@ -257,7 +258,7 @@ def _key(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | None:
 
 
 def _texts(pairs: Iterable[pb.KeyValue]) -> dict[str, str]:
-    """What is not UTF-8, protobuf gives as bytes, which JSON does not know."""
+    """The pairs as texts. Protobuf returns bytes for values that are not UTF-8, which JSON cannot hold."""
     return {as_text(pair.key): as_text(pair.value) for pair in pairs}
 
 

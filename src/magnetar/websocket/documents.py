@@ -1,4 +1,4 @@
-"""What clients send and get, as JSON (pure).
+"""The JSON documents of clients (pure).
 
     to a producer     {"payload": base64, "properties": {}, "context": text, "key": text,
                        "replicationClusters": [], "eventTime": ISO 8601, "deliverAt": ms,
@@ -15,8 +15,8 @@
 
 A message id is the protocol's MessageIdData in base64.
 
-Source: Pulsar's WebSocket API. `sequenceId` and `topic` are additions: with the first a client that comes
-back can rely on deduplication.
+Source: Pulsar's WebSocket API. `sequenceId` and `topic` are additions: with the first, a client that
+reconnects can rely on deduplication.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.commands import message_id_data
 
 PERMITS_MAX: Final = (1 << 31) - 1
-"""Permits of one `permit`; the protocol counts in 32 bits."""
+"""Most permits of one `permit`; the protocol counts in 32 bits."""
 
 BATCH_MAX: Final = 1 << 20
-"""Messages of a batch that a client's message id may speak of."""
+"""Largest batch size in a client's message id."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -55,7 +55,7 @@ class Outgoing:
     key: str | None
     properties: Mapping[str, str]
     event_ms: int
-    """0: not set."""
+    """Event time, Unix ms; 0: not set."""
     deliver_at_ms: int | None
     replicate_to: tuple[str, ...] | None
     """Clusters; None: those of the namespace."""
@@ -64,22 +64,22 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a client of a consumer or reader wants."""
+    """A request of a consumer's or reader's client."""
 
     kind: str
     """"ack", "negativeAcknowledge", "permit", "unsubscribe" or "isEndOfTopic"."""
     message_id: str = ""
-    """As the client wrote it."""
+    """The message id as the client wrote it."""
     permits: int = 0
 
 
 _QUOTES_MAX: Final = 10_000
-"""And brackets, of a text: two thousand properties. A text of 6 MiB may hold a million parts, which take
-most of a second."""
+"""Most quotes and brackets of a text, enough for two thousand properties. A text of 6 MiB may hold a million
+parts, whose parsing takes most of a second."""
 
 
 def outgoing_of(text: str, now_ms: int) -> Outgoing:
-    """A producer's message. Raises MessageError."""
+    """Reads a producer's message. Raises MessageError."""
     document = _object(text)
     context = _text(document, "context")
     try:
@@ -107,19 +107,20 @@ def outgoing_of(text: str, now_ms: int) -> Outgoing:
 
 
 def published(message_id: str, context: str | None) -> str:
-    """The answer for a message that is stored."""
+    """The answer for a stored message."""
     answer = {"result": "ok", "messageId": message_id}
     return _encoded(answer if context is None else {**answer, "context": context})
 
 
 def not_published(error: MessageError) -> str:
-    """The answer for one that is not."""
+    """The answer for a message that was not stored."""
     answer = {"result": f"send-error:{error.fault.number}", "errorMsg": str(error)}
     return _encoded(answer if error.context is None else {**answer, "context": error.context})
 
 
 def delivered(message: Incoming, message_id: str, topic: TopicName | None = None) -> str:
-    """A message for a consumer or reader; `topic` is where it was, for those of several topics."""
+    """The document of a message for a consumer or reader. `topic`: its topic, for consumers of several
+    topics."""
     document: dict[str, Any] = {
         "properties": message.properties,
         "publishTime": _time(message.publish_ms),
@@ -133,13 +134,13 @@ def delivered(message: Incoming, message_id: str, topic: TopicName | None = None
         document["key"] = message.key
     if message.encryption is not None:
         document["encryptionContext"] = message.encryption
-    # base64 has nothing that JSON would escape, and may be long.
+    # base64 needs no escapes in JSON, and may be long.
     payload = b64encode(message.payload).decode()
     return f'{{"messageId":"{message_id}","payload":"{payload}",{_encoded(document)[1:]}'
 
 
 def order_of(text: str) -> Order:
-    """What a consumer's client says. Raises MessageError."""
+    """Reads a request of a consumer's client. Raises MessageError."""
     document = _object(text)
     kind = document.get("type") or "ack"
     if kind in ("unsubscribe", "isEndOfTopic"):
@@ -165,7 +166,7 @@ def end_of_topic(*, reached: bool) -> str:
 
 
 def message_id(position: Position, *, partition: int = -1, batch_index: int = -1, batch_size: int = 0) -> str:
-    """A message id as clients see it."""
+    """The message id for clients."""
     data = message_id_data(position, partition=partition, batch_index=batch_index)
     if batch_size:
         data.batch_size = batch_size
@@ -173,7 +174,7 @@ def message_id(position: Position, *, partition: int = -1, batch_index: int = -1
 
 
 def message_id_of(text: str) -> pb.MessageIdData:
-    """The inverse. Raises MessageError."""
+    """The inverse of `message_id`. Raises MessageError."""
     try:
         data = pb.MessageIdData.FromString(b64decode(text, validate=True))
     except (ValueError, binascii.Error, DecodeError) as error:
@@ -184,7 +185,8 @@ def message_id_of(text: str) -> pb.MessageIdData:
 
 
 def all_but(index: int, size: int) -> tuple[int, ...]:
-    """The ack set that acknowledges one message of a batch: words of 64 bits, a bit for each message left."""
+    """The ack set that acknowledges one message of a batch: words of 64 bits, with a bit for each message
+    that is left."""
     words = [_WORD] * (size >> 6)
     if size & 63:
         words.append((1 << (size & 63)) - 1)
@@ -221,14 +223,14 @@ def _text(document: dict[str, Any], name: str) -> str | None:
 
 
 def _as_text(value: object) -> str | None:
-    """A text, or a number as it is written: Pulsar takes both, and its own examples send numbers."""
+    """A text, or a number as text: Pulsar accepts both, and its own examples send numbers."""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     return value if isinstance(value, str) and _has_utf8(value) else None
 
 
 def _has_utf8(text: str) -> bool:
-    # JSON can write half a character, which has no bytes.
+    # JSON can hold a lone surrogate, which has no UTF-8 form.
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -277,7 +279,7 @@ def _time(ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(ms / 1000, tz=UTC)
     except (ValueError, OverflowError, OSError):
-        # A producer's word that no calendar reaches.
+        # The producer's time is beyond the range of the calendar.
         return str(ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -1,4 +1,4 @@
-"""What producers, consumers and readers have in common."""
+"""The base class of producers, consumers and readers on WebSockets."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from magnetar.websocket.share import Share
 from magnetar.wire.client import ClientEvent
 
 _COME_BACK_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Between attempts to come back after the broker sent a producer or consumer away; the last one goes on."""
+"""Seconds between attempts to reopen a producer or consumer that the broker has closed; the last value
+repeats."""
 
 
 class Output(Protocol):
-    """The WebSocket, as endpoints write to it."""
+    """The WebSocket's output for endpoints."""
 
     async def text(self, text: str) -> None:
-        """Returns when the client's side takes more. Raises OSError when it is gone."""
+        """Sends a text; returns when the client can take more. Raises OSError when it has disconnected."""
 
 
 class SocketEnd(Exception):  # noqa: N818  # no error: how an endpoint ends
-    """The endpoint is through; the socket is closed with this."""
+    """The endpoint has ended; the socket is closed with this code and reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -45,7 +46,7 @@ class SocketEnd(Exception):  # noqa: N818  # no error: how an endpoint ends
 
 
 class Endpoint(ABC):
-    """One open socket: what its client says goes into `take`, what it gets comes out of `write`."""
+    """One open socket: `take` handles the texts of its client, `write` sends those for it."""
 
     def __init__(self, broker: Broker, target: Target, peer: str, memory: HeldBytes) -> None:
         self.broker = broker
@@ -53,11 +54,11 @@ class Endpoint(ABC):
         self.target = target
         self.peer = peer
         self.messages = 0
-        """Published or delivered."""
+        """Number of messages published or delivered."""
         self.line: Line
-        """Given by `connect`'s caller before anything else happens."""
+        """Set by the caller of `connect` before any other call."""
         self.share: Share
-        """Given when the broker knows who it is."""
+        """Set when the broker has authenticated the client."""
         self._wake = asyncio.Event()
         self._end: SocketEnd | None = None
         self._overdue = asyncio.Event()
@@ -68,54 +69,55 @@ class Endpoint(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Raises OpeningError."""
+        """Opens producers or consumers at the broker. Raises OpeningError."""
 
     @abstractmethod
     async def take(self, text: str) -> None:
-        """One text of the client. Raises MessageError when the socket must be closed for it."""
+        """Handles one text of the client. Raises MessageError when the socket must be closed."""
 
     @abstractmethod
     async def write(self, output: Output) -> None:
-        """Writes until the endpoint ends; raises SocketEnd then, and OSError when the client is gone."""
+        """Writes until the endpoint ends. Raises SocketEnd then, and OSError when the client has
+        disconnected."""
 
     @abstractmethod
     def hear(self, event: ClientEvent) -> None:
-        """What the broker says that answers no request."""
+        """Handles an event of the broker that does not answer a request."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
-        """For operators, as Pulsar's proxy tells it."""
+        """Statistics for operators, in the form of Pulsar's proxy."""
 
     # -- ends --------------------------------------------------------------------------------------
 
     def ended(self, reason: str) -> None:
-        """The broker closed the connection."""
+        """Notes that the broker closed the connection."""
         self.finish(SocketEnd(GOING_AWAY if self.broker.draining else Fault.UNKNOWN.close_code, reason))
 
     def finish(self, end: SocketEnd) -> None:
-        """What is written next is the end."""
+        """Makes `write` raise this end next."""
         if self._end is None:
             self._end = end
         self._wake.set()
 
     @property
     def tenant(self) -> str:
-        """Whose topics it is about."""
+        """Tenant of the socket's topics."""
         return self.target.topics[0].tenant
 
     def give_way(self, reason: str) -> None:
-        """It ends now, whether its client reads or not."""
+        """Ends the socket now, even when its client does not read."""
         self.finish(SocketEnd(TRY_AGAIN_LATER, reason))
         self._overdue.set()
 
     async def overdue(self) -> None:
-        """Ends with SocketEnd when the socket has to give way."""
+        """Waits until the socket must give way; raises SocketEnd then."""
         await self._overdue.wait()
         assert self._end is not None
         raise self._end
 
     async def close(self) -> None:
-        """The socket is gone."""
+        """Releases all resources after the socket was closed."""
         self.broker.alarms.discard(self)
         await self._tasks.close()
         self.line.end()
@@ -125,19 +127,19 @@ class Endpoint(ABC):
     # -- for those below ---------------------------------------------------------------------------
 
     def answer(self, text: str) -> None:
-        """An answer to the client, to be written as soon as it can be."""
+        """Queues an answer to the client."""
         self._answers.append(text)
         self._wake.set()
 
     async def _until_woken(self) -> None:
-        """Waits until there may be something to write. Raises SocketEnd."""
+        """Waits until `write` may have texts. Raises SocketEnd."""
         if self._end is not None:
             raise self._end
         await self._wake.wait()
         self._wake.clear()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs beside the socket, and ends with it; when it fails, so does the socket."""
+        """Runs work in the background until the socket ends; an error of the work ends the socket."""
         self._tasks.spawn(self._watched(work))
 
     async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
@@ -147,7 +149,7 @@ class Endpoint(ABC):
             self.finish(SocketEnd(Fault.UNKNOWN.close_code, str(error)))
 
     def come_back(self, opening: Callable[[], Awaitable[None]]) -> None:
-        """Opens again what the broker took off, for as long as that may succeed."""
+        """Reopens a producer or consumer that the broker has closed, until it succeeds or cannot succeed."""
         self.spawn(self._coming_back(opening))
 
     async def _coming_back(self, opening: Callable[[], Awaitable[None]]) -> None:
@@ -160,7 +162,7 @@ class Endpoint(ABC):
                     self.finish(SocketEnd(error.fault.close_code, f"{error.fault.text}: {error}"))
                     return
             except LineClosedError as error:
-                # The line may still be there, and only an answer missing: the socket must not wait for ever.
+                # The line may be open and only the answer missing: the socket must not wait for ever.
                 self.finish(SocketEnd(Fault.UNKNOWN.close_code, f"{Fault.UNKNOWN.text}: {error}"))
                 return
             await pause(_COME_BACK_S[min(attempt, len(_COME_BACK_S) - 1)])

@@ -1,10 +1,10 @@
-"""What goes wrong on a WebSocket, as clients are told.
+"""Errors of WebSockets, and their forms for clients.
 
-Before the handshake an HTTP status says it; afterwards, of a producer's message, an answer
-`{"result": "send-error:<n>", ...}`, and of everything else the close of the socket.
+Before the handshake an error is an HTTP status. Afterwards an error of a producer's message is an answer
+`{"result": "send-error:<n>", ...}`, and every other error closes the socket.
 
-Source: Pulsar's WebSocket API: its error numbers, its statuses. A close code below 1000 is illegal
-(RFC 6455, 7.4), so Pulsar's number stands above 4000, where applications may have their own.
+Source: error numbers and statuses of Pulsar's WebSocket API. Close codes below 1000 are illegal (RFC 6455,
+7.4), so 4000 is added to Pulsar's number, in the range for applications.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from magnetar.wire import pulsar_pb2 as pb
 
 
 class Fault(enum.Enum):
-    """Pulsar's error numbers, as far as a socket that is open can meet them."""
+    """Pulsar's error numbers that may occur on an open socket."""
 
     NOT_JSON = (3, "Failed to de-serialize from JSON")
     NOT_AUTHENTICATED = (5, "Failed to authenticate client")
@@ -28,12 +28,12 @@ class Fault(enum.Enum):
 
     @property
     def number(self) -> int:
-        """As in `send-error:<n>`."""
+        """The number in `send-error:<n>`."""
         return self.value[0]
 
     @property
     def text(self) -> str:
-        """What a close says first."""
+        """The beginning of the reason in a close frame."""
         return self.value[1]
 
     @property
@@ -51,15 +51,15 @@ GOING_AWAY: Final = 1001
 
 
 class WebSocketError(MagnetarError):
-    """Base of everything below."""
+    """Base class of the errors of this room."""
 
 
 class OpeningError(WebSocketError):
-    """The socket is not opened."""
+    """The socket cannot be opened."""
 
 
 class BadQueryError(OpeningError):
-    """A parameter of the query that cannot be read, or is not offered."""
+    """A parameter of the query cannot be read or is not supported."""
 
 
 class NoSuchPathError(OpeningError):
@@ -67,11 +67,11 @@ class NoSuchPathError(OpeningError):
 
 
 class TooManySocketsError(OpeningError):
-    """As many sockets as may be are open."""
+    """The limit of open sockets is reached."""
 
 
 class TooMuchUsedError(OpeningError):
-    """The role has used more than it may."""
+    """The role has used more than its share."""
 
     def __init__(self, owner: str, rest_ms: int) -> None:
         self.rest_s = max(1, -(-rest_ms // 1_000))
@@ -90,17 +90,17 @@ class RefusedByBrokerError(OpeningError):
 
     @property
     def status(self) -> int:
-        """The HTTP status that says the same."""
+        """The HTTP status for the broker's code."""
         return CODE_STATUSES[self.code]
 
     @property
     def passing(self) -> bool:
-        """Whether the same may succeed a little later."""
+        """Whether the same command may succeed a little later."""
         return self.code in _PASSING
 
     @property
     def fault(self) -> Fault:
-        """What a socket that was open before is closed with."""
+        """The fault with which an open socket is closed."""
         if self.code == pb.AuthenticationError:
             return Fault.NOT_AUTHENTICATED
         return Fault.NOT_AUTHORIZED if self.code == pb.AuthorizationError else Fault.UNKNOWN
@@ -111,17 +111,17 @@ class LineClosedError(OpeningError):
 
 
 class MessageError(WebSocketError):
-    """A text of the client that is not what it should be."""
+    """A text of the client is invalid."""
 
     def __init__(self, fault: Fault, message: str, context: str | None = None) -> None:
         super().__init__(message)
         self.fault = fault
         self.context = context
-        """What the client wrote into the message to know its answer by."""
+        """The client's text by which it recognises the answer."""
 
 
 class UndeliverableError(WebSocketError):
-    """A message that this consumer cannot be given; the socket is closed with this reason."""
+    """A message cannot be delivered to this consumer; the socket is closed with this reason."""
 
 
 CODE_STATUSES: Final[dict[pb.ServerError, int]] = {
@@ -149,7 +149,7 @@ CODE_STATUSES: Final[dict[pb.ServerError, int]] = {
             pb.PersistenceError,
             pb.ChecksumError,
             pb.UnsupportedVersionError,
-            # Of transactions, which are not offered.
+            # Codes of transactions, which are not supported here.
             pb.TransactionCoordinatorNotFound,
             pb.InvalidTxnStatus,
             pb.TransactionConflict,
@@ -158,7 +158,7 @@ CODE_STATUSES: Final[dict[pb.ServerError, int]] = {
         500,
     ),
 }
-"""HTTP status of a handshake that the broker refused, for every code that it may refuse with."""
+"""HTTP status of a handshake that the broker refused, for every code of a refusal."""
 
 STATUSES: Final[dict[type[MagnetarError], int]] = {
     BadQueryError: 400,
@@ -169,7 +169,7 @@ STATUSES: Final[dict[type[MagnetarError], int]] = {
     AuthenticationError: 401,
     MagnetarError: 400,
 }
-"""HTTP status of a handshake that failed here; a class that is not here has its nearest base's."""
+"""HTTP status of a handshake that failed here, by class; another class has the status of its nearest base."""
 
 _PASSING: Final = frozenset(
     (pb.ServiceNotReady, pb.PersistenceError, pb.MetadataError, pb.ConsumerBusy, pb.ProducerBusy)
@@ -177,7 +177,7 @@ _PASSING: Final = frozenset(
 
 
 def status_of(error: MagnetarError) -> int:
-    """The status of the answer to a handshake that failed with `error`."""
+    """HTTP status of a handshake that failed with `error`."""
     if isinstance(error, RefusedByBrokerError):
         return error.status
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)

@@ -1,10 +1,10 @@
-"""A WebSocket's connection to the broker: a session like that of the binary protocol, without a socket.
+"""A WebSocket's connection to the broker: a session of the binary protocol without a socket.
 
-Commands go in as events, frames come out and are read as a client reads them. Authentication, rights, limits,
-deduplication and statistics are the session's, so they are the same here as there.
+Commands enter as events; the frames of the session are read as a client reads them. Authentication, rights,
+limits, deduplication and statistics are those of the session, so WebSockets behave like other clients.
 
-Messages for a client whose WebSocket is slow wait here, a few at most: above `_WAITING_BYTES_MAX` the session
-is not written to, as if its socket were full, and dispatch stops.
+Messages for a slow WebSocket wait here, up to `_WAITING_BYTES_MAX`; above it the session counts as a full
+socket, and dispatch stops.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from magnetar.wire.frames import NO_REQUEST, frame_bytes_max
 _Type = pb.BaseCommand.Type
 
 _WAITING_BYTES_MAX: Final = 1 << 20
-"""Bytes of messages that wait for the WebSocket; one larger message comes on top."""
+"""Most bytes of messages that wait for the WebSocket; one larger message may come in addition."""
 ANSWER_S: Final = 30.0
-"""How long an answer of the broker may take, as clients of the binary protocol wait."""
+"""Seconds to wait for an answer of the broker, as clients of the binary protocol do."""
 
 _BODIES: Final = {
     number: pb.BaseCommand.DESCRIPTOR.fields_by_number[number].name for number in pb.BaseCommand.Type.values()
@@ -54,8 +54,8 @@ class Line:
         hear: Callable[[ClientEvent], None],
         ended: Callable[[str], None],
     ) -> None:
-        """`hear` gets everything that answers no request, `ended` the reason when the broker ends the
-        connection; both are called from the event loop and must not wait."""
+        """`hear` gets every event that does not answer a request; `ended` gets the reason when the broker
+        ends the connection. Both are called on the event loop and must not block."""
         self.broker = broker
         self.readable = asyncio.Event()
         """Set while the broker takes more of this client."""
@@ -77,7 +77,7 @@ class Line:
     # -- the client's side -------------------------------------------------------------------------
 
     async def connect(self, credentials: Credentials, original_role: str) -> None:
-        """Raises RefusedByBrokerError, LineClosedError."""
+        """Opens the session. Raises RefusedByBrokerError, LineClosedError."""
         answer = self._expect(NO_REQUEST)
         body = pb.CommandConnect(
             client_version=f"Magnetar-WebSocket-v{magnetar.__version__}",
@@ -92,7 +92,7 @@ class Line:
         self.session.takes_end_of_topic = True
 
     def hand(self, *events: ServerEvent) -> None:
-        """Gives the broker what the client says."""
+        """Passes commands of the client to the broker."""
         if not self.closed:
             self.session.handle(events)
 
@@ -102,7 +102,7 @@ class Line:
         return self._request_id
 
     async def ask(self, kind: _Type, body: Any) -> Any:
-        """The body of the answer to a command, whose request id is set here.
+        """Sends a command, whose request id is set here, and returns the body of its answer.
 
         Raises RefusedByBrokerError, LineClosedError.
         """
@@ -114,18 +114,18 @@ class Line:
         return await self._answered(body.request_id, answer)
 
     async def partitions(self, topic: TopicName) -> int:
-        """How many a topic has; 0 when it is not partitioned. Raises what `ask` does."""
+        """The number of partitions of a topic; 0 when it is not partitioned. Raises the errors of `ask`."""
         body = pb.CommandPartitionedTopicMetadata(topic=str(topic))
         return int((await self.ask(_Type.PARTITIONED_METADATA, body)).partitions)
 
     def held(self, size_bytes: int) -> None:
-        """So much of what the broker sent waits for the WebSocket."""
+        """Adds bytes that wait for the WebSocket."""
         self._waiting_bytes += size_bytes
         if self._waiting_bytes > _WAITING_BYTES_MAX:
             self.session.transport_writable = False
 
     def taken(self, size_bytes: int) -> None:
-        """So much of it waits no more."""
+        """Subtracts bytes that no longer wait."""
         self._waiting_bytes -= size_bytes
         session = self.session
         if (
@@ -138,7 +138,7 @@ class Line:
             session.pump()
 
     def end(self) -> None:
-        """The client is gone."""
+        """Ends the session after the client has disconnected."""
         self._close("the client is gone", tell=False)
 
     # -- answers -----------------------------------------------------------------------------------
@@ -179,12 +179,12 @@ class Line:
         if answer is None:
             self._hear(event)
         elif kind == _Type.PRODUCER_SUCCESS and not body.producer_ready:
-            # It waits for exclusive access; a second answer follows.
+            # The producer waits for exclusive access; a second answer follows.
             return
         elif not answer.done():
             answer.set_result(event.command)
 
-    # -- what a session asks of its transport --------------------------------------------------------
+    # -- the session's transport ----------------------------------------------------------------------
 
     def flush_soon(self) -> None:
         if not self._flush_scheduled:

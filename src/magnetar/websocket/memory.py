@@ -1,10 +1,10 @@
-"""The bytes of messages that sockets hold in the broker's memory, and which socket is closed when they are
-too many (pure).
+"""Counts the bytes of messages that sockets hold in the broker's memory, and chooses a socket to close when
+they are too many (pure).
 
-A client decides how large its messages are, how far they unpack, how many chunks they have, how many it
-leaves unsettled and how slowly it reads. Each socket may hold a little; the rest comes out of one budget for
-all of them. When that is used up, the socket that holds most is closed, of the tenant that holds most:
-sockets that hold little go on.
+A client determines the size of its messages, their size after decompression, their number of chunks, how many
+it leaves unsettled, and how slowly it reads. Each socket may hold a small amount; all further bytes count
+against one budget for all sockets. When the budget is used up, the largest socket of the tenant with the most
+bytes is closed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final, Protocol
 FREE_BYTES: Final = 64 << 10
 """Bytes of each socket that are not counted."""
 HELD_BYTES_MAX: Final = 256 << 20
-"""Beyond that, of all sockets together: a message of 64 MiB takes 235 MiB while it is written, as base64 and
-frame are counted."""
+"""Budget of all sockets together beyond FREE_BYTES each. A message of 64 MiB takes 235 MiB while it is
+written, with its base64 form and its frame."""
 
 _TEXT_COPIES: Final = 2
 """Copies of a text in memory: the text, and the frame that waits for the client."""
@@ -35,7 +35,7 @@ class ByteCount:
 
 @contextmanager
 def written(text: str, held: ByteCount, count: Callable[[], None]) -> Iterator[None]:
-    """While a text is written: it is held as it is and as a frame. `count` is called when that has begun."""
+    """Counts a text, with its frame, while it is written; calls `count` at the begin."""
     size = _TEXT_COPIES * len(text)
     held.size_bytes += size
     try:
@@ -46,12 +46,12 @@ def written(text: str, held: ByteCount, count: Callable[[], None]) -> Iterator[N
 
 
 class MemoryHolder(Protocol):
-    """A socket."""
+    """A socket that holds memory."""
 
     @property
     def tenant(self) -> str: ...
     def give_way(self, reason: str) -> None:
-        """It is closed, and lets go of what it holds."""
+        """Closes the socket and frees its memory."""
 
 
 class HeldBytes:
@@ -62,10 +62,10 @@ class HeldBytes:
         self._by_holder: dict[MemoryHolder, int] = {}
         self._by_tenant: Counter[str] = Counter()
         self.total = 0
-        """Bytes that are counted."""
+        """Bytes that count against the budget."""
 
     def hold(self, holder: MemoryHolder, size_bytes: int) -> None:
-        """The socket holds this many bytes now. A socket is closed when that exceeds the budget."""
+        """Sets the bytes that a socket holds. Closes a socket when the budget is exceeded."""
         if size_bytes <= FREE_BYTES and holder not in self._by_holder:
             return
         self._set(holder, max(0, size_bytes - FREE_BYTES))
@@ -73,7 +73,7 @@ class HeldBytes:
             self._close_one()
 
     def forget(self, holder: MemoryHolder) -> None:
-        """The socket is gone."""
+        """Removes a socket that was closed."""
         self._set(holder, 0)
 
     def _set(self, holder: MemoryHolder, counted: int) -> None:

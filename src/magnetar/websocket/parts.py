@@ -1,4 +1,4 @@
-"""The consumer of one topic or partition, as a socket keeps it."""
+"""A socket's consumer of one topic or partition."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from magnetar.websocket.deliveries import Opened, Opener
 from magnetar.wire.client import MessageEvent
 
 BESIDE_BYTES: Final = 256 << 10
-"""What makes or takes so many bytes is done beside the event loop: what decompresses them lets others run."""
+"""Bytes from which messages are decoded in a thread: decompression releases the interpreter lock."""
 
 
 class MessagePart:
-    """One of them."""
+    """The consumer of one topic or partition."""
 
     def __init__(self, number: int, topic: TopicName, opener: Opener) -> None:
         self.number = number
         self.topic = topic
         self.opener = opener
         self.consumer_id = ConsumerId(-1)
-        """Id of its present consumer; each opening gets another one."""
+        """Id of the present consumer; each opening gets a new one."""
         self.permits = 0
         """Messages that the broker may still send."""
         self.ended = False
-        """Whether the broker said that no message will follow."""
+        """Whether the broker reported the end of the topic."""
         self.seen: tuple[Position, int] | None = None
         """Position of a reader: the last message that the client got."""
 
     async def opened(self, event: MessageEvent, count: Callable[[int], None]) -> Opened:
-        """Opens an entry; `count` hears of the bytes that this takes, before, and when it is done. Raises
+        """Opens an entry. `count` is called with the bytes that this takes, before and after. Raises
         UndeliverableError."""
         opener = self.opener
         large = event.payload_at - event.metadata_at >= BESIDE_BYTES

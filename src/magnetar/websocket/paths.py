@@ -1,12 +1,12 @@
-"""What a path asks for (pure).
+"""Parses the paths of WebSockets (pure).
 
     /ws/v2/producer/{domain}/{tenant}/{namespace}/{topic}
     /ws/v2/consumer/{domain}/{tenant}/{namespace}/{topic}/{subscription}
     /ws/v2/reader/{domain}/{tenant}/{namespace}/{topic}
     /ws/v3/consumer/{subscription}?topics=a,b
 
-Without `v2`, a cluster stands behind the tenant: the form of names of the first generation. Those names are
-not offered; where the cluster is this one, the path means the topic without it. Names are percent-encoded.
+Paths without `v2` have a cluster after the tenant, as in old topic names. Old names are not supported; if the
+cluster is this one, it is ignored. Names are percent-encoded.
 
 Source: Pulsar's WebSocket API.
 """
@@ -22,7 +22,7 @@ from magnetar.websocket.errors import BadQueryError, NoSuchPathError
 
 
 class SocketRole(enum.Enum):
-    """What a socket is for."""
+    """The kind of a socket."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -31,16 +31,16 @@ class SocketRole(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path asks for."""
+    """The kind and the names in a path."""
 
     role: SocketRole
     topics: tuple[TopicName, ...]
-    """One, but for consumers of several."""
+    """The topics; only a consumer may have several."""
     subscription: str = ""
 
 
 def target_of(raw_path: str, query: Mapping[str, str], cluster: str) -> Target:
-    """Reads a path as it was sent, not decoded. Raises NoSuchPathError, BadQueryError."""
+    """Parses a path in its encoded form. Raises NoSuchPathError, BadQueryError."""
     parts = raw_path.strip("/").split("/")
     if parts[:3] == ["ws", "v3", "consumer"] and len(parts) == 4:
         return _several(decode_local(parts[3]), query)

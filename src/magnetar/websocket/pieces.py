@@ -1,6 +1,6 @@
-"""What was read of a WebSocket, a few frames at a time (pure).
+"""Splits the bytes read from a WebSocket into pieces of a few frames (pure).
 
-A read holds forty thousand PINGs, or as many texts of a letter, and the library handles all that it is given.
+One read may hold forty thousand PINGs, and the library handles all the bytes that it gets without a pause.
 
 Source: RFC 6455, 5.2.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 FRAMES_MAX: Final = 16
-"""Frames of a piece: a quarter of a millisecond of work."""
+"""Most frames of a piece, a quarter of a millisecond of work."""
 _HEAD_BYTES_MAX: Final = 14
 
 
@@ -22,16 +22,16 @@ class SocketPieces:
     def __init__(self) -> None:
         self._data = b""
         self._at = 0
-        """What was handed on of `_data`."""
+        """Offset in `_data` up to which bytes were returned."""
         self._head = b""
-        """What came of a frame's head, as long as it is not whole; it was handed on."""
+        """The returned bytes of an incomplete frame head."""
         self._inside_bytes = 0
-        """What is missing of the frame that has begun."""
+        """Missing bytes of the present frame."""
         self.frames = 0
-        """That began in the last piece."""
+        """Frames that began in the last piece."""
 
     def add(self, data: bytes) -> None:
-        """Something was read."""
+        """Adds bytes that were read."""
         self._data = self._data[self._at :] + data if self else data
         self._at = 0
 
@@ -63,18 +63,18 @@ class SocketPieces:
         return data[begin:]
 
     def clear(self) -> None:
-        """Nothing of it is needed."""
+        """Drops all bytes."""
         self._data, self._at = b"", 0
 
     def _skip(self, at: int) -> int:
-        """Past what is there of the frame that has begun."""
+        """The offset after the available bytes of the present frame."""
         there = min(self._inside_bytes, len(self._data) - at)
         self._inside_bytes -= there
         return at + there
 
 
 def _head_of(head: bytes) -> tuple[int, int]:
-    """Bytes of a frame's head and of its payload; (0, 0) while the head is not whole."""
+    """Bytes of a frame's head and of its payload; (0, 0) while the head is incomplete."""
     if len(head) < 2:
         return 0, 0
     length = head[1] & 0x7F

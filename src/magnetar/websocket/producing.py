@@ -1,4 +1,4 @@
-"""The socket of a producer: one producer of the binary protocol for each partition."""
+"""The socket of a producer, with one producer of the binary protocol per partition."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from magnetar.wire.events import CommandEvent, SendRun
 
 _Type = pb.BaseCommand.Type
 _PENDING_BYTES_MAX: Final = 8 << 20
-"""Of messages without receipts, beyond which nothing is read: storage is slow, or the topic is away."""
+"""Bytes of messages without receipts above which the socket is not read: storage is slow, or the topic is
+closed."""
 _METADATA_BYTES_MAX: Final = 10 << 10
-"""What an entry may have beside its payload."""
+"""Most bytes of an entry besides its payload."""
 
 
 class _Part:
@@ -52,9 +53,9 @@ class ProducerSocket(Endpoint):
         self._parts: list[_Part] = []
         self._routing: Routing
         self._unanswered = 0
-        """Messages of the client whose answers it has not got."""
+        """Messages of the client without an answer."""
         self._held = ByteCount()
-        """Entries without receipts, and batches that are being filled."""
+        """Bytes of entries without receipts, and of unsent batches."""
         self._room = asyncio.Event()
         self._room.set()
         self._flush: asyncio.TimerHandle | None = None

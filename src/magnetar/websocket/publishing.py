@@ -1,7 +1,7 @@
-"""Messages on their way into one topic or partition: numbers, batches, who waits for which receipt (pure).
+"""The messages under way to one topic or partition: sequence ids, batches and awaited receipts (pure).
 
-A batch holds messages of one key, so that Key_Shared keeps its promise; what is delayed or goes to chosen
-clusters goes alone.
+A batch holds messages of one key, as Key_Shared requires. A message with a delay or with chosen clusters is
+sent alone.
 
 Source: Pulsar binary protocol, SEND and batches; the batches of Pulsar's clients.
 """
@@ -27,11 +27,11 @@ BATCH_BYTES_MAX: Final = 128 << 10
 
 @dataclass(frozen=True, slots=True)
 class SocketReceipt:
-    """What became of a message, for the client's answer."""
+    """The outcome of a message, for the client's answer."""
 
     context: str | None
     position: Position | None
-    """None: it was not stored."""
+    """Position of the stored message; None when it was not stored."""
     batch_index: int
     batch_size: int
     reason: str = ""
@@ -39,7 +39,7 @@ class SocketReceipt:
 
 @dataclass(slots=True)
 class _Sent:
-    """An entry without its receipt."""
+    """An entry without a receipt."""
 
     sequence_id: int
     highest_id: int | None
@@ -47,7 +47,7 @@ class _Sent:
     entry: bytes
     contexts: list[str | None]
     due_ms: float
-    """When it is due, on the monotonic clock."""
+    """Monotonic time in ms at which the receipt is late."""
     batched: bool
 
 
@@ -66,7 +66,7 @@ class Publishing:
     ) -> None:
         self.producer_id = producer_id
         self.name = ""
-        """The producer's; given by the broker."""
+        """Name of the producer, from the broker."""
         self._clock = clock
         self._held = held
         self._next_id = 0
@@ -78,18 +78,18 @@ class Publishing:
         self._sent: deque[_Sent] = deque()
 
     def opened(self, name: str, last_id: int, *, again: bool) -> None:
-        """The broker took the producer; `last_id` is the number behind which it goes on."""
+        """Notes that the broker has opened the producer. `last_id`: sequence id after which it continues."""
         self.name = name
         if not again:
             self._next_id = last_id + 1
 
     @property
     def batch_waits(self) -> bool:
-        """Whether a batch is being filled."""
+        """Whether an unsent batch has messages."""
         return bool(self._batch)
 
     def add(self, message: Outgoing) -> list[SendRun]:
-        """What is to be sent now that this message came."""
+        """Adds a message; returns the entries to send now."""
         number = self._next_id if message.sequence_id is None else message.sequence_id
         self._next_id = max(self._next_id, number + 1)
         alone = self._batch_max == 1 or message.deliver_at_ms is not None or message.replicate_to is not None
@@ -109,7 +109,7 @@ class Publishing:
         return runs
 
     def flush(self) -> list[SendRun]:
-        """The batch that is being filled, if there is one."""
+        """Ends the unsent batch; returns its entry, if there is one."""
         if not self._batch:
             return []
         self._held.size_bytes -= self._batch_bytes
@@ -117,19 +117,19 @@ class Publishing:
         return [self._send(batch, batched=True)]
 
     def unanswered(self) -> list[SendRun]:
-        """Everything without a receipt once more, for a producer that was opened again."""
+        """All entries without a receipt, to be sent again after the producer was reopened."""
         return [self._run(sent) for sent in self._sent]
 
     def stored(self, sequence_id: int, position: Position) -> list[SocketReceipt]:
-        """A receipt came. Those of entries that were given up are not waited for any more."""
+        """Handles a receipt; returns the outcomes. Ignores receipts of entries that were given up."""
         return self._settle(sequence_id, position, "")
 
     def refused(self, sequence_id: int, reason: str) -> list[SocketReceipt]:
-        """The broker does not take an entry."""
+        """Handles the broker's refusal of an entry; returns the outcomes."""
         return self._settle(sequence_id, None, reason)
 
     def late(self) -> list[SocketReceipt]:
-        """Gives up what was sent too long ago."""
+        """Gives up the entries whose receipts are late; returns the outcomes."""
         now_ms = self._clock.monotonic_ms()
         found: list[SocketReceipt] = []
         while self._timeout_ms and self._sent and self._sent[0].due_ms <= now_ms:
@@ -140,7 +140,7 @@ class Publishing:
 
     @property
     def late_in_ms(self) -> float | None:
-        """How long it takes until `late` has something; None: not yet known."""
+        """Milliseconds until `late` may have an entry; None when no entry waits."""
         if not self._sent or not self._timeout_ms:
             return None
         return self._sent[0].due_ms - self._clock.monotonic_ms()
@@ -154,7 +154,7 @@ class Publishing:
         if not any(sent.sequence_id == sequence_id for sent in self._sent):
             return []
         while True:
-            # Receipts come in order: what stands before was lost.
+            # Receipts come in order: earlier entries without one were lost.
             sent = self._first_sent()
             if sent.sequence_id == sequence_id:
                 break

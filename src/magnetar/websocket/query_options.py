@@ -1,4 +1,4 @@
-"""Parameters of the query, as values (pure). Unknown ones are ignored, as by Pulsar.
+"""Parses the parameters of the query (pure). Unknown ones are ignored, as in Pulsar.
 
 Source: Pulsar's WebSocket API: names, units, defaults.
 """
@@ -19,15 +19,15 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import position_of
 
 QUEUE_MAX: Final = 1_000
-"""Messages that a client may hold unacknowledged when it is pushed to; Pulsar's bound and default."""
+"""Most unacknowledged messages of a client that does not pull; Pulsar's bound and default."""
 _PENDING_MAX: Final = 1_000
-"""Messages of a producer that may wait for their answers."""
+"""Most messages of a producer without an answer."""
 _NACK_DELAY_MS: Final = 60_000
 _SEND_TIMEOUT_MS: Final = 30_000
 _BATCH_MESSAGES: Final = 1_000
 _BATCH_DELAY_MS: Final = 1
 
-# The first of each is what counts when nothing is said.
+# The first of each list is the default.
 _COMPRESSIONS: Final = {
     "NONE": pb.NONE,
     "LZ4": pb.LZ4,
@@ -52,16 +52,16 @@ class ProducerOptions:
 
     name: str
     initial_sequence_id: int | None
-    """The first message gets the number behind it; None: the broker tells."""
+    """Sequence id before that of the first message; None: the broker's last one."""
     murmur: bool
     """Whether keys are hashed by Murmur3 instead of Java's string hash."""
     round_robin: bool
-    """Whether messages without a key go to all partitions in turn; else to one."""
+    """Whether messages without a key go to all partitions in turn; else to a single one."""
     send_timeout_ms: int
-    """0: a message waits for its answer as long as that takes."""
+    """Milliseconds after which a message without a receipt fails; 0: never."""
     pending_max: int
     batch_messages_max: int
-    """1: no batches."""
+    """Most messages of a batch; 1: no batches."""
     batch_delay_ms: int
     compression: pb.CompressionType
 
@@ -74,20 +74,20 @@ class ConsumerOptions:
     kind: pb.CommandSubscribe.SubType
     durable: bool
     queue_size: int
-    """Messages that the client may hold unacknowledged."""
+    """Most unacknowledged messages of the client."""
     pull: bool
-    """Whether the client says with `permit` how many messages it takes."""
+    """Whether the client requests messages with `permit`."""
     priority: int
     ack_timeout_ms: int
-    """0: messages wait for their acknowledgement as long as that takes."""
+    """Milliseconds after which an unacknowledged message is redelivered; 0: never."""
     nack_delay_ms: int
     redeliveries_max: int | None
-    """Redeliveries after which a message goes to the dead letter topic; None: there is none."""
+    """Redeliveries after which a message is published to the dead letter topic; None: no dead letters."""
     dead_letter_topic: str
-    """"" where its name follows from topic and subscription."""
+    """Name of the dead letter topic; "": the default name of topic and subscription."""
     crypto_failure: str
     earliest: bool
-    """Where a new subscription begins: with the first message, else with the next one."""
+    """Whether a new subscription begins with the first message; else with the next one."""
     start: Position | None = None
     """Start of a reader: the entry after which it begins, or EARLIEST or LATEST."""
     start_batch_index: int = -1

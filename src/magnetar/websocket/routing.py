@@ -1,6 +1,6 @@
-"""Which partition a message goes to (pure).
+"""Chooses the partition of a message (pure).
 
-Source: the hashes of Pulsar's clients; messages without a key stay on one partition unless asked otherwise.
+By default all messages without a key go to one partition. Source: the hashes of Pulsar's clients.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ class Routing:
     """The routing of one producer."""
 
     def __init__(self, partitions: int, *, murmur: bool, round_robin: bool, first: int) -> None:
-        """`first`: the partition of messages without a key, or the first of them; any number."""
+        """`first`: any number; it selects the partition of messages without a key, with `round_robin` the
+        first one."""
         self._partitions = partitions
         self._murmur = murmur
         self._step = int(round_robin)
         self._next = first % partitions
 
     def partition_of(self, key: str | None) -> int:
-        """0 <= result < partitions."""
+        """The partition, from 0, for a key; None: no key."""
         if key is not None:
             number = mmh3.hash(key.encode(), signed=False) if self._murmur else java_hash(key)
             return (number & 0x7FFFFFFF) % self._partitions
@@ -29,7 +30,7 @@ class Routing:
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode`, without its sign."""
+    """Java's `String.hashCode` without its sign."""
     data, value = text.encode("utf-16-be", "surrogatepass"), 0
     for at in range(0, len(data), 2):
         value = (31 * value + int.from_bytes(data[at : at + 2], "big")) & 0xFFFFFFFF

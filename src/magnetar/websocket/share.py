@@ -1,6 +1,7 @@
-"""What a WebSocket takes of its role's share: as its commands and calls do, texts count, and their time.
+"""Counts the work of a WebSocket against its role's share: its texts, and their time on the event loop.
 
-A role that has used too much rests: its sockets are neither read nor written to until it is paid back.
+A role that is over its share rests: its sockets are neither read nor written to until the share has
+recovered.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Share:
     __slots__ = ("_broker", "_owner")
 
     def __init__(self, broker: Broker, session: Session) -> None:
-        """`session` has said who it is, where it must."""
+        """`session`: the authenticated session."""
         self._broker = broker
         self._owner = owner_of(session)
 
@@ -34,11 +35,11 @@ class Share:
         self._broker.quotas.count(self._owner, 1)
 
     def count(self) -> None:
-        """One text of the client."""
+        """Counts one text of the client."""
         self._broker.quotas.count(self._owner, 1)
 
     async def rest(self) -> None:
-        """Returns when the role may go on; others of its connections may use that first."""
+        """Waits until the role may continue; another connection of the role may use its share first."""
         while rest_ms := self._broker.quotas.count(self._owner, 0):
             rested = asyncio.Event()
             self._broker.alarms.after(rested, rest_ms, rested.set)
@@ -48,5 +49,5 @@ class Share:
                 self._broker.alarms.discard(rested)
 
     def timing(self, work: Coroutine[Any, Any, _T]) -> Awaitable[_T]:
-        """The same work, whose time counts while it has the event loop."""
+        """Wraps work so that its time on the event loop is counted."""
         return self._broker.quotas.timing(self._owner, work)

@@ -1,4 +1,4 @@
-"""All open WebSockets of a broker: their number, and what operators see of them."""
+"""All open WebSockets of a broker: their limits and statistics."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from magnetar.websocket.endpoint import Endpoint
 
 SOCKETS_MAX: Final = 10_000
-"""Open at a time."""
+"""Most open WebSockets of a broker."""
 SOCKETS_PER_ADDRESS_MAX: Final = 5_000
-"""The same of one address: others find some free."""
+"""Most open WebSockets of one address, so that some are left for others."""
 
 
 class OpenSockets:
-    """Those of one broker."""
+    """The open WebSockets of one broker."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._open: set[Endpoint] = set()
         self._by_address: Counter[str] = Counter()
         self._before = dict.fromkeys(SocketRole, 0)
-        """Messages of sockets that are closed."""
+        """Messages of closed sockets."""
         self.refused = 0
-        """Handshakes that were answered with an error."""
+        """Number of refused handshakes."""
         self.memory = HeldBytes()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def admit(self, peer: str) -> None:
-        """`peer` is `address:port`. Raises TooManySocketsError."""
+        """Checks the limits for a new socket. `peer`: `address:port`. Raises TooManySocketsError."""
         if len(self._open) >= SOCKETS_MAX:
             raise TooManySocketsError(f"{SOCKETS_MAX} WebSockets are open")
         address = peer.rpartition(":")[0]
@@ -48,12 +48,12 @@ class OpenSockets:
             raise TooManySocketsError(f"{SOCKETS_PER_ADDRESS_MAX} WebSockets of {address} are open")
 
     def add(self, endpoint: Endpoint) -> None:
-        """A socket was opened."""
+        """Adds an opened socket."""
         self._open.add(endpoint)
         self._by_address[endpoint.peer.rpartition(":")[0]] += 1
 
     def remove(self, endpoint: Endpoint) -> None:
-        """A socket is gone."""
+        """Removes a closed socket."""
         self._open.discard(endpoint)
         address = endpoint.peer.rpartition(":")[0]
         self._by_address[address] -= 1
@@ -62,7 +62,7 @@ class OpenSockets:
         self._before[endpoint.target.role] += endpoint.messages
 
     def __call__(self, out: Exposition) -> Iterable[None]:
-        """For `/metrics`: it is one of the broker's collectors."""
+        """Collects metrics; the broker calls it as one of its collectors."""
         for role in SocketRole:
             own = labels(("cluster", self._cluster), ("kind", role.value))
             mine = [endpoint for endpoint in self._open if endpoint.target.role is role]
@@ -88,7 +88,7 @@ class OpenSockets:
         return ()
 
     def describe(self, topic: TopicName | None = None) -> dict[str, dict[str, Any]]:
-        """Statistics by topic, as Pulsar's proxy gives them; of one topic only with `topic`."""
+        """Statistics by topic, in the form of Pulsar's proxy; with `topic`, of this topic only."""
         found: dict[str, dict[str, Any]] = {}
         for endpoint in self._open:
             for name in endpoint.target.topics:
@@ -101,7 +101,7 @@ class OpenSockets:
 
 
 def sockets_of(broker: Broker) -> OpenSockets:
-    """Those of this broker, on whatever port they came."""
+    """The open WebSockets of this broker, on all its ports."""
     for collector in broker.collectors:
         if isinstance(collector, OpenSockets):
             return collector

@@ -1,6 +1,6 @@
-"""What a client holds, and what is to be sent to it again (pure).
+"""The unsettled messages of a client, and entries to be redelivered to it (pure).
 
-Times are milliseconds of a clock that only runs.
+Times are milliseconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from magnetar.base.ids import Position
 from magnetar.websocket.deliveries import Incoming
 
 _REJECTED_MAX: Final = 50_000
-"""Entries that wait to come again."""
+"""Most entries that wait for redelivery."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldMessage:
-    """A message that the client has and has not settled."""
+    """An unsettled message of a client."""
 
     part: int
-    """Of which topic or partition of the consumer."""
+    """Index of the topic or partition."""
     position: Position
     pieces: tuple[Position, ...]
-    """Entries that are settled with it."""
+    """Positions of the entries that are settled with it."""
     message: Incoming | None
-    """The message itself, where its next redelivery would be one too many."""
+    """The message itself when its next redelivery would exceed the limit; else None."""
 
     @property
     def size_bytes(self) -> int:
-        """What is kept of it."""
+        """Bytes of the kept message."""
         return 0 if self.message is None else self.message.size_bytes
 
 
 class Unacked:
-    """What a client holds, by the ids that it knows."""
+    """The unsettled messages of a client by message id."""
 
     def __init__(self, timeout_ms: int) -> None:
-        """`timeout_ms`: for so long a client may hold a message; 0: for ever."""
+        """`timeout_ms`: milliseconds that a client may hold a message; 0: no limit."""
         self._timeout_ms = timeout_ms
         self._held: dict[str, HeldMessage] = {}
         self._due: dict[str, int] = {}
-        """In the order of their times: each is as long after its sending as the others."""
+        """Ordered by time, because all messages have the same timeout."""
         self.held_bytes = 0
         """Bytes of the messages that are kept for the dead letters."""
 
@@ -50,7 +50,7 @@ class Unacked:
         return len(self._held)
 
     def sent(self, message_id: str, held: HeldMessage, now_ms: int) -> None:
-        """The client gets a message, maybe once more."""
+        """Notes a message that is sent to the client, possibly again."""
         self._let_go(self._held.get(message_id))
         self._held[message_id] = held
         self.held_bytes += held.size_bytes
@@ -59,7 +59,7 @@ class Unacked:
             self._due[message_id] = now_ms + self._timeout_ms
 
     def settle(self, message_id: str) -> HeldMessage | None:
-        """The client is through with a message; None when it did not hold it."""
+        """Removes a message that the client has settled; None when it did not hold it."""
         self._due.pop(message_id, None)
         return self._let_go(self._held.pop(message_id, None))
 
@@ -69,7 +69,7 @@ class Unacked:
         return held
 
     def late(self, now_ms: int) -> list[HeldMessage]:
-        """Takes out what was held too long."""
+        """Removes and returns the messages held for longer than the timeout."""
         found = []
         for message_id, due_ms in list(self._due.items()):
             if due_ms > now_ms:
@@ -80,32 +80,32 @@ class Unacked:
         return found
 
     def forget(self, part: int) -> None:
-        """All of one part will come again."""
+        """Removes all messages of one part, which will be redelivered."""
         for message_id in [known for known, held in self._held.items() if held.part == part]:
             self.settle(message_id)
 
     @property
     def next_ms(self) -> int | None:
-        """When `late` has something; None: never."""
+        """Time at which `late` may return a message; None: never."""
         return next(iter(self._due.values()), None)
 
 
 class Rejected:
-    """What clients gave back, until it is to come again."""
+    """Entries that the client rejected, until their redelivery."""
 
     def __init__(self, delay_ms: int) -> None:
         self._delay_ms = delay_ms
         self._due: list[tuple[int, int, Position]] = []
 
     def add(self, part: int, position: Position, now_ms: int) -> None:
-        """An entry was given back. Beyond `_REJECTED_MAX` it is only unacknowledged, and comes again when the
-        client has left."""
+        """Adds a rejected entry. Beyond `_REJECTED_MAX` entries it only stays unacknowledged, and is
+        redelivered after the client has left."""
         if len(self._due) >= _REJECTED_MAX:
             return
         heapq.heappush(self._due, (now_ms + self._delay_ms, part, position))
 
     def due(self, now_ms: int) -> dict[int, list[Position]]:
-        """Takes out what is to come again, by part, each entry once."""
+        """Removes and returns the entries to be redelivered now, by part, each once."""
         found: dict[int, dict[Position, None]] = {}
         while self._due and self._due[0][0] <= now_ms:
             _, part, position = heapq.heappop(self._due)
@@ -114,5 +114,5 @@ class Rejected:
 
     @property
     def next_ms(self) -> int | None:
-        """When `due` has something; None: never."""
+        """Time at which `due` may return an entry; None: never."""
         return self._due[0][0] if self._due else None
