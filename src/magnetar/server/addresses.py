@@ -1,4 +1,4 @@
-"""How this process names itself to others, by what it listens on and what it advertises."""
+"""Names and addresses of this process, from those it listens on and those it advertises."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ _NETWORK: Final = Path("/proc/self/ns/net")
 
 
 def own_name(advertised: str, listened: str) -> str:
-    """The host of the broker's id: as advertised, else as listened on; else the machine's name."""
+    """The host in the broker's id: the advertised one, else the one it listens on, else the machine's
+    name."""
     everywhere = listened in ("", "0.0.0.0", "::")  # nothing is bound here
     return advertised or (socket.gethostname() if everywhere else in_url(listened))
 
 
 def in_url(host: str) -> str:
-    """A host as it stands in a URL: IPv6 addresses in brackets."""
+    """A host in the form for URLs: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def socket_name(listened: str, port: int) -> str:
-    """Names a listening socket so that one process at a time can have it: 16 hexadecimal digits.
+    """A name of a listening socket that only one process at a time can have: 16 hexadecimal digits.
 
-    Made of the machine's boot, the network namespace (containers of a machine have their own), host and port.
-    Elsewhere than on Linux the machine's name and network card stand for the first two.
+    It is computed from the machine's boot, the network namespace (containers have their own), host and port.
+    Outside of Linux the machine's name and network card replace the first two.
     """
     try:
         where = f"{_BOOT.read_text().strip()} {os.readlink(_NETWORK)}"

@@ -1,4 +1,4 @@
-"""What a started process says: a banner for people, a file for programs."""
+"""Announces that a process has started: a banner for users, a file for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from magnetar.base.errors import StartupError
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a process is reached, with the ports that it really got."""
+    """Addresses of a process, with the ports that it really got."""
 
     broker_url: str
     """`pulsar://host:port`"""
@@ -33,8 +33,8 @@ def banner(
     authentication: str = "",
     ready_ms: float | None = None,
 ) -> str:
-    """Some lines for a terminal. `data_dir` None: nothing is kept. `authentication`: providers that ask for
-    credentials, "" for none. `ready_ms`: since the process began."""
+    """Lines for a terminal. `data_dir` None: no data is kept. `authentication`: the providers, "" for none.
+    `ready_ms`: milliseconds since the process began."""
     if data_dir is None:
         data, durability = "none, everything goes with the process", "ephemeral: nothing survives"
     else:
@@ -54,7 +54,7 @@ def banner(
         f"  Durability       {durability}",
         *([f"  Credentials      {authentication}"] if authentication else []),
         "",
-        # What needs no credentials, where some are asked for.
+        # With authentication a path that needs no credentials.
         f"  Try              curl {endpoints.http_url}"
         + ("/status.html" if authentication else "/admin/v2/persistent/public/default"),
         "  Stop             Ctrl-C",
@@ -93,5 +93,5 @@ def write_ready(path: Path, document: Mapping[str, object]) -> None:
 
 
 def remove_ready_file(path: Path) -> None:
-    """To be called when the process stops: the file says that it runs."""
+    """Removes the ready file when the process stops."""
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What `magnetar cluster` reads and writes: the metadata of a cluster, whether brokers run or not."""
+"""Reads and writes the metadata of a cluster for `magnetar cluster`; brokers may run or not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from magnetar.runtime.clock import SystemClock
 
 
 class ClusterMetadata:
-    """The metadata of one cluster. Made by `opened`."""
+    """The metadata of one cluster. Use `opened`."""
 
     def __init__(self, service: MetadataStore, url: MetadataUrl, cluster: str) -> None:
         """Use `opened`."""
@@ -49,7 +49,7 @@ class ClusterMetadata:
             await service.close()
 
     async def initialize(self) -> None:
-        """Makes what is missing of a new cluster: the tree of bookies, tenants and namespaces.
+        """Makes the missing parts of a new cluster: the tree of bookies, tenants and namespaces.
 
         Raises LayoutError, MetadataError.
         """
@@ -63,7 +63,7 @@ class ClusterMetadata:
             policies.close()
 
     async def brokers(self) -> list[dict[str, Any]]:
-        """A row for each broker that is there, or is to be drained. Raises MetadataError."""
+        """A row for each broker that runs or is to be drained. Raises MetadataError."""
         owners = await owners_in(self._store)
         counts = Counter(owners.values())
         drained = await self._store.children(DRAINS)
@@ -85,13 +85,13 @@ class ClusterMetadata:
         return sorted(rows, key=lambda row: str(row["broker"]))
 
     async def owners(self) -> dict[Bundle, str]:
-        """Every bundle that has an owner, and the owner. Raises MetadataError."""
+        """The owner of every bundle that has one. Raises MetadataError."""
         return await owners_in(self._store)
 
     async def drain(self, broker: str, *, force: bool = False) -> None:
-        """Has a broker give all its bundles to others, and take none.
+        """Marks a broker to be drained: it gives all its bundles to others, and takes none.
 
-        Raises StartupError unless the broker is there, owns something, or `force` is set; MetadataError.
+        Raises StartupError unless the broker runs, owns a bundle, or `force` is set; MetadataError.
         """
         if not force and broker not in await self._store.children(keys.BROKERS):
             owners = set((await owners_in(self._store)).values())
@@ -103,7 +103,7 @@ class ClusterMetadata:
         await self._store.put(drain_path(broker), b"")
 
     async def undrain(self, broker: str) -> None:
-        """Lets a broker take bundles again. Raises MetadataError."""
+        """Removes the mark: the broker may take bundles again. Raises MetadataError."""
         with contextlib.suppress(NotFoundError):  # it was not drained
             await self._store.delete(drain_path(broker))
 

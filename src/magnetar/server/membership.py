@@ -1,7 +1,7 @@
-"""A process as one of several brokers of a cluster: `magnetar broker`.
+"""Makes a process one of several brokers of a cluster: `magnetar broker`.
 
-What a standalone server does and a broker of a cluster cannot do yet is refused here, before anything is
-opened: see docs/decisions/0030-many-brokers.md.
+Features of a standalone server that a broker of a cluster lacks are refused here, before anything is opened:
+see docs/decisions/0030-many-brokers.md.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from magnetar.server.banner import Endpoints
 from magnetar.server.settings.config import StandaloneConfig
 
 _PROBE_S: Final = 1.0
-"""How long a broker that may be dead has for an answer."""
+"""Seconds for the answer of a broker that may be dead."""
 
 
 def check(config: StandaloneConfig) -> None:
-    """Raises StartupError for settings that a broker of a cluster cannot have."""
+    """Raises StartupError for settings that a broker of a cluster does not support."""
     if config.metadata_url.partition("+")[0].partition(":")[0] not in ("zk", "etcd"):
         raise StartupError(
             "brokers of a cluster share a metadata service: give --metadata zk://… or etcd://…;"
@@ -47,7 +47,7 @@ def check(config: StandaloneConfig) -> None:
 
 
 def join(broker: Broker, config: StandaloneConfig, endpoints: Endpoints, clock: Clock) -> None:
-    """Makes the broker one of several; it joins them when it starts."""
+    """Prepares the broker to join the cluster when it starts."""
     broker.policies.shared = True
     broker.owners = Owners(
         broker,
@@ -76,7 +76,7 @@ def _urls(config: StandaloneConfig, endpoints: Endpoints, listeners: Listeners) 
 
 
 def _load_of(broker: Broker, clock: Clock) -> Callable[[], Load]:
-    """Figures since the last call."""
+    """A function that returns the load of the broker since its last call."""
     seen: dict[str, tuple[int, int]] = {}
     last = [clock.monotonic_ms(), _cpu_s()]
 

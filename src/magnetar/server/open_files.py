@@ -1,4 +1,4 @@
-"""How many files and sockets the process may have open.
+"""Limits of open files and sockets of the process.
 
 Soft limits are small for the sake of old programs that use select(2); a broker needs one file for each
 connection, so it takes what the hard limit allows. Source: setrlimit(2).
@@ -15,24 +15,25 @@ from magnetar.runtime.entrance import Entrance
 _log = logging.getLogger("magnetar.server")
 
 OPEN_FILES_WANTED: Final = 1 << 20
-"""More than any process here opens; a soft limit without end would slow down whatever closes all files."""
+"""Largest soft limit that is requested, more than any process here needs. A higher one would slow down
+programs that close all descriptors."""
 OPEN_FILES_FEW: Final = 10_000
-"""Below it the user is told: many connections would fail."""
+"""A limit below this is logged, because many connections would fail."""
 OWN_FILES: Final = 256
-"""Segments, metadata, listeners and the like: a reserve that no client gets."""
+"""Descriptors reserved for segments, metadata, listeners and the like."""
 HTTP_SOCKETS_MAX: Final = 20_480
 """Sockets of the admin service, most of them WebSockets; at most a quarter of the clients' sockets."""
 
 
 def wanted_limit(soft: int, hard: int, *, unlimited: int) -> int:
-    """The soft limit to ask for; never less than it is."""
+    """The soft limit to request; never less than the present one."""
     if soft == unlimited:
         return soft
     return max(soft, OPEN_FILES_WANTED if hard == unlimited else min(hard, OPEN_FILES_WANTED))
 
 
 class Sockets(NamedTuple):
-    """How many sockets of others may be open."""
+    """Most open sockets of clients, by protocol."""
 
     clients: int
     """Sockets of the Pulsar protocol, or of ledger clients."""
@@ -41,9 +42,9 @@ class Sockets(NamedTuple):
 
 
 def affordable_sockets() -> Sockets:
-    """Sockets that leave enough files to everything else when the limit has been raised.
+    """The numbers of sockets that leave enough descriptors for other uses under the raised limit.
 
-    Storage must be able to open segments whatever clients do, and HTTP is where an operator looks.
+    Storage must be able to open segments whatever clients do, and operators need HTTP.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = wanted_limit(soft, hard, unlimited=resource.RLIM_INFINITY)
@@ -61,7 +62,7 @@ def http_entrance() -> Entrance:
 
 
 def raise_limit() -> int:
-    """Raises the soft limit as far as is allowed and useful; the limit in force."""
+    """Raises the soft limit as far as allowed and useful; returns the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = wanted_limit(soft, hard, unlimited=resource.RLIM_INFINITY)
     if wanted != soft:

@@ -1,4 +1,4 @@
-"""Sends the metrics to an OpenTelemetry collector, again and again."""
+"""Sends the metrics to an OpenTelemetry collector periodically."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _NS: Final = 1_000_000_000
 
 
 class OtlpPush:
-    """One endpoint. A scrape of its own: rates are those between two exports."""
+    """Exports to one endpoint. Each export makes its own scrape, so that rates count from one export to the
+    next."""
 
     def __init__(self, broker: Broker, endpoint: str, *, instance: str) -> None:
-        """`instance`: what tells this process from others. Raises StartupError without the libraries."""
+        """`instance`: id of this process in the exported metrics. Raises StartupError when the libraries are
+        missing."""
         if not otlp.installed():
             raise StartupError(f"otlp_endpoint is set. {otlp.EXTRA}")
         self._endpoint = endpoint
@@ -39,7 +41,7 @@ class OtlpPush:
         self._failing = False
 
     async def push(self) -> None:
-        """One export; a failure is logged once, and when it has ended."""
+        """Makes one export. The first failure and the next success are logged."""
         text = await scraped(self._registry)
         try:
             await in_thread(lambda: self._send(text))
@@ -59,7 +61,7 @@ class OtlpPush:
         self._exporter.export(text, time.time_ns())
 
     async def close(self) -> None:
-        """What was counted since the last export is sent, if the endpoint is there; then it ends."""
+        """Makes a last export if the endpoint can be reached, and ends."""
         if self._exporter is not None:
             if not self._failing:
                 await self.push()

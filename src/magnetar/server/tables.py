@@ -1,4 +1,4 @@
-"""Puts the Iceberg tables over history together for one process."""
+"""Composes the Iceberg tables over history for one process."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from magnetar.tiered.storage import TieredStorage
 _log = logging.getLogger("magnetar.server")
 
 _FIRST_S: Final = 5.0
-"""After the start: tables that a crash left behind are brought up to date when clients are served."""
+"""Seconds after the start until the first comparison, which updates tables that a crash left out of date."""
 _AGAIN_S: Final = 5.0
-"""Between two looks for tables that could not be changed; each has pauses of its own."""
+"""Seconds between two checks for failed tables; each table has its own growing pause."""
 _LOOK_S: Final = 3600.0
-"""Between two comparisons of all tables with what is stored."""
+"""Seconds between two comparisons of all tables with the stored lists."""
 
 
 def begin_tables(
@@ -38,8 +38,8 @@ def begin_tables(
     tasks: TaskGroup,
     trust: MetadataTrust,
 ) -> LakeTables | None:
-    """The tables with their rounds; None when there are to be none. `file`: of the catalog where the settings
-    name no other. Raises StartupError."""
+    """Starts the tables; returns None when none are configured. `file`: file of the default catalog. Raises
+    StartupError."""
     settings = None if file is None else _settings(config, file, storage)
     if file is None or settings is None:
         return None

@@ -1,4 +1,4 @@
-"""Puts tiered storage together for one process."""
+"""Composes tiered storage for one process."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.server")
 
 _FRESH_S: Final = 5.0
-"""Between two looks at how old messages are that are not in history: one grows so much older, and again while
-its ledger is sealed, than its policy wants."""
+"""Seconds between two checks of the age of messages that are not in history. A message may exceed the maximum
+age of its policy by this time, and again by it while its ledger is sealed."""
 _SWEEP_S: Final = 3600.0
 """Seconds between two searches for unnamed objects."""
 
 
 class _LateTables:
-    """A follower that loads the tables when something concerns them."""
+    """A follower that loads the tables at the first change that concerns them."""
 
     def __init__(self, load: Callable[[], LakeTables | None]) -> None:
         self._load = load
@@ -71,7 +71,7 @@ class _LateTables:
 
 
 class Tiering:
-    """Tiered storage and its rounds. Costs nothing until something is offloaded or read back."""
+    """Tiered storage with its periodic work. It costs nothing until a ledger is offloaded or read back."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class Tiering:
         trust: MetadataTrust,
         catalog_file: Path | None = None,
     ) -> None:
-        """`folder` is where files under way lie; None: nothing is kept. `catalog_file`: of the catalog of
-        tables where the settings name no other; None: there are no tables. Raises StartupError."""
+        """`folder`: folder for temporary files; None: the process is ephemeral. `catalog_file`: file of the
+        default catalog of tables; None: no tables. Raises StartupError."""
         self._config = config
         self._catalog_file = catalog_file
         self._lake: LakeTables | None = None
@@ -133,7 +133,7 @@ class Tiering:
         return RetryingStore(open_store(url, self._clock), pause)
 
     def begin(self, broker: Broker, syncer: Syncer) -> None:
-        """Called once when there is a broker: looks at its topics from now on."""
+        """Starts the work on the broker's topics; call it once."""
         self._broker = broker
         if isinstance(syncer, HelperSyncer):
             self._offloader.commits = syncer.latency
@@ -176,9 +176,9 @@ class Tiering:
             _log.warning("object stores could not be checked; they are checked when one is needed: %s", error)
 
     def load_tables(self) -> LakeTables | None:
-        """The tables, begun when this is called first; None when there are none. After `begin`.
+        """The tables, which the first call starts; None when none are configured. Call it after `begin`.
 
-        Raises StartupError when the settings name a catalog that cannot be.
+        Raises StartupError for an unusable catalog.
         """
         if not self._tables_loaded:
             self._tables_loaded = True
@@ -199,7 +199,7 @@ class Tiering:
         return self._lake
 
     async def _keep_up(self) -> None:
-        """What `magnetar lake maintain` does, a part of it at a time."""
+        """Does a part of the work of `magnetar lake maintain`."""
         merged = await self.offloading.merge_round()
         if self._lake is not None:
             # Starts do not wait for what is loaded when there is something to do.
@@ -229,7 +229,7 @@ class Tiering:
         ]
 
     async def close(self) -> None:
-        """Ends what is under way, as a crash would; the next process goes on."""
+        """Cancels the work under way, as a crash would; the next process continues it."""
         await self._tasks.close()
         if self._lake is not None:
             await self._lake.close()
@@ -302,7 +302,7 @@ def _work_dir(folder: Path | None) -> Path:
         return Path(tempfile.mkdtemp(prefix="magnetar-offload-"))
     try:
         folder.mkdir(exist_ok=True)
-        # The folder itself stays: on a full disk there may be no room for a new one.
+        # The folder itself stays: on a full disk a new one may not fit.
         for left in folder.iterdir():
             shutil.rmtree(left, ignore_errors=True)
             if not left.is_dir():

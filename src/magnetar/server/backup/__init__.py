@@ -1,1 +1,1 @@
-"""Copies of a data folder, made while it is used, and folders made of them; see README.md."""
+"""Backups of a data folder in use, and their restoring; see README.md."""

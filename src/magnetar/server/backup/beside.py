@@ -1,6 +1,6 @@
-"""Bookies beside a broker, as parts of a point in time.
+"""Stages the bookies beside a broker as parts of a point in time.
 
-STAGED/bookies/...            where the bookies meet, but for who is alive
+STAGED/bookies/...            the bookies' common folder, without the list of live ones
 STAGED/bookies/NAME/...       links to the segments of a bookie, and the small files of its folder
 STAGED/GIVEN-UP.json          entries that were given up, where there are some
 """
@@ -26,7 +26,7 @@ _SMALL_FILES: Final = (FORMAT_FILE, INSTANCE_FILE, BELONGS_FILE, COOKIE_FILE, ME
 
 
 def small_files(root: Path) -> Iterator[Path]:
-    """What is copied whole, as paths in the data folder `root`; some of it may not be there."""
+    """Paths in the data folder `root` of the files that are copied whole; some may not exist."""
     meeting = root / "bookies"
     found = [file for pattern in _MEETING_FILES for file in meeting.glob(pattern)]
     found += [store.parent / name for store in meeting.glob(f"*/{FORMAT_FILE}") for name in _SMALL_FILES]
@@ -35,8 +35,8 @@ def small_files(root: Path) -> Iterator[Path]:
 
 
 def lock_bookies(folder: DataFolder, held: ExitStack) -> None:
-    """Locks their folders until `held` ends. Raises StartupError: one of them runs; OSError."""
+    """Locks the bookies' folders until `held` ends. Raises StartupError when a bookie runs; OSError."""
     for store in folder.bookies_dir.glob(f"*/{FORMAT_FILE}"):
-        # It outlives a broker that was killed by a moment.
+        # A bookie runs for a moment longer than a broker that was killed.
         lock = FileLock(store.parent / LOCK_FILE, f"the folder of {store.parent.name}")
         held.callback(lock.release)

@@ -1,4 +1,4 @@
-"""From a staged point in time into a repository. Blocking."""
+"""Copies a staged point in time into a repository. Blocking."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from magnetar.server.backup.staging import STAGED_FILE
 _log = logging.getLogger("magnetar.backup")
 
 _SETTLED_S: Final = 30.0
-"""A file that does not change at last changes for so long at the most."""
+"""Most seconds for which a file that is being finished still changes."""
 
 
 def copy(
     staged: Path, repository: Repository, *, with_history: bool, progress: Callable[[int], None]
 ) -> Manifest:
-    """Copies what the repository has not, and lists the backup. Raises BackupError.
+    """Copies the files that the repository lacks, and lists the backup. Raises BackupError.
 
-    `progress` hears of each piece of bytes that was read.
+    `progress` is called with the number of bytes of each piece that was read.
     """
     note = json.loads((staged / STAGED_FILE).read_text())
     known = _known(repository)
@@ -66,10 +66,10 @@ def copy(
 def _copy_growing(
     path: Path, name: str, end: int, repository: Repository, progress: Callable[[int], None]
 ) -> tuple[FileRow, int]:
-    """A segment that is written to, as it was when its log went to `end`."""
+    """Copies a segment in use up to byte `end` of its log."""
     with path.open("rb") as segment:
         header = decode_segment_header(segment.read(HEADER_READ_BYTES))
-    # What the header says by now may be of later blocks, which the copy would miss as damage.
+    # The header may describe later blocks by now, whose absence in the copy would look like damage.
     checkpoint = bytes(CHECKPOINT_BYTES) if header is None else encode_checkpoint(header.salt, end)
     changed = Changed(CHECKPOINT_AT, checkpoint, _room_behind(end))
     digest, new = repository.add(path, end, progress, changed)
@@ -79,7 +79,7 @@ def _copy_growing(
 def _copy_whole(
     path: Path, name: str, known: dict[str, FileRow], repository: Repository, progress: Callable[[int], None]
 ) -> tuple[FileRow, int]:
-    """Any other file; one that is `known` is not copied again."""
+    """Copies another file, unless it is `known`."""
     deadline_s = time.monotonic() + _SETTLED_S
     while True:
         stat = path.stat()
@@ -105,17 +105,17 @@ def _copy_whole(
 
 
 def bytes_of(staged: Path, *, with_history: bool) -> int:
-    """What `copy` will read, about."""
+    """The approximate number of bytes that `copy` will read."""
     return sum(path.stat().st_size for path in _files(staged, with_history=with_history))
 
 
 def _known(repository: Repository) -> dict[str, FileRow]:
-    """What the newest backup that can be read has of what never changes, by its origin."""
+    """By origin: the unchangeable files of the newest readable backup."""
     for backup_id in reversed(repository.ids()):
         try:
             manifest = repository.manifest(backup_id)
         except DamagedBackupError as error:
-            # The backup before it may be whole; without any, everything is copied.
+            # An earlier backup may be readable; without any, all files are copied.
             _log.warning("%s; this backup does not have it", error)
             continue
         return {row.origin: row for row in manifest.files if row.origin}
@@ -123,7 +123,8 @@ def _known(repository: Repository) -> dict[str, FileRow]:
 
 
 def _room_behind(end: int) -> int:
-    """A segment that waits for blocks has free ones, and whole pages: one that ends with its log was cut."""
+    """Bytes of zeros after `end`: an open segment must have space for blocks and end with a whole page, since
+    a segment that ends with its log counts as truncated."""
     return PAGE_BYTES - end % PAGE_BYTES
 
 

@@ -1,4 +1,4 @@
-"""What a backup consists of. Values only.
+"""The manifest of a backup, which lists its files. Values only.
 
 A manifest is a file `backups/ID.json` of a repository: a line of JSON, and a line with its SHA-256 in hex.
 """
@@ -16,11 +16,11 @@ FORMAT_VERSION: Final = 1
 
 
 class BackupError(MagnetarError):
-    """It cannot be done; the message says why and what to do."""
+    """A backup or restore cannot be done; the message names the cause and the next step."""
 
 
 class DamagedBackupError(BackupError):
-    """Something in a repository is not as it was written."""
+    """A file in a repository is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,13 @@ class FileRow:
     """One file of a backup."""
 
     path: str
-    """In the data folder, with `/`."""
+    """Path in the data folder, with `/`."""
     sha256: str
-    """In hex; the file's name in the repository."""
+    """SHA-256 in hex, which is the file's name in the repository."""
     size_bytes: int
     origin: str = ""
-    """What never has other bytes: the file of this name, length and time; empty: it may change."""
+    """Name, length and time of an unchangeable file, by which a later backup recognises it; empty: the file
+    may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +42,29 @@ class Manifest:
     """One backup."""
 
     backup_id: str
-    """Time of the backup, UTC, `20260131T235959Z`, with a number behind it where there are several."""
+    """Time of the backup, UTC, `20260131T235959Z`; a number follows when several have the same time."""
     created_ms: int
     """Unix milliseconds of the point in time."""
     version: str
     """Version of the program."""
     files: tuple[FileRow, ...]
     copied_bytes: int
-    """What this backup added to the repository."""
+    """Bytes that this backup added to the repository."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files, including those that earlier backups had copied."""
+        """Bytes of all files, including those that earlier backups copied."""
         return sum(row.size_bytes for row in self.files)
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The file's bytes."""
+    """The bytes of the manifest's file."""
     line = json.dumps({"format": FORMAT_VERSION, **asdict(manifest)}, sort_keys=True).encode()
     return b"%b\n%b\n" % (line, hashlib.sha256(line).hexdigest().encode())
 
 
 def decode(data: bytes, name: str) -> Manifest:
-    """What the file `name` says. Raises DamagedBackupError, BackupError."""
+    """The manifest from the bytes of the file `name`. Raises DamagedBackupError, BackupError."""
     line, _, rest = data.partition(b"\n")
     if rest.strip().decode("ascii", "replace") != hashlib.sha256(line).hexdigest():
         raise DamagedBackupError(f"{name} fails its checksum: use another backup")

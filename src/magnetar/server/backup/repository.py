@@ -25,17 +25,17 @@ _CHUNK: Final = 1 << 20
 
 
 class ShorterError(OSError):
-    """A file has fewer bytes than it had."""
+    """A file has become shorter."""
 
 
 class Changed(NamedTuple):
-    """What a copy has otherwise than its source."""
+    """The differences between a copy and its source."""
 
     at: int = 0
     there: bytes = b""
-    """At `at`, in the first chunk, in the place of what the source has there."""
+    """Bytes that replace those of the source at offset `at`, in the first chunk."""
     room_bytes: int = 0
-    """Zeros behind everything."""
+    """Number of zeros that are added at the end."""
 
 
 UNCHANGED: Final = Changed()
@@ -51,7 +51,7 @@ class Repository:
 
     @classmethod
     def open(cls, root: Path, *, create: bool = False) -> Repository:
-        """Raises BackupError: no repository, or none of ours."""
+        """Opens the repository. Raises BackupError when the folder is not one of ours."""
         try:
             file = root / "FORMAT"
             if create and not file.exists():
@@ -62,7 +62,7 @@ class Repository:
             found = file.read_text("ascii", "replace").strip() if file.exists() else ""
             if found != _FORMAT:
                 raise BackupError(
-                    f"{root} is no folder with backups that this release knows"
+                    f"{root} is not a folder with backups that this release knows"
                     + (f" (it says {found!r})" if found else "")
                 )
             for folder in (root / "files", root / "backups"):
@@ -74,7 +74,7 @@ class Repository:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """One writer at a time. Raises BackupError."""
+        """Locks the repository for writing. Raises BackupError while another process writes."""
         try:
             lock = FileLock(self.root / "LOCK", f"the folder with backups {self.root}")
         except StartupError as error:
@@ -89,11 +89,11 @@ class Repository:
     # -- manifests ----------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
-        """Backups, the oldest one first."""
+        """Ids of the backups, the oldest first."""
         return sorted(path.stem for path in self._manifests.glob("*.json"))
 
     def manifest(self, backup_id: str | None = None) -> Manifest:
-        """A backup, None: the newest one. Raises BackupError."""
+        """The manifest of a backup; None: of the newest. Raises BackupError."""
         known = self.ids()
         if not known:
             raise BackupError(f"{self.root} has no backup yet")
@@ -103,15 +103,15 @@ class Repository:
         return decode(path.read_bytes(), str(path))
 
     def keep(self, manifest: Manifest) -> None:
-        """Lists a backup, whose files must be here."""
+        """Lists a backup, whose files must be in the repository."""
         write_durably(self._manifests / f"{manifest.backup_id}.json", encode(manifest))
 
     def drop(self, backup_ids: list[str]) -> int:
-        """Forgets backups, then deletes what no other one has; returns the bytes that were freed.
+        """Deletes backups and the files that no other backup has; returns the freed bytes.
 
-        Raises BackupError: one of the others is damaged; OSError.
+        Raises BackupError when another backup is damaged; OSError.
         """
-        # First what the others need: one that cannot be read ends it before anything is gone.
+        # The other backups are read first: an unreadable one stops the call before anything is deleted.
         kept = set(self.ids()) - set(backup_ids)
         needed = {row.sha256 for each in kept for row in self.manifest(each).files}
         for backup_id in backup_ids:
@@ -127,11 +127,11 @@ class Repository:
     # -- files --------------------------------------------------------------------------------
 
     def path_of(self, sha256: str) -> Path:
-        """Where the bytes lie."""
+        """Path of a file's bytes."""
         return self._files / sha256[:2] / sha256
 
     def has(self, row: FileRow) -> bool:
-        """Whether the file is here, with its length."""
+        """Whether the repository has the file with this length."""
         try:
             return self.path_of(row.sha256).stat().st_size == row.size_bytes
         except FileNotFoundError:
@@ -140,11 +140,11 @@ class Repository:
     def add(
         self, source: Path, size_bytes: int, copied: Callable[[int], None], changed: Changed = UNCHANGED
     ) -> tuple[str, int]:
-        """Takes the first bytes of a file in, durably and `changed`; the sum of all, and how many bytes are
-        new here.
+        """Adds the first `size_bytes` of a file with the differences `changed`, durably; returns their
+        SHA-256 and the number of new bytes.
 
-        What was written is read back and compared, and so is what is there already: a damaged file is
-        replaced. Raises OSError, ShorterError, DamagedBackupError.
+        The copy is read back and compared, also one that exists already; a damaged one is replaced. Raises
+        OSError, ShorterError, DamagedBackupError.
         """
         part = self._files / f"{os.getpid()}.part"
         try:
@@ -168,7 +168,7 @@ class Repository:
         return digest, size_bytes + changed.room_bytes
 
     def verify(self, manifest: Manifest, read: Callable[[int], None]) -> list[str]:
-        """Reads every file of a backup; what is wrong, a line each."""
+        """Reads every file of a backup; returns a line for each problem."""
         wrong = []
         for row in manifest.files:
             path = self.path_of(row.sha256)
@@ -183,7 +183,8 @@ class Repository:
 def _copy(
     source: IO[bytes], out: IO[bytes], size_bytes: int, copied: Callable[[int], None], changed: Changed
 ) -> str:
-    """Copies so many bytes, `changed`; the SHA-256 of all. Raises OSError, ShorterError."""
+    """Copies `size_bytes` with the differences `changed`; returns their SHA-256. Raises OSError,
+    ShorterError."""
     digest = hashlib.sha256()
     left = size_bytes
     while left:
@@ -219,7 +220,7 @@ def sum_of(path: Path) -> str:
 
 
 def _forget_cached(path: Path) -> None:
-    """Has the next read come from the device, where the kernel listens."""
+    """Asks the kernel to drop cached pages, so that the next read comes from the device."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

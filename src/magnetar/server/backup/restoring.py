@@ -1,4 +1,4 @@
-"""From a repository into a new data folder. Blocking."""
+"""Restores a backup from a repository into a new data folder. Blocking."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from magnetar.server.backup.repository import Repository, copy_checked
 from magnetar.server.storage.datafolder import FORMAT_VERSION
 
 _UNFINISHED: Final = "RESTORING"
-"""Lies in a folder that is being filled."""
+"""Name of the file that marks an incomplete folder."""
 
 
 def restore(
     repository: Repository, manifest: Manifest, data: Path, *, progress: Callable[[int], None]
 ) -> None:
-    """Makes the data folder `data` of a backup; it must be empty, or not there. Raises BackupError.
+    """Restores a backup into the data folder `data`, which must be empty or missing. Raises BackupError.
 
-    Each file is compared with its sum on the way. The folder has its name when everything in it is durable.
+    Each file is compared with its checksum. The folder gets its name when everything in it is durable.
     """
     data = data.resolve()
     try:
-        # It is filled beside, and gets the name by a rename.
+        # It is filled under another name, and renamed at the end.
         if data.is_mount() or data == Path.cwd():
             what = "the current folder" if data == Path.cwd() else "a mount point"
             raise BackupError(f"{data} is {what}, which cannot be replaced: name a folder in it")
@@ -50,13 +50,13 @@ def restore(
 
 
 def _clear(part: Path) -> None:
-    """Removes what a restoring that was cut short left behind. Raises BackupError."""
+    """Removes the remains of an interrupted restore. Raises BackupError."""
     if not part.exists():
         return
     mark = part / _UNFINISHED
     # An empty one was left before it had its mark, or after it had lost it: the mark is the last thing to go.
     if not part.is_dir() or (any(part.iterdir()) and not mark.exists()):
-        raise BackupError(f"{part} is in the way: it is none of ours, move it elsewhere")
+        raise BackupError(f"{part} is in the way: it is not ours, move it elsewhere")
     for each in part.iterdir():
         if each.is_dir() and not each.is_symlink():
             shutil.rmtree(each)

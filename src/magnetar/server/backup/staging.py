@@ -1,12 +1,12 @@
-"""One point in time of a data folder: hard links to what does not change, and a copy of the metadata.
+"""Stages one point in time of a data folder: hard links to unchangeable files, and a copy of the metadata.
 
     STAGED/bookie/...             links to the segments, and the small files of the folder
-    STAGED/bookies/...            the same of bookies beside the broker, instead (beside.py)
+    STAGED/bookies/...            in place of it: the same for bookies beside the broker (beside.py)
     STAGED/metadata/metadata.db   copy of the metadata, in one read transaction
-    STAGED/offloaded/...          links to objects, where the object store lies in the data folder
-    STAGED/STAGED                 JSON: the time, and the segments that are longer than what counts of them
+    STAGED/offloaded/...          links to objects, if the object store lies in the data folder
+    STAGED/STAGED                 JSON: the time, and the valid length of segments in use
 
-The order of the steps, and why it is enough, is told in README.md.
+README.md gives the order of the steps and why it is sufficient.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _log = logging.getLogger("magnetar.backup")
 
 STAGED_FILE: Final = "STAGED"
 KEPT_S: Final = 600.0
-"""A point in time goes after so many seconds without a sign of who copies it: its links hold space."""
+"""Seconds without a sign of its copying process after which a point in time is removed: its links hold disk
+space."""
 
 _SMALL_FILES: Final = ("FORMAT", "INSTANCEID", BELONGS_FILE, GIVEN_UP_FILE)
 _TRIES: Final = 5
@@ -50,7 +51,7 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A point in time, ready to be copied."""
+    """A point in time that is ready to be copied."""
 
     staged_id: str
     folder: Path
@@ -58,12 +59,12 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the parts of a data folder lie. Its methods block."""
+    """Paths of the parts of a data folder. Its methods block."""
 
     metadata_file: Path
     bookie_dir: Path
     bookies_dir: Path
-    """Of bookies beside the broker; there is none where the broker keeps messages itself."""
+    """Folder of bookies beside the broker; missing when the broker stores messages itself."""
     offloaded_dir: Path
 
     @classmethod
@@ -72,7 +73,7 @@ class Sources:
         return cls(folder.metadata_file, folder.bookie_dir, folder.bookies_dir, folder.offloaded_dir)
 
     def link(self, staged: Path) -> None:
-        """Links what has no link there yet. Raises OSError."""
+        """Links the files that have no link in `staged` yet. Raises OSError."""
         for source, target in self._files(staged):
             target.parent.mkdir(parents=True, exist_ok=True)
             # Gone since it was listed: dead before the point in time, or linked in the first round.
@@ -90,7 +91,8 @@ class Sources:
                 yield source, staged / "offloaded" / source.relative_to(self.offloaded_dir)
 
     def copy_metadata(self, staged: Path) -> None:
-        """The metadata of one moment, and small files beside the messages. Raises OSError, sqlite3.Error."""
+        """Copies the metadata of one moment, and small files beside the messages. Raises OSError,
+        sqlite3.Error."""
         for source, target in self._small_files(staged):
             with contextlib.suppress(FileNotFoundError):  # optional: not every installation has each of them
                 said = source.read_bytes()
@@ -130,7 +132,8 @@ class Sources:
             source.backup(copy, pages=-1)
 
     def check_metadata(self, staged: Path) -> None:
-        """Reads every row of the copy. Raises BackupError: damaged, so that no server could start with it."""
+        """Reads every row of the copy. Raises BackupError when it is damaged, so that no server could start
+        with it."""
         copied = staged / "metadata" / "metadata.db"
         try:
             with contextlib.closing(sqlite3.connect(copied, isolation_level=None)) as copy:
@@ -143,7 +146,7 @@ class Sources:
 
     @staticmethod
     def note(staged: Path, created_ms: int, ends: Mapping[str, int]) -> None:
-        """Says what the point is. `ends`: the segments that are written to, and what counts of each."""
+        """Writes the file STAGED. `ends`: the segments in use, and the valid length of each."""
         growing = {}
         for name, size in ends.items():
             last = staged / name
@@ -161,7 +164,7 @@ class Staging:
     """Points in time of a data folder in use, one at a time."""
 
     def __init__(self, folder: DataFolder, kept: Kept, clock: Clock) -> None:
-        """`kept`: the messages in the folder. Points in time of an earlier process are removed."""
+        """`kept`: the messages in the folder. Removes the points in time of an earlier process."""
         self._root = folder.staged_dir
         self._sources = Sources.of(folder)
         self._clock = clock
@@ -173,7 +176,7 @@ class Staging:
         shutil.rmtree(self._root, ignore_errors=True)
 
     async def begin(self) -> Staged:
-        """Takes a point in time. Raises BackupError: another one is there, or it cannot be done."""
+        """Takes a point in time. Raises BackupError when another one exists or it fails."""
         if self._current is not None or self._beginning:
             raise BackupError(
                 "a backup of this folder is under way: wait for it; one broken off is forgotten after"
@@ -209,14 +212,14 @@ class Staging:
             self._sources.note(staged, created_ms, await ends())
 
     def renew(self, staged_id: str) -> bool:
-        """Its copying continues; False when it is not there any more."""
+        """Notes that the copying continues; False when the point in time was removed."""
         if self._current is None or self._current.staged_id != staged_id:
             return False
         self._seen.set()
         return True
 
     async def end(self, staged_id: str) -> bool:
-        """It is not needed any more; False when it was not there."""
+        """Removes a point in time; False when there was none."""
         if self._current is None or self._current.staged_id != staged_id:
             return False
         current, self._current = self._current, None
@@ -227,7 +230,7 @@ class Staging:
         return True
 
     async def close(self) -> None:
-        """Ends what is there. What is being taken ends by itself, and is removed."""
+        """Removes the point in time. One that is being taken is removed when it is complete."""
         self._closed = True
         if self._current is not None:
             await self.end(self._current.staged_id)
@@ -241,7 +244,7 @@ class Staging:
 
 @contextmanager
 def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
-    """A point in time of a folder that no process uses, with the bookies in it; blocks.
+    """A point in time of a folder that no process uses, with its bookies; blocks.
 
     Raises StartupError, BackupError, CorruptDataError.
     """
@@ -250,7 +253,7 @@ def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
 
     # Before anything is made there, or its mode is changed.
     if not (root / "FORMAT").is_file():
-        raise BackupError(f"{root} is no data folder: it has no file FORMAT")
+        raise BackupError(f"{root} is not a data folder: it has no file FORMAT")
     folder = DataFolder(root)
     staged = folder.staged_dir / "unused"
     held = ExitStack()

@@ -1,4 +1,4 @@
-"""The process of `magnetar autorecovery`: makes copies anew that lost bookies had."""
+"""The process of `magnetar autorecovery`: replaces the copies that lost bookies had."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoRecoveryConfig:
-    """One node of auto-recovery."""
+    """Settings of one node of auto-recovery."""
 
     metadata: str
-    """URL of the cluster."""
+    """URL of the cluster's metadata service."""
     node_id: str | None
-    """Name in votes and locks; None: host and process id."""
+    """Name of the node in votes and locks; None: host and process id."""
     lost_bookie_delay_s: int = 0
     open_ledger_grace_s: float = 30.0
     check_all_s: float = 604_800.0
@@ -47,14 +47,14 @@ class AutoRecoveryConfig:
     racks_min: int = 2
     racks_path: str = BOOKIE_RACKS
     bytes_per_s: float | None = None
-    """These nine are those of `RecoveryOptions`."""
+    """This and the next eight: see `RecoveryOptions`."""
     session_timeout_ms: int = 30_000
-    """How long the cluster waits for a node that says nothing before another one does its work."""
+    """Milliseconds without contact after which another node takes over the work of this one."""
     ready_file: Path | None = None
     bookies: LedgerSettings = field(default_factory=LedgerSettings)
-    """How bookies are reached: TLS, user and password; the other settings do not count."""
+    """TLS, user and password for bookies; other settings are ignored."""
     http_port: int | None = None
-    """Port of the HTTP admin and metrics: 0 takes a free one, None opens none."""
+    """Port of HTTP admin and metrics; 0: a free port; None: no port."""
     http_host: str = "127.0.0.1"
 
 

@@ -1,4 +1,4 @@
-"""What the HTTP port of a node of auto-recovery answers: Apache's paths.
+"""The pages on the HTTP port of a node of auto-recovery, with Apache's paths.
 
 Source: BookKeeper's HTTP admin API (paths, parameters, fields, status codes).
 """
@@ -21,7 +21,7 @@ _API: Final = "/api/v1/autorecovery"
 
 
 class AutoRecoveryPages:
-    """Answers for one node; all but `/metrics` is about the whole cluster."""
+    """The pages of one node; all except `/metrics` describe the whole cluster."""
 
     def __init__(self, node: AutoRecoveryNode) -> None:
         self._node = node
@@ -42,7 +42,7 @@ class AutoRecoveryPages:
         }
 
     async def answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Page:
-        """The answer to a call; 404 for what is not offered, 500 when the metadata cannot be had."""
+        """The answer to a call; 404 for an unknown path, 500 when the metadata cannot be read."""
         handler = self._pages.get((method, path.rstrip("/")))
         if handler is None:
             return Page(404, b"no such page, or not with this method\n")

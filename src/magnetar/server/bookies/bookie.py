@@ -1,4 +1,4 @@
-"""The process of `magnetar bookie`: one bookie of a cluster whose metadata others share."""
+"""The process of `magnetar bookie`: one bookie of a cluster with shared metadata."""
 
 from __future__ import annotations
 
@@ -40,46 +40,46 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.server")
 
 _ROOM_SHARE: Final = 0.02
-"""So much of a disk that was full must be free again before the bookie takes entries."""
+"""Share of the disk by which a full disk must become emptier before the bookie takes entries again."""
 _LOOK_S: Final = 60.0
-"""Between two looks for files of credentials that have changed."""
+"""Seconds between two checks for changed files of credentials."""
 _CLAIM_MARGIN_S: Final = 5.0
-"""By so much the registration of this bookie's last process is waited for longer than its session lasts."""
+"""Seconds, beyond the session's length, to wait until the registration of this bookie's last process ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieConfig:
-    """One bookie."""
+    """Settings of one bookie."""
 
     metadata: str
-    """Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers."""
+    """URL of the cluster's metadata service: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers."""
     data: Path
     more_data: tuple[Path, ...] = ()
     host: str = "127.0.0.1"
     port: int = 3181
     advertised: str | None = None
     bookie_id: str | None = None
-    """These six are as in NodeOptions."""
+    """This and the next five: see NodeOptions."""
     collect_interval_s: float = 600.0
-    """Between two looks for deleted ledgers."""
+    """Seconds between two searches for deleted ledgers."""
     session_timeout_s: float = 30.0
-    """How long the cluster takes this bookie for alive without hearing of it."""
+    """Seconds without contact after which the cluster takes this bookie for dead."""
     full_share: float = 0.95
-    """From this share of the disk on it is full: the bookie is read-only until 0.02 less are in use."""
+    """Used share of the disk, 0 to 1, from which the bookie is read-only, until 0.02 less are in use."""
     sort_after_reads: int = 0
     """See StoreOptions."""
     packet_bytes_max: int = PACKET_BYTES_MAX
     """Largest request, `nettyMaxFrameSizeBytes` of Apache's bookies: a larger one closes its connection."""
     initialize: bool = False
-    """Make the tree of a new cluster where there is none."""
+    """Whether to make the tree of a new cluster when there is none."""
     ready_file: Path | None = None
     http_port: int | None = None
-    """Port of the HTTP admin and metrics: 0 takes a free one, None opens none."""
+    """Port of HTTP admin and metrics; 0: a free port; None: no port."""
     http_host: str = "127.0.0.1"
     security: BookieSecurity = field(default_factory=BookieSecurity)
 
     def node_options(self, credentials: BookieCredentials) -> NodeOptions:
-        """What the node is told."""
+        """The options of the node."""
         return NodeOptions(
             data=self.data,
             more_data=self.more_data,

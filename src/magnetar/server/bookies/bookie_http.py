@@ -15,7 +15,7 @@ from magnetar.server.bookies.member_pages import Page, Pages
 
 _BODY_BYTES_MAX: Final = 4_096
 _BODY_S: Final = 60.0
-"""A body may take so long to come."""
+"""Seconds for the arrival of a call's body."""
 
 _Scope: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,7 +23,7 @@ _Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class BookieHttp:
-    """The port while it is open. Use `start`."""
+    """An open HTTP port. Use `start`."""
 
     def __init__(self, pages: Pages) -> None:
         self.port: int
@@ -33,7 +33,7 @@ class BookieHttp:
 
     @classmethod
     async def start(cls, pages: Pages, host: str, port: int) -> BookieHttp:
-        """Serves on `port`, 0: a free one. Raises StartupError."""
+        """Serves on `port`; 0: a free one. Raises StartupError."""
         http = cls(pages)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -48,7 +48,7 @@ class BookieHttp:
         return http
 
     async def stop(self) -> None:
-        """Takes no more calls, finishes those that run, for a second at most."""
+        """Takes no more calls, and finishes running ones for a second at most."""
         self._server.stop()
         await self._task
 

@@ -1,7 +1,7 @@
-"""What a bookie's HTTP port answers: Apache's paths, those about the bookie itself.
+"""The pages on a bookie's HTTP port, with Apache's paths about the bookie itself.
 
-Commands that Apache's bookie has about the whole cluster are not here: `magnetar autorecovery` and Apache's
-shell have them.
+Apache's bookies also have paths about the whole cluster. They are not offered here, but by
+`magnetar autorecovery` and Apache's shell.
 
 Source: BookKeeper's HTTP admin API (paths, fields, status codes).
 """
@@ -28,17 +28,17 @@ _FILE_TYPES: Final = ("journal", "entrylog", "index")
 
 
 class OtherBookies(Protocol):
-    """The part of `BookieRegistry` that is asked."""
+    """The part of `BookieRegistry` that the pages use."""
 
     async def bookies(self) -> LiveBookies:
         """The registered bookies."""
 
     async def info(self, bookie_id: str) -> RegisteredBookie | None:
-        """What a registered bookie tells of itself."""
+        """The record of a registered bookie; None when it is not registered."""
 
 
 class BookiePages:
-    """Answers for one bookie, whose traffic is counted from now on."""
+    """The pages of one bookie; the object also starts to count its traffic."""
 
     def __init__(self, node: BookieNode, others: OtherBookies) -> None:
         self._node = node
@@ -64,7 +64,7 @@ class BookiePages:
         }
 
     async def answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Page:
-        """The answer to a call; 404 for what is not offered, also for another method, as Apache's is."""
+        """The answer to a call; 404 for an unknown path or method, as in Apache's bookies."""
         handler = self._pages.get((method, path))
         if handler is None:
             return Page(404, b"no such page, or not with this method\n")

@@ -1,11 +1,11 @@
-"""What a broker asks of the process of a bookie beside it, over that one's standard input and output.
+"""Requests of a broker to the process of a bookie beside it, over that process's standard input and output.
 
-    NUMBER hold LF     no ledger is deleted from now on, until `go`, or until the process ends
-    NUMBER ends LF     the segments that are written to, and up to which byte each is durable
-    NUMBER go LF       ledgers are deleted again
+    NUMBER hold LF     stop deleting ledgers until `go`, or until the process ends
+    NUMBER ends LF     return the segments in use, and the byte up to which each is durable
+    NUMBER go LF       delete ledgers again
 
-    NUMBER JSON LF     the answer: an object with names of segments and bytes, for `ends`; else an empty one;
-                       {"error": TEXT} where it could not be done
+    NUMBER JSON LF     the answer: for `ends` an object with names of segments and bytes, else an empty one;
+                       {"error": TEXT} after a failure
 
 Nothing else is written there; the log goes to standard error.
 """
@@ -31,15 +31,15 @@ ENDS: Final = "ends"
 GO: Final = "go"
 
 _ANSWER_S: Final = {HOLD: 10.0, ENDS: 2.0, GO: 2.0}
-"""For so long an answer is waited for; while it is that to `ends`, what is published waits too."""
+"""Seconds to wait for an answer. Published messages wait during `ends` too."""
 _ERROR: Final = "error"
 
 
 class BookieRequests:
-    """The broker's end."""
+    """The broker's side."""
 
     def __init__(self, name: str, process: Process) -> None:
-        """`process`: of the bookie `name`, with pipes."""
+        """`process`: the process of the bookie `name`, with pipes."""
         self._name = name
         self._process = process
         self._numbers = itertools.count(1)
@@ -47,7 +47,7 @@ class BookieRequests:
         self._has_ended = False
 
     async def listen(self) -> None:
-        """Takes answers until the process ends."""
+        """Reads answers until the process ends."""
         assert self._process.stdout is not None, "it is a pipe"
         try:
             async for line in self._process.stdout:
@@ -74,7 +74,7 @@ class BookieRequests:
         return StorageError(f"{self._name} has ended: try again when it is back")
 
     async def ask(self, what: str) -> dict[str, int]:
-        """The answer. Raises StorageError: there is none, or it could not be done."""
+        """Sends a request and returns its answer. Raises StorageError when none comes or it is an error."""
         assert self._process.stdin is not None, "it is a pipe"
         if self._has_ended:
             raise self._ended()
@@ -104,7 +104,7 @@ class BookieAnswers:
         self._is_holding = False
 
     def take(self, data: bytes) -> bytes:
-        """The answers to the requests that end in the next piece of input."""
+        """Takes the next bytes of input; returns the answers to the requests that they complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         answers = []
         for line in lines:

@@ -1,4 +1,4 @@
-"""What is said of a bookie's security, put into effect, and anew when its files change."""
+"""Applies the security settings of a bookie, and again when its files change."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from magnetar.server.security.watched_files import TLS, CredentialFiles, Watched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieSecurity:
-    """TLS, and who is let in."""
+    """Settings of TLS and of the admitted clients."""
 
     tls_certificate: Path | None = None
     tls_key: Path | None = None
-    """PEM files; both, or there is no TLS."""
+    """Certificate and key, PEM files; TLS needs both."""
     tls_trust_certs: Path | None = None
-    """Certificates of who signs those of clients; None: clients show none."""
+    """File of the authorities' certificates that sign clients' certificates; None: clients need none."""
     tls_required: bool = False
     authorized_roles: tuple[str, ...] = ()
-    """Roles in certificates of clients that are let in; empty: any that is signed, or none at all."""
+    """Admitted roles in clients' certificates; empty: every signed certificate, and clients without one."""
     users: Path | None = None
-    """A file of lines USER:PASSWORD: clients must prove one of them. None: they need not."""
+    """File of lines USER:PASSWORD, one of which clients must prove; None: no password."""
 
     def access(self) -> Access:
-        """What is asked of clients. Raises StartupError for what cannot be met, and for unusable files."""
+        """The requirements for clients. Raises StartupError for contradictory settings and unusable files."""
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise StartupError("TLS needs a certificate and a key; give both or none")
         if self.tls_certificate is None and (self.tls_required or self.authorized_roles):
@@ -43,7 +43,7 @@ class BookieSecurity:
         return Access(tls_required=self.tls_required, roles=frozenset(self.authorized_roles), users=users)
 
     def tls(self) -> ssl.SSLContext | None:
-        """What TLS is served with; None without a certificate. Raises StartupError."""
+        """The TLS context; None without a certificate. Raises StartupError."""
         if self.tls_certificate is None or self.tls_key is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -61,11 +61,11 @@ class BookieSecurity:
 
 
 class BookieCredentials:
-    """A bookie's present demands on clients: connected ones stay, new ones are checked by the newest
-    files."""
+    """The present credentials of a bookie: new clients are checked by the newest files; connected ones
+    stay."""
 
     def __init__(self, security: BookieSecurity) -> None:
-        """Raises StartupError for what cannot be met, and for unusable files."""
+        """Reads the files. Raises StartupError for contradictory settings and unusable files."""
         self._security = security
         self._users: dict[str, str] = {}
         self.tls: RenewedContext | None = None

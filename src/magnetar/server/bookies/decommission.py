@@ -1,4 +1,4 @@
-"""What `magnetar autorecovery decommission` does: takes a bookie out of a cluster."""
+"""The command `magnetar autorecovery decommission`, which takes a bookie out of a cluster."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from magnetar.runtime.clock import SystemClock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecommissionConfig:
-    """One bookie that is to go."""
+    """The bookie to decommission."""
 
     metadata: str
-    """URL of the cluster."""
+    """URL of the cluster's metadata service."""
     bookie_id: str
     timeout_s: float | None = None
-    """None: as long as it takes."""
+    """Seconds to wait; None: no limit."""
 
 
 def run(config: DecommissionConfig, told: Callable[[int], None], warn: Callable[[str], None]) -> None:
-    """Returns when the bookie is out. `told` hears how many ledgers are left, `warn` why it may not go on.
+    """Waits until no ledger needs the bookie. `told` gets the number of ledgers that are left, `warn` the
+    reasons why the work may not proceed.
 
     Raises DecommissionError, also when the time is over, StartupError, MetadataError.
     """

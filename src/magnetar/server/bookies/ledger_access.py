@@ -1,4 +1,4 @@
-"""How this process reaches bookies and which of them it chooses, as its settings say."""
+"""The options of the ledger client and the placement of copies, from the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from magnetar.wire.bookkeeper.packets import PACKET_BYTES_LIMIT
 def client_options(
     settings: LedgerSettings, *, packet_bytes_max: int = PACKET_BYTES_LIMIT
 ) -> LedgerClientOptions:
-    """`packet_bytes_max`: for clients that write messages; one that only copies accepts the bookies' sizes.
+    """The options of the ledger client. `packet_bytes_max`: largest packet of clients that write messages; a
+    client that only copies keeps the default.
 
     Raises StartupError for files that cannot be used.
     """
@@ -52,8 +53,8 @@ def _tls(settings: LedgerSettings) -> ssl.SSLContext:
 
 
 def placement(settings: LedgerSettings, racks: Callable[[str], str]) -> Placement:
-    """`racks`: the rack of a bookie, `/rack` or `/region/rack`. Raises StartupError for copies that cannot be
-    divided."""
+    """The placement of copies. `racks`: returns the rack of a bookie, `/rack` or `/region/rack`. Raises
+    StartupError when the copies do not add up."""
     if copies := region_copies(settings.bookie_region_copies):
         rules = RegionRules(copies, enforced=settings.bookie_racks_enforced)
         try:

@@ -1,7 +1,7 @@
-"""The process of a bookie beside a broker: it lives until its standard input ends, with the broker.
+"""The process of a bookie beside a broker, which ends with its standard input, and so with the broker.
 
-The first line of its standard input is the password that clients must prove, empty where they need not:
-neither the arguments nor the environment of a process are secret. What comes after it: `bookie_requests.py`.
+The first line of its standard input is the password that clients must prove, empty for none: arguments and
+environment of a process are not secret. Requests follow, see `bookie_requests.py`.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from magnetar.server.bookies.bookie_requests import BookieAnswers
 _log = logging.getLogger("magnetar.server")
 
 USER: Final = "broker"
-"""The user of the password."""
+"""User name of the password."""
 
 _READ_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalBookie:
-    """One of them; travels as the argument of its process."""
+    """Settings of one bookie, passed as the argument of its process."""
 
     name: str
     folder: str
-    """Where the bookies meet; the one that is named so has a folder in it."""
+    """The bookies' common folder; each bookie has a folder of its name in it."""
     metadata_file: str
-    """The broker's metadata."""
+    """File of the broker's metadata."""
     segment_bytes: int
     packet_bytes_max: int
-    """Bytes of a client's packet at most."""
+    """Most bytes of a client's packet."""
     log_level: str
     log_json: bool
 

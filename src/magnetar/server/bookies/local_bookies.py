@@ -1,4 +1,4 @@
-"""Starts bookies beside this process, and starts those again that end."""
+"""Starts bookies beside this process, and restarts those that end."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ STOP_TIMEOUT_S: Final = 15.0
 _LOOK_S: Final = 0.02
 _PAUSE_S: Final = 0.2
 _PAUSE_S_MAX: Final = 5.0
-"""Before a bookie is started again; doubles from first to last while it does not stay."""
+"""Longest pause in seconds before a bookie is restarted. Pauses double from the first to this one while it
+keeps ending."""
 _STAYED_S: Final = 10.0
 
 
 def bookie_names(count: int) -> list[str]:
-    """Of so many bookies."""
+    """The names of `count` bookies."""
     return [f"bookie-{number}" for number in range(1, count + 1)]
 
 
 class LocalBookies:
-    """Bookies `bookie-1`, `bookie-2`, ... with a folder each."""
+    """Bookies `bookie-1`, `bookie-2`, …, each with its own folder."""
 
     def __init__(
         self,
@@ -72,7 +73,8 @@ class LocalBookies:
         ]
 
     async def start(self) -> None:
-        """Returns when all serve; one that lost messages gives and takes none. Raises StartupError."""
+        """Starts all bookies and waits until they serve; a bookie that lost messages stays closed to clients.
+        Raises StartupError."""
         names = frozenset(bookie.name for bookie in self._bookies)
         known = await self._registry.known_bookies()
         if not known <= names:
@@ -125,7 +127,7 @@ class LocalBookies:
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """No bookie deletes a ledger in this block. Raises StorageError: one of them does not answer."""
+        """A block in which no bookie deletes a ledger. Raises StorageError when a bookie does not answer."""
         held: list[BookieRequests] = []
         try:
             for bookie in self._bookies:
@@ -140,7 +142,8 @@ class LocalBookies:
                     await requests.ask(GO)
 
     async def ends(self) -> Mapping[str, int]:
-        """In `held`: see `message_stores.Ends`. Raises StorageError: one of them does not answer."""
+        """See `opened_stores.Ends`; call it within `held`. Raises StorageError when a bookie does not
+        answer."""
         told = await gathered(self._to(bookie).ask(ENDS) for bookie in self._bookies)
         return {
             f"bookies/{bookie.name}/segments/{name}": end
@@ -154,7 +157,7 @@ class LocalBookies:
         return requests
 
     async def close(self) -> None:
-        """Lets all of them end, and waits for it."""
+        """Ends all bookies and waits for their end."""
         self._closing.set()
         processes = list(self._processes.values())
         for process in processes:

@@ -1,4 +1,4 @@
-"""Answers of the small HTTP ports that members of a BookKeeper cluster have."""
+"""Types of the pages on the HTTP ports of bookies and nodes of auto-recovery."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Page:
 
 
 Handler: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[Page]]
-"""Answers a call by its query and its body."""
+"""Answers a call. Arguments: its query and its body."""
 
 
 class Pages(Protocol):
-    """What a port answers."""
+    """The pages of one port."""
 
     async def answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Page:
         """The answer to a call."""

@@ -1,9 +1,9 @@
-"""Messages on several bookies: those that are started beside this process, or those of a cluster.
+"""Stores messages on several bookies: on those that this process starts beside it, or on those of a cluster.
 
-On a cluster the broker's metadata lies in the cluster's metadata service too, below /magnetar/CLUSTER, so
-that nothing depends on this machine. A standalone server is the only broker there: it holds
-/magnetar/CLUSTER/broker while its session lasts. Brokers that share the cluster are in broker/ownership.
-Why so: docs/decisions/0009-where-bookies-meet.md.
+On a cluster the broker's metadata is in the cluster's metadata service too, below /magnetar/CLUSTER, so that
+no data is on this machine. A standalone server must be the only broker there: it holds
+/magnetar/CLUSTER/broker while its session lasts. broker/ownership has the rules for several brokers.
+Reasons: docs/decisions/0009-where-bookies-meet.md.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ async def _beside(
 
 
 class KeptBeside:
-    """Messages on bookies beside this process."""
+    """The messages on bookies beside this process, for backups."""
 
     def __init__(self, guard: BesideGuard, bookies: LocalBookies, ledgers: RemoteLedgers) -> None:
         self._guard = guard
@@ -155,7 +155,7 @@ class KeptBeside:
 
 
 def _packet_bytes_max(config: StandaloneConfig) -> int:
-    """What bookies must take for the largest message to be kept."""
+    """Bytes of a packet with the largest message."""
     return config.max_message_bytes + AROUND_MESSAGE_BYTES
 
 
@@ -204,7 +204,7 @@ async def _on_cluster(
 
 
 async def check_not_claimed(store: MetadataStore, scope: str) -> None:
-    """Raises StartupError when one broker has the cluster for itself; MetadataError."""
+    """Raises StartupError when a standalone server has claimed the cluster; MetadataError."""
     held = await store.get(_CLAIM)
     if held is not None:
         holder = held.data.decode(errors="replace")
@@ -214,8 +214,8 @@ async def check_not_claimed(store: MetadataStore, scope: str) -> None:
 
 
 async def claim(store: MetadataStore, scope: str, patience_s: float) -> None:
-    """Takes the place of the one broker, in the session that lasts on return; waits `patience_s` for that of
-    a predecessor to end. Raises StartupError: it is taken; MetadataError."""
+    """Claims the cluster for this standalone server with an ephemeral node; waits up to `patience_s` seconds
+    for the session of a predecessor to end. Raises StartupError when the cluster is taken; MetadataError."""
     await in_lasting_session(store, lambda: _claim(store, scope, patience_s))
 
 
@@ -258,7 +258,7 @@ async def _ledgers(
     clock: Clock,
     cleanup: contextlib.AsyncExitStack,
 ) -> RemoteLedgers:
-    """`service` has the ledgers' metadata, `store` the broker's and the racks."""
+    """The ledgers on bookies. `service` has the ledgers' metadata, `store` the broker's and the racks."""
     layout = QuorumLayout(config.ledger_ensemble_size, config.ledger_write_quorum, config.ledger_ack_quorum)
     options = LedgerOptions(layout=layout, digest=DigestType[config.ledger_digest])
     racks = BookieRacks(store, BOOKIE_RACKS)

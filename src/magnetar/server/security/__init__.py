@@ -1,1 +1,1 @@
-"""TLS, credentials and their files, and what of a process is reachable from outside. See README.md."""
+"""TLS, credentials and their files, and the exposure of a process to other machines. See README.md."""

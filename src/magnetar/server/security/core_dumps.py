@@ -1,4 +1,4 @@
-"""Keeps what a process has in its memory out of core dumps: keys, passwords, tokens."""
+"""Prevents core dumps, which would hold keys, passwords and tokens of the process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 _log = logging.getLogger("magnetar.server")
 
 _NONE: Final = 1
-"""Too few bytes for a file, and the one limit at which Linux starts no program that takes the dump either; 0
-would start it. Source: core(5), fs/coredump.c."""
+"""Limit in bytes. It is too small for a file, and at exactly 1 Linux does not start a program that takes the
+dump either; at 0 it would. Source: core(5), fs/coredump.c."""
 
 
 def forbid() -> None:
-    """From now on neither this process nor its children leave a core dump.
+    """Prevents core dumps of this process and its children.
 
     To get one, raise the limit of the running process: prlimit --core.
     """

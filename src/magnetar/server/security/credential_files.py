@@ -1,4 +1,4 @@
-"""The credentials of a broker, made of files that may change while it runs: see `watched_files.py`."""
+"""The credentials of a broker, built from files that may change while it runs: see `watched_files.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from magnetar.server.settings.config import StandaloneConfig
 
 
 class BrokerCredentials:
-    """Those of a broker: TLS as it is served, and who is let in."""
+    """TLS and authentication of a broker."""
 
     def __init__(self, config: StandaloneConfig) -> None:
         """Raises StartupError for what is missing or cannot be used."""

@@ -1,4 +1,4 @@
-"""Which machines can reach this process, according to the settings."""
+"""Refuses settings that expose an unprotected process to other machines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from magnetar.server.settings.config import StandaloneConfig
 
 
 def check_exposure(config: StandaloneConfig) -> None:
-    """Raises StartupError when other machines could do everything, unless the settings say that they may."""
+    """Raises StartupError when clients on other machines could do everything and the settings do not allow
+    it."""
     if config.authentication or config.insecure:
         return
     exposed = next(
@@ -25,7 +26,8 @@ def check_exposure(config: StandaloneConfig) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine can reach every address that `host` stands for."""
+    """Whether only this machine can reach all addresses of `host`. Raises StartupError for an unknown
+    host."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:

@@ -1,4 +1,4 @@
-"""What the settings say about security, put into effect: TLS, authentication."""
+"""Builds TLS and the settings of authentication from the process's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from magnetar.server.settings.config import StandaloneConfig, names
 
 
 def auth_settings(config: StandaloneConfig) -> AuthSettings:
-    """The part of the settings that says who is let in."""
+    """The settings of authentication."""
     return AuthSettings(
         methods=names(config.authentication),
         tls_ca=config.tls_ca,
@@ -45,7 +45,7 @@ def auth_settings(config: StandaloneConfig) -> AuthSettings:
 
 
 def tls_context(config: StandaloneConfig) -> ServedContext | None:
-    """What TLS is served with; None without a certificate. Raises StartupError."""
+    """The TLS context; None without a certificate. Raises StartupError."""
     if config.tls_certificate is None or config.tls_key is None:
         return None
     context = ServedContext(ssl.PROTOCOL_TLS_SERVER)
@@ -65,7 +65,7 @@ def tls_context(config: StandaloneConfig) -> ServedContext | None:
                 f"the certificates in {config.tls_ca} cannot be used: {error.strerror or error}; check tls_ca"
             ) from error
         context.trusted = fingerprints(content(config.tls_ca))
-        # Without a certificate a client may still show another credential.
+        # A client without a certificate may still send another credential.
         required = config.tls_require_client_certificate
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context

@@ -1,4 +1,4 @@
-"""TLS as it is served: what clients are shown, whom we trust when they show something, and both made anew."""
+"""TLS contexts of listeners, which are replaced when their files change."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import ssl
 
 
 class ServedContext(ssl.SSLContext):
-    """TLS of files as they were at one time."""
+    """A TLS context built from one state of the files."""
 
     trusted: frozenset[str] = frozenset()
-    """Fingerprints of the certificates of those who sign clients' certificates."""
+    """Fingerprints of the authorities' certificates that sign clients' certificates."""
 
 
 class RenewedContext(ssl.SSLContext):
-    """What a listener holds for ever: each new connection gets the newest files.
+    """The permanent context of a listener, which gives each new connection the newest files.
 
-    Old ones keep theirs, and nothing of an old one can be resumed: the sessions of a context end with it.
+    Open connections keep their context. TLS sessions of an old context cannot be resumed.
     """
 
     current: ssl.SSLContext
-    """Of connections from now on."""
+    """The context of new connections."""
 
     def wrap_bio(
         self,
@@ -29,12 +29,12 @@ class RenewedContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """As its parent, by what is current; event loops know no other way to TLS."""
+        """See `ssl.SSLContext`; uses `current`. Event loops start TLS by this method only."""
         return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 def renewed(context: ssl.SSLContext, *, server_side: bool = True) -> RenewedContext:
-    """A context that begins as this one."""
+    """A RenewedContext whose first `current` is this context."""
     made = RenewedContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     made.current = context
     return made

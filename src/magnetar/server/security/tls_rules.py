@@ -1,4 +1,4 @@
-"""Which versions of TLS and which cipher suites are served, as the settings name them (pure).
+"""Applies the configured TLS versions and cipher suites (pure).
 
 Source: RFC 8446 and 5246 (names of suites); OpenSSL's ciphers(1) for its own names; Pulsar's `tlsProtocols`
 and `tlsCiphers`, which are Java's names.
@@ -17,14 +17,14 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 _SUITES_1_3: Final = frozenset(
     ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 )
-"""Those that OpenSSL serves unless told otherwise, which Python cannot do."""
+"""OpenSSL's default suites of TLS 1.3, which Python cannot change."""
 _IANA: Final = re.compile(r"TLS_(?:(?P<exchange>[A-Z0-9_]+)_)?WITH_(?P<cipher>[A-Z0-9_]+)")
 
 
 def apply(context: ssl.SSLContext, protocols: Sequence[str], ciphers: Sequence[str]) -> None:
-    """Narrows a context down to these versions and suites; empty: what it serves by itself, TLS 1.2 and 1.3.
+    """Restricts a context to these versions and suites; empty: the default, TLS 1.2 and 1.3.
 
-    Raises StartupError for what is not known or not served.
+    Raises StartupError for unknown or unsupported names.
     """
     unknown = [name for name in protocols if name not in _VERSIONS]
     if unknown:
@@ -40,7 +40,7 @@ def apply(context: ssl.SSLContext, protocols: Sequence[str], ciphers: Sequence[s
 
 
 def _with_suites(context: ssl.SSLContext, ciphers: Sequence[str]) -> set[ssl.TLSVersion]:
-    """Sets the suites; the versions that have some of them."""
+    """Sets the suites; returns the TLS versions that have some of them."""
     newer = _SUITES_1_3.intersection(ciphers)
     if newer and newer != _SUITES_1_3:
         raise StartupError(
@@ -63,7 +63,7 @@ def _with_suites(context: ssl.SSLContext, ciphers: Sequence[str]) -> set[ssl.TLS
 
 
 def openssl_name(name: str) -> str:
-    """A suite of TLS 1.2 by OpenSSL's name; what is none of IANA's is taken as that."""
+    """OpenSSL's name of a TLS 1.2 suite; a name that is not IANA's is returned unchanged."""
     found = _IANA.fullmatch(name)
     if found is None:
         return name

@@ -1,12 +1,12 @@
-"""The files that credentials are made of: read at start, and anew when they change.
+"""Reads the files of credentials at start, and again when they change.
 
-    a look finds         then
-    nothing changed      nothing
-    a file changed       what is made of it is made anew, and counts from then on
-    ... and is broken    the old one goes on; the log and a metric say so until a look finds good files
+    a check finds        then
+    no change            nothing happens
+    a changed file       the object built from it is replaced
+    a broken file        the old object stays in force; log and metric report it until the files are usable
 
-A look compares names, sizes and times, so that it costs next to nothing. Certificate and key are two files: a
-look between the two writes finds them broken, the next one whole.
+A check compares names, sizes and times, which is cheap. Certificate and key are two files: a check between
+the two writes finds them broken, the next check finds them whole.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ Signature = tuple[tuple[int, int, int, int] | None, ...]
 
 @dataclass(slots=True)
 class Watched:
-    """What is made of some files."""
+    """An object that is built from files."""
 
     name: str
     files: tuple[Path, ...]
     read: Callable[[], Callable[[], None]]
-    """Makes it, in a thread; the result puts it into effect, in the loop. Raises StartupError."""
+    """Builds the object, in a thread; the returned function puts it into effect, on the loop. Raises
+    StartupError."""
     seen: Signature = ()
     stale: bool = False
-    """Whether the files as they are now cannot be used."""
+    """Whether the present files cannot be used."""
 
     def signature(self) -> Signature:
         """The present signature of the files."""
@@ -54,23 +55,23 @@ class Watched:
 
 @dataclass(slots=True)
 class CredentialFiles:
-    """Everything that is made of files, and reads them anew."""
+    """All objects that are built from files of credentials."""
 
     watched: Sequence[Watched]
     secret: Sequence[Path] = ()
     """Files that only their owner may read."""
     changed: Callable[[], None] = field(default=lambda: None)
-    """Called after something else has come into effect."""
+    """Called after a new object has come into effect."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the look that is under way: what it has read must not replace what a later one read."""
+    """Held by the running check, so that its result cannot replace that of a later check."""
     _waiting: bool = False
     """Whether a check waits for its turn. It sees the files as they are when it begins, for all callers until
     then."""
     _all_due: bool = False
-    """Whether the next look reads everything."""
+    """Whether the next check reads all files."""
 
     def begin(self) -> None:
-        """Reads everything for the first time. Raises StartupError."""
+        """Reads all files for the first time. Raises StartupError."""
         for each in self.watched:
             each.seen = each.signature()
             each.read()()
@@ -81,8 +82,8 @@ class CredentialFiles:
                 )
 
     async def look(self, *, always: bool = False) -> None:
-        """Reads what has changed; `always`: also what has not. Returns at once while another look waits for
-        its turn, which then does so."""
+        """Reads changed files; with `always`, all files. Returns at once while another check waits for its
+        turn, which then does the work."""
         self._all_due |= always
         if self._waiting:
             return
@@ -127,7 +128,7 @@ class CredentialFiles:
         return effects
 
     def collect(self, exposition: Exposition) -> Iterator[None]:
-        """Adds what metrics say of it."""
+        """Adds the metrics of stale credentials."""
         for each in self.watched:
             labelled = labels(("credential", each.name))
             exposition.gauge(_STALE, text_of(_STALE), float(each.stale), labelled)

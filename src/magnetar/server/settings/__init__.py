@@ -1,1 +1,1 @@
-"""What can be set for a process. See README.md."""
+"""Settings of processes. See README.md."""

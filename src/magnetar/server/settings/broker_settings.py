@@ -1,4 +1,4 @@
-"""Settings of the process as those of its broker."""
+"""Converts the settings of the process to those of its broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from magnetar.server.settings.limit_settings import default_limits, tenant_limit
 
 
 def broker_config(config: StandaloneConfig) -> BrokerConfig:
-    """What the broker is told at start."""
+    """The configuration of the broker."""
     return BrokerConfig(
         cluster=config.cluster,
         advertised_host=config.advertised_address or None,

@@ -1,4 +1,4 @@
-"""What settings must be, each by itself and together."""
+"""Checks settings, one by one and in combination."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ PORT_MAX: Final = 65535
 UNLIMITED: Final = -1
 NUMBER_MAX: Final = (1 << 31) - 1
 BYTES_MAX: Final = (1 << 63) - 1
-"""What Pulsar's clients and tools can hold, whose numbers these are elsewhere: bytes and milliseconds in 64
-bits, everything else in 32."""
+"""Largest value of settings in bytes and milliseconds, 64 bits as in Pulsar's clients and tools; other
+settings have 32 bits."""
 _LARGEST: Final = {
     "segment_bytes": SEGMENT_BYTES_MAX,
     "bookies": 100,
     "unacked_blocked_percent": 100,
     "loop_percent_per_role": 100,
 }
-"""Settings that may not be as large as others of their kind."""
+"""Largest values of settings with a special bound."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -41,7 +41,7 @@ _AT_LEAST_ONE: Final = (
     "connect_timeout_seconds",
     "unacked_blocked_percent",
 )
-"""Limits that have no meaning at 0."""
+"""Limits that must be at least 1."""
 
 _SECONDS: Final = {
     "idle_topic_unload_seconds": 0,
@@ -64,7 +64,7 @@ _SECONDS: Final = {
     "log_event_records_per_minute": 0,
     "canary_timeout_seconds": 1,
 }
-"""Settings that are times and the like, and the least that they may be."""
+"""Smallest values of settings for times and the like."""
 
 
 def check(config: StandaloneConfig) -> None:
@@ -130,7 +130,7 @@ def check(config: StandaloneConfig) -> None:
 
 
 def largest(name: str) -> int:
-    """The most that a setting which is a number may be."""
+    """The largest value of a numeric setting."""
     if name in _LARGEST:
         return _LARGEST[name]
     return BYTES_MAX if "bytes" in name or name.endswith("_ms") else NUMBER_MAX

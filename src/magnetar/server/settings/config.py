@@ -1,6 +1,6 @@
-"""What can be set for `magnetar standalone`: each setting is a field of `StandaloneConfig`.
+"""The settings of `magnetar standalone`: each is a field of `StandaloneConfig`.
 
-`loading.py` says where they may be set, `values.py` what may be written there, `checks.py` what must fit.
+`loading.py` reads their sources, `setting_values.py` parses values, `checks.py` checks them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Settings of where messages are kept: in this process, on bookies of this machine, or on a cluster's."""
+"""Settings of the storage of messages: in this process, on bookies of this machine, or on a cluster's
+bookies."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ DIGESTS: Final = ("CRC32C", "CRC32", "HMAC", "DUMMY")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSettings(MonitoringSettings):
-    """The part of the settings that is about where messages are kept."""
+    """The settings of the storage of messages."""
 
     bookies: int = 0
     """Number of bookies that the broker starts on this machine to store its messages; 0: the broker's process
@@ -61,7 +62,7 @@ class LedgerSettings(MonitoringSettings):
 
 
 def region_copies(text: str) -> dict[str, int]:
-    """What `bookie_region_copies` says, empty for an empty one. Raises StartupError."""
+    """Copies by region from the setting `bookie_region_copies`. Raises StartupError."""
     copies: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         region, _, count = (word.strip() for word in part.partition("="))
@@ -72,7 +73,7 @@ def region_copies(text: str) -> dict[str, int]:
 
 
 def check_ledgers(settings: LedgerSettings) -> None:
-    """Raises StartupError, which names the setting and the rule."""
+    """Checks the settings. Raises StartupError, which names the setting and the rule."""
     ensemble, writes, acks = (
         settings.ledger_ensemble_size,
         settings.ledger_write_quorum,

@@ -1,6 +1,6 @@
-"""Settings of the limits that hold where neither a topic nor its namespace says anything.
+"""Settings of the default limits, which apply when policies of topic and namespace set none.
 
-0 is "without limit" everywhere.
+0 always means "no limit".
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from magnetar.runtime.entrance import Entrance
 from magnetar.server.open_files import affordable_sockets
 
 _TO_BE_TOLD: Final = 64
-"""Connections beyond the limit that are accepted all the same, to hear why they are closed."""
+"""Connections beyond the limit that are still accepted, to receive the reason why they are closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """The part of the settings that is about limits."""
+    """The settings of limits."""
 
     encryption_required: bool = False
     """True: producers must encrypt their messages."""
@@ -128,7 +128,7 @@ class LimitSettings:
 
 
 def tenant_limits(settings: LimitSettings) -> TenantLimits:
-    """What no tenant, role or machine may have more of."""
+    """The limits of tenants, roles and addresses."""
     return TenantLimits(
         connections_max=settings.connections_max or max(1, affordable_sockets().clients - _TO_BE_TOLD),
         connections_max_per_address=settings.connections_max_per_address,
@@ -154,7 +154,7 @@ def client_entrance(settings: LimitSettings) -> Entrance:
 
 
 def _filter_rules(settings: LimitSettings) -> FilterRules:
-    """Raises StartupError for a filter that there is not."""
+    """The rules of entry filters. Raises StartupError for an unknown filter."""
     rules = FilterRules(
         names=names_in(settings.entry_filters),
         known=known_filters(names_in(settings.entry_filters_allowed)),
@@ -171,7 +171,7 @@ def _filter_rules(settings: LimitSettings) -> FilterRules:
 
 
 def default_limits(settings: LimitSettings) -> Limits:
-    """The limits of a topic of which nothing is said."""
+    """The limits of a topic without policies."""
     policy = QuotaPolicy(settings.backlog_quota_policy)
     quotas = (
         (QuotaKind.SIZE, settings.backlog_quota_bytes),

@@ -1,4 +1,4 @@
-"""Where settings come from. The first that says something wins:
+"""Reads settings from their sources. The first source with a value wins:
 
     command line          --port 0
     environment           MAGNETAR_BROKER_PORT=0        MAGNETAR_ and the field's name in capitals
@@ -6,9 +6,9 @@
     file                  broker_port = 0               of --config: TOML, or one of Pulsar's files
     default               the field's default
 
-Variables of the environment that name no setting are ignored, since other programs may set MAGNETAR_
-variables too; an unknown key in a TOML file is an error. Of Pulsar's files and variables everything is
-taken that has a counterpart; the rest is told in `Loaded.notes`.
+Unknown environment variables are ignored, since other programs may set MAGNETAR_ variables too; an unknown
+key in a TOML file is an error. Pulsar's settings are taken if they have a counterpart; `Loaded.notes` names
+the others.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
 PROPERTY_SUFFIXES: Final = (".conf", ".properties")
-"""Of files in the form of Pulsar's own; others are TOML."""
+"""Suffixes of files in the form of Pulsar's own; other files are TOML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, and what is to be said about where they come from."""
+    """Settings, with notes about their sources."""
 
     config: StandaloneConfig
     notes: tuple[str, ...] = ()
     """Lines for the operator."""
     details: tuple[str, ...] = ()
-    """Lines for who looks closer."""
+    """Lines for the log level debug."""
 
 
 def load(
@@ -86,7 +86,7 @@ def _with_folder(config: StandaloneConfig, environment: Mapping[str, str]) -> St
 
 
 def _from_toml(file: Path) -> dict[str, Any]:
-    # Only a process that has a file pays for the parser.
+    # Imported here, so that only a process with a file loads the parser.
     import tomllib
 
     try:

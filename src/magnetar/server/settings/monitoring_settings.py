@@ -1,4 +1,4 @@
-"""Settings of what a process says of itself beyond its metrics and its log."""
+"""Settings of canaries, the export of metrics, and the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoringSettings(OffloadSettings):
-    """The part of the settings that is about monitoring."""
+    """The settings of monitoring."""
 
     canary_namespaces: str = ""
     """Namespaces that have a canary, separated by commas, also patterns such as `orders/*`; a namespace's
@@ -36,7 +36,7 @@ class MonitoringSettings(OffloadSettings):
 
 
 def canary_settings(settings: MonitoringSettings) -> CanarySettings:
-    """Those of the canaries."""
+    """The settings of the canaries."""
     from magnetar.broker.canary.choice import CanarySettings
 
     patterns = (part.strip() for part in settings.canary_namespaces.split(","))

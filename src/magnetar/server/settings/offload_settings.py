@@ -11,7 +11,7 @@ from magnetar.tiered.storage import READ_CACHE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadSettings(LimitSettings):
-    """The part of the settings that is about offloading."""
+    """The settings of offloading."""
 
     offload_url: str = ""
     """Store that sealed ledgers are copied to: tiered storage."""
@@ -52,7 +52,7 @@ class OffloadSettings(LimitSettings):
 
 
 def default_policy(settings: OffloadSettings) -> OffloadPolicy:
-    """The policy of a topic of which nothing is said."""
+    """The offload policy of a topic without policies."""
     return OffloadPolicy(
         threshold_bytes=settings.offload_threshold_bytes,
         threshold_s=settings.offload_threshold_seconds,

@@ -1,4 +1,4 @@
-"""Which of our settings each of Pulsar's is. Source: Pulsar's ServiceConfiguration."""
+"""Maps Pulsar's settings to ours. Source: Pulsar's ServiceConfiguration."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ SAME: Final = {
     "webServicePort": "http_port",
     "webServicePortTls": "https_port",
 }
-"""Settings that mean the same, in the same unit."""
+"""Settings with the same meaning and unit."""
 
 SCALED: Final = {
     "brokerServiceCompactionMonitorIntervalInSeconds": ("compaction_interval_seconds", 1),
@@ -112,7 +112,7 @@ SCALED: Final = {
     "tlsCertRefreshCheckDurationSec": ("credential_refresh_seconds", 1),
     "ttlDurationDefaultInSeconds": ("message_ttl_seconds", 1),
 }
-"""Numbers that mean nothing below 1, and how many of ours one of it is."""
+"""Numbers that count only from 1 on, with the factor from Pulsar's unit to ours."""
 
 TLS: Final = {
     "tlsCertificateFilePath": "tls_certificate",
@@ -152,7 +152,7 @@ FIXED: Final = {
     "subscriptionRedeliveryTrackerEnabled": "true",
     "topicLevelPoliciesEnabled": "true",
 }
-"""Switches that cannot be switched here, and how they stand."""
+"""Switches that cannot be changed here, with their fixed value."""
 
 _READ_ELSEWHERE: Final = {
     "httpRequestsLimitEnabled",
@@ -172,4 +172,4 @@ _READ_ELSEWHERE: Final = {
 }
 
 KNOWN: Final = frozenset({*SAME, *SCALED, *TLS, *SECRETS, *FIXED, *pulsar_offload.NAMES, *_READ_ELSEWHERE})
-"""Every setting of Pulsar that is looked at."""
+"""All settings of Pulsar that are read."""

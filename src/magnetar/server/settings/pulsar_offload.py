@@ -1,6 +1,6 @@
-"""Where Pulsar's own settings send offloaded ledgers, as our `offload_url`.
+"""Computes our `offload_url` from Pulsar's own settings.
 
-Source: Pulsar's offload policies, as they stand in broker.conf.
+Source: Pulsar's offload policies in broker.conf.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _ANY_ENDPOINT: Final = "managedLedgerOffloadServiceEndpoint"
 _FILES: Final = "fileSystemURI"
 
 NAMES: Final = frozenset({DRIVER, *_S3, _S3_ENDPOINT, _GCS, *_ANY, _ANY_ENDPOINT, _FILES})
-"""What is looked at."""
+"""The settings of Pulsar that are read."""
 
 
 class UnknownStoreError(StartupError):
-    """The settings name a store that is not offered, or not which one. The text says what to do."""
+    """The settings name an unsupported store, or lack its name. The text says what to do."""
 
 
 def offload_url(said: Mapping[str, str]) -> str | None:
     """The URL, None when no driver is named. Raises UnknownStoreError.
 
-    Credentials are not taken over: they would have to stand in the URL, which is shown.
+    Credentials are not taken over: they would become part of the URL, which logs show.
     """
     driver = said.get(DRIVER, "").lower()
     if not driver:

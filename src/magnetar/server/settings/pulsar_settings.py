@@ -1,8 +1,8 @@
-"""Pulsar's own settings, from its property files and variables, as ours.
+"""Translates Pulsar's own settings, from its property files and variables, to ours.
 
-A file gives the settings; `PULSAR_PREFIX_<name>` of the environment wins over it, and so does a variable
-that has a setting's plain name. An empty value says nothing. A setting that has no counterpart is named in
-the notes; one that asks for another protection than we can give ends the start.
+The variable `PULSAR_PREFIX_<name>`, or one with a setting's plain name, overrides the file. An empty value
+counts as not set. The notes name settings without a counterpart; a setting that requires an unsupported
+protection ends the start.
 Source: Pulsar's ServiceConfiguration (names, forms of values), its apply-config-from-env (variables).
 """
 
@@ -24,26 +24,25 @@ from magnetar.server.settings.setting_values import read
 PREFIX: Final = "PULSAR_PREFIX_"
 _JAVA_OPTIONS: Final = ("PULSAR_EXTRA_OPTS", "PULSAR_MEM", "OPTS")
 _BASIC_PROPERTY: Final = "-Dpulsar.auth.basic.conf="
-"""Where Pulsar looks for the password file besides `basicAuthConf`."""
+"""Java option that names the password file besides `basicAuthConf`."""
 _BLOCKED_SHARE: Final = "maxUnackedMessagesPerSubscriptionOnBrokerBlocked"
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # compared with, not bound
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What Pulsar's settings come to."""
+    """The result of a translation."""
 
     settings: dict[str, Any]
-    """Ours, for those that Pulsar's say something about."""
+    """Our settings that Pulsar's determine."""
     notes: tuple[str, ...]
     details: tuple[str, ...]
 
     def kept_from_strangers(self, config: StandaloneConfig) -> tuple[StandaloneConfig, tuple[str, ...]]:
-        """The settings with a host that only this machine reaches, if otherwise every client could do
-        everything.
+        """The settings, with a loopback host if otherwise every client on the network could do everything.
 
-        Pulsar's files listen on every interface by default, so that having one does not show that this is
-        wanted.
+        Pulsar's files listen on every interface by default, so such a file does not show that this is
+        intended.
         """
         near = _WILDCARDS.get(config.host)
         if near is None or config.authentication or config.insecure:
@@ -56,7 +55,8 @@ class Translation:
 
 
 def translate(file: Path | None, environment: Mapping[str, str]) -> Translation:
-    """Raises StartupError for a file or value that cannot be read, or a protection that we cannot give."""
+    """Translates a file and variables. Raises StartupError for an unreadable file or value, and for an
+    unsupported protection."""
     given = {} if file is None else _properties(file)
     given |= {name: environment[name] for name in {*given, *pulsar_names.KNOWN} if name in environment}
     prefixed = (name for name in environment if name.startswith(PREFIX))
@@ -99,7 +99,7 @@ def _properties(file: Path) -> dict[str, str]:
 
 
 def _plain(said: Mapping[str, str], source: str) -> dict[str, Any]:
-    """Settings that only have another name or unit."""
+    """Our values of settings that differ only in name or unit."""
     settings: dict[str, Any] = {}
     for name, key in pulsar_names.SAME.items():
         if name in said:
@@ -134,7 +134,7 @@ def _number(text: str, where: str) -> int:
 
 
 def _rate(text: str, where: str) -> int:
-    """A number a second, which Pulsar may write with a fraction; at least 1."""
+    """A number per second, which may have a fraction in Pulsar; at least 1. Raises StartupError."""
     try:
         return max(1, round(float(text)))
     except (ValueError, OverflowError):
@@ -142,7 +142,7 @@ def _rate(text: str, where: str) -> int:
 
 
 def _percent(text: str, where: str) -> int:
-    """A share of 1 as percents, 1 to 100; 0 where it is none."""
+    """A share between 0 and 1 as percent, 1 to 100; 0 when it is not above 0. Raises StartupError."""
     try:
         share = float(text)
         return max(1, min(100, round(share * 100))) if share > 0 else 0
@@ -218,7 +218,8 @@ def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[
 
 
 def _secret(text: str, where: str) -> SecretSource:
-    """Pulsar takes a URL, else the path of a file that is there, else base 64."""
+    """A secret in Pulsar's forms: a URL, else the path of an existing file, else base 64. Raises
+    StartupError."""
     tries: tuple[Callable[[], SecretSource], ...] = (lambda: secret_source(text),)
     if not text.startswith(("data:", "file:")) and not Path(text).exists():
         tries = (lambda: Inline(decoded(text)), *tries)
@@ -227,7 +228,7 @@ def _secret(text: str, where: str) -> SecretSource:
             return attempt()
         except ValueError:  # not this form; when none fits, the loop's end raises
             continue
-    raise StartupError(f"{where} is no file, no file: or data:;base64, URL and no base 64; correct it")
+    raise StartupError(f"{where} is not a file, a file: or data:;base64, URL, or base 64; correct it")
 
 
 def _java_passwords(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What may be written for a setting in a file or a variable, and what is made of it.
+"""Parses the values of settings in files and variables.
 
 Sizes may be written with a unit: "64MiB", "1GiB".
 """
@@ -19,7 +19,7 @@ _UNITS: Final = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1
 
 
 def read(key: str, value: object, where: str) -> Any:
-    """The setting `key` as its field holds it. Raises StartupError, which says `where` the value stands."""
+    """The value of the setting `key` in the type of its field. Raises StartupError, which names `where`."""
     kind, reader = _READERS[key]
     try:
         return reader(value)
@@ -82,7 +82,7 @@ _READERS: Final = {
     field.name: ("a size in bytes", _size) if "_bytes" in field.name else _KINDS[str(field.type)]
     for field in fields(StandaloneConfig)
 }
-"""For each setting what it must be, and what reads it from a file's or a variable's value."""
+"""For each setting the description of its values, and their parser."""
 
 KEYS: Final = tuple(_READERS)
-"""Every setting."""
+"""Names of all settings."""

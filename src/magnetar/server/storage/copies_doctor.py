@@ -1,4 +1,5 @@
-"""Damage in the copies of ledgers in object stores, for `storage_doctor`: of a broker that is stopped."""
+"""Finds damage in the copies of ledgers in object stores, for `storage_doctor`; the broker must be
+stopped."""
 
 from __future__ import annotations
 
@@ -24,27 +25,27 @@ from magnetar.tiered.stores.urls import open_store
 
 _READ_BYTES: Final = 8 << 20
 _TRIES: Final = 3
-"""Attempts at a read that may succeed later: a segment that ends the worker twice counts as damaged."""
+"""Attempts at a read; a segment that ends the worker twice counts as damaged."""
 
 
 @dataclass(slots=True)
 class CheckedCopies:
-    """What was found."""
+    """The result of the check."""
 
     objects: int = 0
     findings: list[Finding] = field(default_factory=list)
     lost: list[tuple[str, LedgerId, int, int, str]] = field(default_factory=list)
-    """Log, ledger, first and last entry, object: of ledgers that only the store has."""
+    """Lost entries of ledgers that only the store has: log, ledger, first and last entry, object."""
     whole: set[LedgerId] = field(default_factory=set)
-    """Ledgers whose copy has no damage, as far as it was looked at."""
+    """Ledgers whose copy has no damage in the parts that were checked."""
 
 
 async def look(
     metadata: MetadataStore, root: Path, records: list[tuple[str, LedgerRecord]], *, read: bool
 ) -> CheckedCopies:
-    """Asks the stores for every object of a complete copy, and reads it where `read` says so.
+    """Checks that every object of a complete copy exists, and with `read` reads it. Changes nothing.
 
-    Changes nothing. `records`: each with its log. Raises MetadataError.
+    `records`: pairs of log and ledger. Raises MetadataError.
     """
     found = CheckedCopies()
     async with _storage(metadata, root) as storage:
@@ -123,5 +124,5 @@ async def _storage(metadata: MetadataStore, root: Path) -> AsyncIterator[TieredS
 
 
 def _leave(work: Coroutine[Any, Any, None]) -> None:
-    """What would be read ahead is read when its turn comes."""
+    """Drops background work: nothing is read ahead here."""
     work.close()

@@ -2,14 +2,14 @@
 
 DATA/LOCK                   held by the process that uses the folder
 DATA/FORMAT                 version of this layout: decimal, LF
-DATA/GIVEN-UP.json          entries on bookies that were given up (bookie/given_up.py); mostly not there
+DATA/GIVEN-UP.json          entries on bookies that were given up (bookie/given_up.py); usually absent
 DATA/metadata/metadata.db   the metadata store; beside it space for a full disk (.reserve)
-DATA/bookie/                the message store; has a format of its own
-DATA/bookies/               where bookies beside the broker meet, instead; each has a folder in it
+DATA/bookie/                the message store, with its own format
+DATA/bookies/               in place of it: common folder of bookies beside the broker, with a folder for each
 DATA/offload/               files that are not in the object store yet; emptied at each start
-DATA/offloaded/             the object store, where no other is named
+DATA/offloaded/             the object store, if the settings name no other
 DATA/staged/                points in time that are being backed up: links; emptied at each start
-DATA/lake/catalog.db        the catalog of Iceberg tables, where no other is named; can be made anew
+DATA/lake/catalog.db        the catalog of Iceberg tables, if the settings name no other; can be made again
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ from magnetar.runtime.private_folder import keep_private
 _log = logging.getLogger("magnetar.server")
 
 FORMAT_VERSION: Final = 1
-"""A release reads every format up to its own, and refuses newer ones before it touches anything."""
+"""Version of the layout. A release reads every version up to its own, and refuses newer ones before any
+change."""
 
 ROOM_BYTES_MIN: Final = 64 << 20
-"""With less free room no new folder is made: the first segment and a few metadata writes would not fit. One
-that is there is opened on a full disk too: recovery gives room back, and deleting needs a broker."""
+"""Bytes of free space that a new folder needs, for the first segment and some writes of metadata. An existing
+folder is opened on a full disk too: recovery frees space, and deleting needs a broker."""
 
 METADATA_RESERVE_BYTES: Final = 8 << 20
-"""Kept on the disk for the writes of metadata that free space on a full one."""
+"""Bytes that are reserved for writes of metadata that free space on a full disk."""
 
 
 def used_percent(folder: Path) -> float:
-    """How much of a folder's disk is used, as `df` counts: what only root may use is not part of it."""
+    """Used share of a folder's disk in percent, as `df` counts it, without the blocks reserved for root."""
     found = os.statvfs(folder)
     used = found.f_blocks - found.f_bfree
     return 100 * used / max(1, used + found.f_bavail)
 
 
 class DataFolder:
-    """A data folder in this process's hands, from `__init__` until `release`."""
+    """A data folder that this process holds from `__init__` until `release`."""
 
     def __init__(self, root: Path) -> None:
         """Creates the folder if necessary, takes its lock, checks its format.
 
-        Only its owner may enter it. Raises StartupError: in use, newer format, not writable, disk full, open
-        to other users.
+        Only its owner may enter the folder. Raises StartupError when it is in use, of a newer format, not
+        writable, or the disk is full.
         """
         self.root = root
         try:
@@ -70,41 +71,41 @@ class DataFolder:
 
     @property
     def metadata_file(self) -> Path:
-        """Where the embedded metadata store lies."""
+        """File of the embedded metadata store."""
         return self.root / "metadata" / "metadata.db"
 
     @property
     def bookie_dir(self) -> Path:
-        """Where the message store lies."""
+        """Folder of the message store."""
         return self.root / "bookie"
 
     @property
     def bookies_dir(self) -> Path:
-        """Where the bookies beside the broker are; exists only where there are some."""
+        """Folder of the bookies beside the broker; missing when there are none."""
         return self.root / "bookies"
 
     @property
     def offload_dir(self) -> Path:
-        """Where files lie that are not in the object store yet."""
+        """Folder of files that are not in the object store yet."""
         return self.root / "offload"
 
     @property
     def offloaded_dir(self) -> Path:
-        """The object store, where no other is named."""
+        """Folder of the object store, if the settings name no other."""
         return self.root / "offloaded"
 
     @property
     def staged_dir(self) -> Path:
-        """Where points in time lie while they are backed up."""
+        """Folder of points in time that are being backed up."""
         return self.root / "staged"
 
     @property
     def lake_catalog_file(self) -> Path:
-        """Where the catalog of tables lies."""
+        """File of the catalog of tables."""
         return self.root / "lake" / "catalog.db"
 
     def release(self) -> None:
-        """Gives the lock back; may be called twice."""
+        """Releases the lock; may be called twice."""
         self._lock.release()
 
     def _check(self) -> None:
@@ -134,14 +135,14 @@ class DataFolder:
 
 
 def losses_dir(root: Path) -> Path:
-    """Where the data folder `root` keeps what was given up: with its messages, where it has any itself."""
+    """Folder with the record of entries that were given up: beside the messages, if `root` has any itself."""
     return root / "bookie" if (root / "bookie" / "FORMAT").exists() else root
 
 
 def _unusable(root: Path, error: OSError) -> StartupError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StartupError(
-            f"no room left for the data folder {root}; free some, or choose another disk with --data"
+            f"no space left for the data folder {root}; free some, or choose another disk with --data"
         )
     return StartupError(
         f"the data folder {root} cannot be used: {error.strerror}; choose another one with --data"

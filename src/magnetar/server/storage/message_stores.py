@@ -1,4 +1,4 @@
-"""Where a process keeps messages and metadata: opened by the settings, closed in reverse order."""
+"""Opens the stores of messages and metadata by the settings, and closes them in reverse order."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def open_stores(
     failed: Callable[[MagnetarError], None],
     shares: bool = False,
 ) -> MessageStores:
-    """Opens what the settings say; `cleanup` closes it. `failed`: the process cannot go on. `shares`: others
-    write to the same stores.
+    """Opens the stores; `cleanup` closes them. `failed` is called when the process cannot continue. `shares`:
+    whether other brokers write to the same stores.
 
     Raises StartupError, StorageError, MetadataError.
     """
@@ -50,7 +50,7 @@ async def open_stores(
             config, folder, clock=clock, cleanup=cleanup, failed=failed, shares=shares
         )
     except OSError as error:
-        # Something there is not what it should be: a folder in the place of a file, no right to read.
+        # A part of the folder has a wrong kind, such as a folder in place of a file, or cannot be read.
         where = None if folder is None else folder.root
         raise StartupError(f"cannot use the data in {where}: {error}; correct it") from error
 
@@ -64,7 +64,7 @@ async def _open_embedded(
     spawn: Callable[[Coroutine[Any, Any, Any]], None],
     failed: Callable[[MagnetarError], None],
 ) -> MessageStores:
-    """In this process: one bookie, and metadata in a file."""
+    """Opens stores in this process: one bookie, and metadata in a file."""
     if folder is not None and folder.bookies_dir.exists():
         raise StartupError(
             f"the data folder {folder.root} keeps messages on bookies: start with --bookies, or choose"

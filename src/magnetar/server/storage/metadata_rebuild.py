@@ -1,4 +1,4 @@
-"""Puts a metadata file that was made anew in the place of a damaged one; the server must not run."""
+"""Replaces a damaged metadata file by a rebuilt one; the server must not run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from magnetar.runtime.file_lock import FileLock
 
 
 def rebuild_metadata(data: Path, *, dry_run: bool) -> dict[str, Any]:
-    """What was kept, put right and lost; the damaged file stays beside the new one.
+    """Rebuilds the metadata and returns what was kept, corrected and lost. The damaged file stays beside the
+    new one.
 
-    Raises StartupError: a server runs, there is no metadata, or none of it can be read.
+    Raises StartupError when a server runs, there is no metadata, or none of it can be read.
     """
     file = data / "metadata" / "metadata.db"
     if not file.exists():

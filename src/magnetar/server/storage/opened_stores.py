@@ -1,4 +1,4 @@
-"""What `message_stores.py` opens: where a process keeps messages and metadata."""
+"""The stores of messages and metadata of a process, as `message_stores.py` opens them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from magnetar.metadata.bookkeeper.registry import ListBookies
 
 Ends: TypeAlias = Callable[[], Awaitable[Mapping[str, int]]]
-"""Asks for the segments that are written to, as paths in the data folder, and the byte up to which each is
-durable. All ends are of one moment: no message in front of them was confirmed by one behind them."""
+"""Returns the segments in use, as paths in the data folder, and the byte up to which each is durable. All
+ends are of one moment: no message after an end was confirmed before a message before an end."""
 
 
 class Kept(Protocol):
-    """The messages in a data folder, for who takes a point in time of it."""
+    """The messages in a data folder, for backups."""
 
     def held(self) -> AbstractAsyncContextManager[Ends]:
-        """No ledger is deleted in this block. Raises MagnetarError: it cannot be done now."""
+        """A block in which no ledger is deleted. Raises MagnetarError when this is not possible now."""
         ...
 
 
 class KeptHere:
-    """Messages that this process keeps."""
+    """The messages that this process stores."""
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
@@ -51,19 +51,19 @@ class KeptHere:
 
 @dataclass(frozen=True, slots=True)
 class MessageStores:
-    """What the managed logs are put on."""
+    """The stores under the managed logs."""
 
     metadata: MetadataStore
     ledgers: Ledgers
     listing: Listing | None
-    """All ledgers, if none belongs to another program: unnamed ones may be deleted."""
+    """Lists all ledgers, so that unnamed ones can be deleted; None when some may belong to other programs."""
     syncer: Syncer
-    """What syncs messages to this process's own disk."""
+    """Syncs messages to this process's own disk."""
     bookies: ListBookies | None = None
-    """Names those that hold the messages; None: this process does."""
+    """Lists the bookies with the messages; None: this process stores them."""
     collectors: tuple[Collector, ...] = ()
     """Metrics of the stores."""
     trust: MetadataTrust = field(default_factory=MetadataTrust)
-    """Asked before anything is deleted because metadata does not name it."""
+    """Whether objects that metadata does not name may be deleted."""
     kept: Kept | None = None
-    """What a backup of the data folder asks; None: the messages do not lie there."""
+    """The messages for backups of the data folder; None: they are not stored there."""

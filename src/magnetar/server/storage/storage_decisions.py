@@ -1,4 +1,4 @@
-"""What is in quarantine in a data folder, and what an operator decides about it.
+"""Lists the quarantine of a data folder, and records an operator's decisions about it.
 
 The server may run meanwhile: it reads the file of decisions every few seconds.
 """
@@ -33,10 +33,10 @@ from magnetar.runtime.durable_file import write_durably
 
 
 class FolderDecisions:
-    """The decisions for the data folder of a standalone server, or of one bookie."""
+    """Decisions for the data folder of a standalone server or of one bookie."""
 
     def __init__(self, data: Path) -> None:
-        """Raises StartupError: there are no messages."""
+        """Raises StartupError when the folder has no messages."""
         self._metadata = data / "metadata" / "metadata.db"
         self._beside = (data / "bookies" / "instance").exists()
         if self._beside:
@@ -47,7 +47,7 @@ class FolderDecisions:
             raise StartupError(f"{data} is no folder of messages: name that of the server with --data")
 
     def state(self) -> dict[str, Any]:
-        """Whom the messages belong to, and why metadata is doubted."""
+        """The owner of the messages, and why metadata is doubted."""
         known = self._known()
         return {
             "instance": known.instance,
@@ -75,7 +75,7 @@ class FolderDecisions:
         ]
 
     def delete(self, ledgers: Collection[LedgerId]) -> None:
-        """They may go. Raises StartupError for one that is not in quarantine."""
+        """Allows the deletion of ledgers. Raises StartupError for one that is not in quarantine."""
         unknown = sorted(set(ledgers) - set(self._known().held))
         if unknown:
             raise StartupError(
@@ -86,7 +86,7 @@ class FolderDecisions:
         self._decide(replace(waiting, delete=waiting.delete | set(ledgers)))
 
     def found(self) -> str:
-        """What is there, in words: what `accept` is about."""
+        """Description of the doubt, as the argument of `accept`."""
         if self._beside:
             return self._found_beside()
         mine = self._belonging()
@@ -108,11 +108,12 @@ class FolderDecisions:
         return in_words(members, known, self._registry().doubt())
 
     def accept(self, found: str) -> None:
-        """What is there is right: `found`, and nothing else that may come before a server reads this."""
+        """Ends the doubt described by `found`; a different doubt that arises before a server reads this
+        stays."""
         self._decide(replace(self._waiting(), accept=True, accepted=found))
 
     def readmit(self, bookie: str) -> None:
-        """It lost messages and is to take entries again. Raises StartupError: none of that name is here."""
+        """Lets a bookie that lost messages take entries again. Raises StartupError for an unknown name."""
         if not self._beside:
             raise StartupError(
                 f"{self._folder} has no bookies beside a broker: name such a data folder with --data."
@@ -131,7 +132,7 @@ class FolderDecisions:
         return FolderBookieRegistry(self._folder, self._metadata, BookKeeperTree())
 
     def _peek(self, path: str) -> str | None:
-        """A value of metadata; None where it has none, or cannot be read."""
+        """A value of metadata; None when it is missing or cannot be read."""
         try:
             value = peek(self._metadata, path)
         except sqlite3.Error:

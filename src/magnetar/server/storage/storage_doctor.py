@@ -1,12 +1,12 @@
-"""Damage in a data folder: finding it, mending what loses nothing, giving up what is lost.
+"""Finds damage in a data folder, repairs damage without loss, and gives up lost entries.
 
-Works on the files of a broker that is stopped; looking alone works beside a running one as well, but cannot
-name topics then. What entries a ledger should have is known from the metadata, what it has from the segments.
+It works on the files of a stopped broker. A check also works beside a running broker, but cannot name topics
+then. The metadata gives the entries that a ledger must have, the segments those that it has.
 
-A bookie's folder is looked at and mended as well. What it should have is not known there, as its ledgers are
-spread over several: lost is what damaged blocks held. Other bookies have copies, so nothing is given up.
+The folder of a bookie can be checked and repaired too. Its ledgers are spread over several bookies, so only
+the entries of damaged blocks count as lost. Other bookies have copies, so nothing is given up.
 
-What the store lost and an object store has is not lost: it is read there.
+Entries that an object store has are not lost: they are read there.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from magnetar.server.storage.copies_doctor import CheckedCopies, look
 
 @dataclass(frozen=True, slots=True)
 class LostEntries:
-    """Entries of one ledger that were written and are in no good block."""
+    """Entries of one ledger that were written and are in no undamaged block."""
 
     topic: str
-    """`tenant/namespace/persistent/<encoded topic>`, followed by the cursor if it is a cursor's ledger; empty
-    when the ledger is not named."""
+    """`tenant/namespace/persistent/<encoded topic>`, followed by the cursor for a cursor's ledger; empty when
+    the topic is unknown."""
     ledger: LedgerId
     first: int
     last: int
     bytes: int
-    """Bytes of the damage, headers included; 0 when they are in no file any more."""
+    """Damaged bytes, headers included; 0 when no file has the entries any more."""
     file: str
     offset: int
     given_up: bool
@@ -65,23 +65,23 @@ class Report:
     segments: int = 0
     blocks: int = 0
     objects: int = 0
-    """Of copies in object stores."""
+    """Number of checked objects of copies in object stores."""
     topics_known: bool = True
     of_bookie: bool = False
-    """The folder is that of one bookie: other bookies have copies of what is lost in it."""
+    """Whether the folder is that of one bookie; other bookies then have copies of its entries."""
     findings: list[Finding] = field(default_factory=list)
     lost: list[LostEntries] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
-    """What was changed, a line each."""
+    """A line for each change."""
 
     @property
     def repairable(self) -> list[Finding]:
-        """What `repair` mends."""
+        """The findings that `repair` mends."""
         return [finding for finding in self.findings if finding.repairable]
 
     @property
     def undecided(self) -> list[LostEntries]:
-        """What is lost and was not given up."""
+        """Lost entries that are not given up."""
         return [lost for lost in self.lost if not lost.given_up]
 
     @property
@@ -92,18 +92,18 @@ class Report:
 
 @dataclass(slots=True)
 class _Known:
-    """What the metadata says of ledgers."""
+    """The ledgers in the metadata."""
 
     names: dict[LedgerId, str] = field(default_factory=dict)
     ends: dict[LedgerId, int] = field(default_factory=dict)
-    """Last entries of the closed ones."""
+    """Last entry of each closed ledger."""
     copies: CheckedCopies = field(default_factory=CheckedCopies)
 
 
 def check(root: Path, *, read_copies: bool = False) -> Report:
-    """Looks at everything in the data folder `root`, changes nothing.
+    """Checks the data folder `root`; changes nothing.
 
-    Objects of copies are asked for, and read where `read_copies` says so. Raises StartupError, StorageError.
+    Checks that objects of copies exist, and with `read_copies` reads them. Raises StartupError, StorageError.
     """
     with ExitStack() as stack:
         in_use = False
@@ -115,7 +115,7 @@ def check(root: Path, *, read_copies: bool = False) -> Report:
 
 
 def mend(root: Path, *, read_copies: bool = False) -> Report:
-    """Makes names, headers and footers good; nothing is lost by it. Raises StartupError, StorageError."""
+    """Repairs names, headers and footers, which loses nothing. Raises StartupError, StorageError."""
     with ExitStack() as stack:
         _take(root, stack)
         folder = _folder(root)
@@ -129,7 +129,7 @@ def mend(root: Path, *, read_copies: bool = False) -> Report:
 
 
 def give_up(root: Path, *, read_copies: bool = False) -> Report:
-    """Mends what can be, and notes for good that consumers are led past what is lost.
+    """Repairs what can be repaired, and records that consumers skip the lost entries.
 
     Raises StartupError, StorageError.
     """
@@ -165,16 +165,16 @@ def give_up(root: Path, *, read_copies: bool = False) -> Report:
 
 
 def _take(root: Path, stack: ExitStack) -> None:
-    """The locks of a broker and of its store, or of a bookie. Raises StartupError."""
+    """Takes the locks of a broker and its store, or of a bookie. Raises StartupError."""
     for place in (root,) if _is_bookie(root) else (root, root / "bookie"):
         if not place.is_dir():
-            raise StartupError(f"{place} is not there: name the data folder of a broker")
+            raise StartupError(f"{place} does not exist: name the data folder of a broker")
         lock = FileLock(place / LOCK_FILE, f"the data folder {place}")
         stack.callback(lock.release)
 
 
 def _is_bookie(root: Path) -> bool:
-    """Whether this is the folder of one bookie."""
+    """Whether `root` is the folder of one bookie."""
     return (root / "segments").is_dir() and (root / FORMAT_FILE).exists()
 
 
@@ -218,7 +218,7 @@ def _is_given_up(given_up: list[GivenUp], ledger_id: LedgerId, first: int, last:
 
 
 def _lost_copies(ledger_id: LedgerId, found: Inspection) -> list[LostEntries]:
-    """What a bookie had of a ledger in blocks that are damaged, and has not in others."""
+    """The entries of a ledger that a bookie had in damaged blocks only."""
     if ledger_id in found.deleted:
         return []
     lost = []
@@ -269,7 +269,7 @@ def _lost(
 
 
 async def _ask(root: Path, *, read_copies: bool) -> _Known:
-    """What the embedded metadata store says; nothing where there is none. And what object stores say."""
+    """Reads the embedded metadata store, if there is one, and checks object stores. Raises StorageError."""
     known = _Known()
     file = root / "metadata" / "metadata.db"
     if not file.exists():

@@ -1,6 +1,6 @@
-"""Entries that no bookie and no object store has any more: an operator gives them up.
+"""Records entries that an operator gives up because no bookie and no object store has them any more.
 
-The server may run meanwhile: it looks at the file again at each hole that it meets.
+The server may run meanwhile: it reads the file again at each hole that it meets.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from magnetar.server.storage.datafolder import DataFolder, losses_dir
 
 
 def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
-    """Notes that consumers may be led past entries `first` to `last` of a ledger where they cannot be read.
+    """Records that consumers may skip those entries from `first` to `last` of a ledger that cannot be read.
 
-    Raises StartupError: `data` is no data folder, or the note cannot be read; OSError.
+    Raises StartupError when `data` is not a data folder or the record cannot be read; OSError.
     """
     if not (data / "FORMAT").exists() or not (data / "metadata").is_dir():
-        raise StartupError(f"{data} is no data folder of a server: name it with --data")
+        raise StartupError(f"{data} is not a data folder of a server: name it with --data")
     folder = losses_dir(data)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     given_up = GivenUp(ledger, first, last, "", "", 0, "no good copy is left", now)
@@ -30,6 +30,6 @@ def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
 
 
 def holes_of(config: StandaloneConfig, folder: DataFolder | None) -> HolePolicy:
-    """Which lost entries a broker passes over."""
+    """The policy by which consumers skip lost entries."""
     given_up = None if folder is None else GivenUpFile(losses_dir(folder.root)).ranges
     return HolePolicy(skip_all=config.auto_skip_non_recoverable_data, given_up=given_up)

@@ -42,7 +42,7 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magnetar.server.storage.datafolder.ROOM_BYTES_MIN", 1 << 62)
-    with pytest.raises(StartupError, match="no room left for the data folder"):
+    with pytest.raises(StartupError, match="no space left for the data folder"):
         DataFolder(tmp_path)
 
 

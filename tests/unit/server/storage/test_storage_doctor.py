@@ -247,7 +247,7 @@ def test_what_is_given_up_is_noticed_while_a_broker_runs(tmp_path: Path) -> None
     (root / "metadata").mkdir(parents=True)
     run = CliRunner().invoke
     words = ["storage", "accept-loss", "7", "3", "--data", str(root)]
-    with pytest.raises(StartupError, match="is no data folder"):
+    with pytest.raises(StartupError, match="is not a data folder"):
         run(magnetar, [*words, "--yes"], standalone_mode=False, catch_exceptions=False)
     (root / "FORMAT").write_text("1")
     file = GivenUpFile(root)
