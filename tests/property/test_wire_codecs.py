@@ -302,7 +302,7 @@ def test_messages_come_back(sizes: list[int], ledger_id: int, first_entry: int, 
     ]
     run = EntryRun(ledger_id, first_entry, entries, None, 10, 5)
     out: list[bytes] = []
-    written = MessageEncoder(3).encode(run, 0, len(entries), out, with_broker_metadata=broker)
+    written = MessageEncoder(3, broker_metadata=broker).encode(run, 0, len(entries), out)
     data = b"".join(out)
     events, consumed = ClientParser(1 << 20).parse(data, len(data))
     assert consumed == written == len(data)
@@ -325,7 +325,7 @@ GOOD = [
 ]
 _run = EntryRun(5, 6, [ENTRY, ENTRY], None, 0, 5)
 _out: list[bytes] = []
-MessageEncoder(1).encode(_run, 0, 2, _out, with_broker_metadata=True)
+MessageEncoder(1, broker_metadata=True).encode(_run, 0, 2, _out)
 GOOD.append(b"".join(_out))
 
 

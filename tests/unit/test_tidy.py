@@ -240,17 +240,12 @@ def test_functions_fit_the_head() -> None:
 
 PARAMETERS_MAX = 7
 
-_ENCODE = "on the path of each message out: a value for the call would cost as much as the encoding"
 _MADE_ONCE = "made in one place, by keywords"
 _DECODED = "fields of a format that are read together"
 
 LONG_SIGNATURES = {
     "base/errors.py:__init__": (8, "what a loss is made of; its base has half of it"),
     "bookie/entry_blocks.py:entries_block": (8, _DECODED),
-    "broker/filters/filtered_source.py:screened": (8, _MADE_ONCE),
-    "broker/filters/filtered_source.py:__init__": (8, _MADE_ONCE),
-    "broker/topic/stored_publishing.py:_append": (8, "a vector's columns, side by side"),
-    "broker/topic/unanswered.py:__init__": (8, "a vector's columns, side by side"),
     "ledger/client/pool.py:read": (8, "the fields of the protocol's READ"),
     "server/bookies/replicated_stores.py:_ledgers": (8, _MADE_ONCE),
     "tiered/offloader.py:__init__": (8, _MADE_ONCE),
@@ -258,13 +253,9 @@ LONG_SIGNATURES = {
     "auth/openid.py:__init__": (9, _MADE_ONCE),
     "bookie/blocks.py:__init__": (9, _DECODED),
     "bookie/recovery.py:scan_segment": (9, _MADE_ONCE),
-    "broker/canary/lane.py:encode": (9, _ENCODE),
-    "broker/subscription/any_subscription.py:encode": (9, _ENCODE),
-    "broker/subscription/subscription.py:__init__": (9, _MADE_ONCE),
     "lake/tables.py:__init__": (9, _MADE_ONCE),
     "server/bookies/local_bookies.py:__init__": (9, _MADE_ONCE),
     "tiered/copy_reader.py:__init__": (9, _MADE_ONCE),
-    "wire/messages.py:encode": (9, _ENCODE),
 }
 """Exceptions to PARAMETERS_MAX: how many there may be, and why."""
 

@@ -49,11 +49,15 @@ class _BlockHeaders(NamedTuple):
 class MessageEncoder:
     """Encodes messages for one consumer; keeps the parts that never change."""
 
-    __slots__ = ("_consumer", "_partition")
+    __slots__ = ("_broker_metadata", "_consumer", "_partition")
 
-    def __init__(self, consumer_id: ConsumerId, partition: int = -1) -> None:
+    def __init__(
+        self, consumer_id: ConsumerId, partition: int = -1, *, broker_metadata: bool = False
+    ) -> None:
         """`partition` is the index of the topic; -1, for a topic without partitions, is left out of message
-        ids."""
+        ids. With `broker_metadata` each frame carries when the entry was appended and the index of its last
+        message."""
+        self._broker_metadata = broker_metadata
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = b"" if partition < 0 else b"\x18" + varint(partition)
 
@@ -67,22 +71,15 @@ class MessageEncoder:
         redelivery_counts: list[int] | None = None,
         ack_sets: list[tuple[int, ...] | None] | None = None,
         consumer_epoch: int | None = None,
-        with_broker_metadata: bool = False,
-        rows: list[int] | None = None,
     ) -> int:
-        """Appends frames for `run.entries[start:stop]` to `out`; returns their bytes. With `rows` only for
-        the entries with these numbers, ascending, and without redelivery counts and ack sets.
+        """Appends frames for `run.entries[start:stop]` to `out`; returns their bytes.
 
         `redelivery_counts` and `ack_sets` are parallel to `entries[start:stop]`. Words of an ack set are
-        unsigned; a set bit is a message to deliver. With broker metadata each frame carries when the entry
-        was appended and the index of its last message. Large entries are appended themselves, not copied.
+        unsigned; a set bit is a message to deliver. Large entries are appended themselves, not copied.
         Costs 0.3 µs per small plain message.
         """
+        with_broker_metadata = self._broker_metadata
         end = b"" if consumer_epoch is None else b"\x28" + varint(consumer_epoch)
-        if rows is not None:
-            if with_broker_metadata:
-                return self._encode_each(run, rows, out, consumer_epoch)
-            return self._encode_rows(run, rows, out, end)
         if redelivery_counts is None and ack_sets is None and not with_broker_metadata:
             return self._encode_plain(run, start, stop, out, end)
         total = 0
@@ -140,15 +137,14 @@ class MessageEncoder:
         _flush(pieces, out)
         return total + 4 * (stop - start)
 
-    def _encode_each(self, run: EntryRun, rows: list[int], out: list[bytes], epoch: int | None) -> int:
-        """Encodes rows with broker metadata one by one: few consumers ask for it."""
-        return sum(
-            self.encode(run, row, row + 1, out, consumer_epoch=epoch, with_broker_metadata=True)
-            for row in rows
-        )
-
-    def _encode_rows(self, run: EntryRun, rows: list[int], out: list[bytes], end: bytes) -> int:
-        """Like `_encode_plain`, for entries with gaps between their ids."""
+    def encode_rows(
+        self, run: EntryRun, rows: list[int], out: list[bytes], *, consumer_epoch: int | None = None
+    ) -> int:
+        """Like `encode`, for the entries with these numbers, ascending, whose ids may have gaps."""
+        if self._broker_metadata:
+            # One by one: few consumers ask for it.
+            return sum([self.encode(run, row, row + 1, out, consumer_epoch=consumer_epoch) for row in rows])
+        end = b"" if consumer_epoch is None else b"\x28" + varint(consumer_epoch)
         total = 4 * len(rows)
         entries, first_entry = run.entries, run.first_entry
         pieces: list[bytes] = []

@@ -26,8 +26,8 @@ def entry_of(number: int) -> bytes:
 
 def frames_of(run: EntryRun, *, consumer: int = 1, partition: int = -1, with_index: bool = True) -> bytes:
     out: list[bytes] = []
-    encoder = MessageEncoder(consumer, partition)
-    encoder.encode(run, 0, len(run.entries), out, with_broker_metadata=with_index)
+    encoder = MessageEncoder(consumer, partition, broker_metadata=with_index)
+    encoder.encode(run, 0, len(run.entries), out)
     return b"".join(out)
 
 

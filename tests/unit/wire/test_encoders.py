@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -131,32 +130,34 @@ class TestMessages:
             assert rest == run.entries[row]
 
     @pytest.mark.parametrize("first", [0, 100, 16_300])
-    @pytest.mark.parametrize("options", [{}, {"consumer_epoch": 3}, {"with_broker_metadata": True}])
-    def test_scattered_rows_are_written_as_each_of_them(self, first: int, options: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(("epoch", "broker_metadata"), [(None, False), (3, False), (None, True)])
+    def test_scattered_rows_are_written_as_each_of_them(
+        self, first: int, epoch: int | None, broker_metadata: bool
+    ) -> None:
         entries = [b"%d" % i * (1 + 40_000 * (i == 60)) for i in range(300)]
         run = EntryRun(7, first, entries, [2] * 300, 50, 9)
-        encoder = MessageEncoder(300, 2)
+        encoder = MessageEncoder(300, 2, broker_metadata=broker_metadata)
         rows = [0, 1, 5, 60, 127, 128, 200, 299]
         together: list[bytes] = []
         single: list[bytes] = []
-        size = encoder.encode(run, 0, 300, together, rows=rows, **options)
+        size = encoder.encode_rows(run, rows, together, consumer_epoch=epoch)
         for row in rows:
-            encoder.encode(run, row, row + 1, single, **options)
+            encoder.encode(run, row, row + 1, single, consumer_epoch=epoch)
         assert b"".join(together) == b"".join(single)
         assert size == len(b"".join(together))
 
     def test_large_entries_are_not_copied(self) -> None:
         run = entry_run([10, 100_000, 10])
-        for with_broker_metadata in (False, True):
+        for broker_metadata in (False, True):
             out: list[bytes] = []
-            MessageEncoder(1).encode(run, 0, 3, out, with_broker_metadata=with_broker_metadata)
+            MessageEncoder(1, broker_metadata=broker_metadata).encode(run, 0, 3, out)
             assert out[1] is run.entries[1]
             assert len(out) == 3
 
     def test_everything_at_once(self) -> None:
         run = entry_run([5, 5, 5, 9000, 5], 126, [3, 1, 4, 10, 5])
         out: list[bytes] = []
-        written = MessageEncoder(3, 8).encode(
+        written = MessageEncoder(3, 8, broker_metadata=True).encode(
             run,
             1,
             5,
@@ -164,7 +165,6 @@ class TestMessages:
             redelivery_counts=[0, 1, 200, 0],
             ack_sets=[None, ((1 << 64) - 1, 5), None, (0,)],
             consumer_epoch=2,
-            with_broker_metadata=True,
         )
         assert written == sum(map(len, out))
         found = list(frames(b"".join(out)))
@@ -184,11 +184,9 @@ class TestMessages:
     def test_the_client_reads_them(self) -> None:
         run = entry_run([5, 6, 7], 500, [1, 2, 1])
         out: list[bytes] = []
-        encoder = MessageEncoder(3, 8)
-        encoder.encode(run, 0, 3, out)
-        encoder.encode(
-            run, 0, 2, out, redelivery_counts=[4, 0], ack_sets=[(6,), None], with_broker_metadata=True
-        )
+        MessageEncoder(3, 8).encode(run, 0, 3, out)
+        informing = MessageEncoder(3, 8, broker_metadata=True)
+        informing.encode(run, 0, 2, out, redelivery_counts=[4, 0], ack_sets=[(6,), None])
         data = b"".join(out)
         events, consumed = ClientParser(1 << 20).parse(data, len(data))
         assert consumed == len(data)

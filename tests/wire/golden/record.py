@@ -72,9 +72,9 @@ class ScriptedBroker:
             )
         if isinstance(event, FlowEvent):
             out: list[bytes] = []
-            encoder = MessageEncoder(event.consumer_id)
+            encoder = MessageEncoder(event.consumer_id, broker_metadata=True)
             for run in self.runs[delivered.get(event.consumer_id, 0) :]:
-                encoder.encode(run, 0, len(run.entries), out, with_broker_metadata=True)
+                encoder.encode(run, 0, len(run.entries), out)
             delivered[event.consumer_id] = len(self.runs)
             return b"".join(out)
         if isinstance(event, AckEvent):

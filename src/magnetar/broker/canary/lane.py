@@ -48,13 +48,15 @@ class _Reader:
         redelivery_counts: list[int] | None = None,
         ack_sets: list[tuple[int, ...] | None] | None = None,
         consumer_epoch: int | None = None,
-        with_broker_metadata: bool = False,
-        rows: list[int] | None = None,
     ) -> int:
-        chosen = range(start, stop) if rows is None else rows
-        for row in chosen:
+        return self.encode_rows(run, list(range(start, stop)), out)
+
+    def encode_rows(
+        self, run: EntryRun, rows: list[int], out: list[bytes], *, consumer_epoch: int | None = None
+    ) -> int:
+        for row in rows:
             self._seen(run.entries[row], Position(run.ledger_id, run.first_entry + row))
-        return sum(len(run.entries[row]) for row in chosen)
+        return sum(len(run.entries[row]) for row in rows)
 
     def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int:
         raise AssertionError("a canary's topic is stored")

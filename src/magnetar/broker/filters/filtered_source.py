@@ -76,6 +76,7 @@ class Screened(Protocol):
     def name(self) -> str: ...
     @property
     def properties(self) -> Mapping[str, str]: ...
+    def place(self) -> ScreenedPlace: ...
     def pump(self) -> None: ...
 
 
@@ -85,23 +86,21 @@ class FilteredSource:
     def __init__(
         self,
         judge: Judge,
-        counts: FilterCounts,
-        place: Callable[[], ScreenedPlace],
+        subscription: Screened,
         delays: Postponing,
         alarms: Alarms,
         clock: Clock,
         *,
-        pump: Callable[[], None],
         caught_up: Callable[[], None],
     ) -> None:
         """`caught_up` is called when nothing is left to be sent because the last of it was rejected."""
         self.judge = judge
-        self._counts = counts
-        self._place = place
+        self._counts = subscription.filtered = subscription.filtered or FilterCounts()
+        self._place = subscription.place
         self._delays = delays
         self._alarms = alarms
         self._clock = clock
-        self._pump = pump
+        self._pump = subscription.pump
         self._caught_up = caught_up
         self._from: Position | None = None
         """Where judging began; None: nothing was judged."""
@@ -274,7 +273,6 @@ def screened(
     subscription: Screened,
     rules: FilterRules,
     before: FilteredSource | None,
-    place: Callable[[], ScreenedPlace],
     delays: Postponing,
     alarms: Alarms,
     clock: Clock,
@@ -286,8 +284,5 @@ def screened(
         return before
     if not rules.names:
         return None
-    counts = subscription.filtered = subscription.filtered or FilterCounts()
     judge = Judge(rules, str(subscription.topic), subscription.name, lambda: subscription.properties, clock)
-    return FilteredSource(
-        judge, counts, place, delays, alarms, clock, pump=subscription.pump, caught_up=caught_up
-    )
+    return FilteredSource(judge, subscription, delays, alarms, clock, caught_up=caught_up)

@@ -138,9 +138,10 @@ def _consumer(
         epoch=request.consumer_epoch if request.HasField("consumer_epoch") else None,
         hash_ranges=tuple((each.start, each.end) for each in request.keySharedMeta.hashRanges),
         connection=session,
-        encoder=MessageEncoder(request.consumer_id, subscription.topic.partition),
+        encoder=MessageEncoder(
+            request.consumer_id, subscription.topic.partition, broker_metadata=session.broker_metadata
+        ),
         subscription=subscription,
-        broker_metadata=session.broker_metadata,
         client_address=session.peer,
         client_version=session.client_version,
         connected_ms=session.broker.clock.now_ms(),

@@ -10,6 +10,7 @@ from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.registry.names import topic_path
 from magnetar.broker.rounds import guarded
 from magnetar.broker.topic.topic import Topic
+from magnetar.broker.topic.topic_resources import TopicResources
 from magnetar.managedlog.errors import LogNotFoundError
 from magnetar.managedlog.log import ManagedLog
 
@@ -36,15 +37,10 @@ class StoredTopics:
         log = await self._open(name) if await broker.logs.exists(name.log_name) else None
         if log is None:
             log = await self._make(name, create=create)
-        topic = Topic(
-            name,
-            log,
-            clock=broker.clock,
-            alarms=broker.alarms,
-            spawn=broker.tasks.spawn,
-            outputs=broker.outputs,
-            disk=broker.disk,
+        resources = TopicResources(
+            clock=broker.clock, alarms=broker.alarms, spawn=broker.tasks.spawn, outputs=broker.outputs
         )
+        topic = Topic(name, log, resources, disk=broker.disk)
         topic.limits.unacked_of_broker = broker.unacked
         topic.limits.stored = broker.stored.of(name.tenant)
         try:

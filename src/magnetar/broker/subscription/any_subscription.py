@@ -89,8 +89,10 @@ class EntryEncoder(Protocol):
         redelivery_counts: list[int] | None = None,
         ack_sets: list[tuple[int, ...] | None] | None = None,
         consumer_epoch: int | None = None,
-        with_broker_metadata: bool = False,
-        rows: list[int] | None = None,
+    ) -> int: ...
+
+    def encode_rows(
+        self, run: EntryRun, rows: list[int], out: list[bytes], *, consumer_epoch: int | None = None
     ) -> int: ...
 
     def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int: ...
@@ -103,8 +105,6 @@ class AttachedConsumer(Consumer):
     connection: ConsumerConnection
     encoder: EntryEncoder
     subscription: AnySubscription
-    broker_metadata: bool = False
-    """Whether the client asked for broker entry metadata (feature flag of CONNECT)."""
     client_address: str = ""
     client_version: str = ""
     connected_ms: int = 0

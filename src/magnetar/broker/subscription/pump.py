@@ -180,17 +180,19 @@ class Pump:
         tally, throttle = self._tally, self.throttle
         for consumer, run, start, stop, redeliveries, ack_sets, rows in dispatcher.offer(want, runs):
             assert isinstance(consumer, AttachedConsumer)
-            size = consumer.encoder.encode(
-                run,
-                start,
-                stop,
-                consumer.connection.out,
-                redelivery_counts=redeliveries,
-                ack_sets=ack_sets,
-                consumer_epoch=consumer.epoch,
-                with_broker_metadata=consumer.broker_metadata,
-                rows=rows,
-            )
+            encoder, out, epoch = consumer.encoder, consumer.connection.out, consumer.epoch
+            if rows is None:
+                size = encoder.encode(
+                    run,
+                    start,
+                    stop,
+                    out,
+                    redelivery_counts=redeliveries,
+                    ack_sets=ack_sets,
+                    consumer_epoch=epoch,
+                )
+            else:
+                size = encoder.encode_rows(run, rows, out, consumer_epoch=epoch)
             consumer.connection.queued(size)
             entries, messages = amount(run.counts, start, stop, rows)
             tally.sent(consumer, entries, messages, size, now_ms)

@@ -7,11 +7,9 @@ Driver of `ReadPlace` (where it reads and acknowledges), `Pump` (what is sent, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
@@ -28,7 +26,6 @@ from magnetar.broker.explain.live_views import dispatcher_view, with_held
 from magnetar.broker.explain.subscription_view import View
 from magnetar.broker.filters.filtered_source import FilteredSource, ScreenedPlace, screened
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
-from magnetar.broker.session.outputs import OutputBudget
 from magnetar.broker.subscription import dispatchers
 from magnetar.broker.subscription.acknowledging import acknowledge_each, acknowledge_upto, sent_and_unacked
 from magnetar.broker.subscription.any_subscription import (
@@ -43,10 +40,11 @@ from magnetar.broker.subscription.pump_turns import PumpTurns
 from magnetar.broker.subscription.read_place import ReadPlace
 from magnetar.broker.subscription.subscription_invariants import check_consumers
 from magnetar.broker.topic import places
+from magnetar.broker.topic.entry import entry_hash
+from magnetar.broker.topic.topic_resources import TopicResources
 from magnetar.broker.transactions.subscription_acks import SubscriptionAcks
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
-from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import soon
 from magnetar.wire.events import AckEvent
 
@@ -57,28 +55,18 @@ class Subscription(AnySubscription):
     """Consumers of one topic that share a cursor."""
 
     def __init__(
-        self,
-        *,
-        topic: TopicName,
-        name: str,
-        log: ManagedLog,
-        cursor: Cursor,
-        spawn: Callable[[Coroutine[Any, Any, Any]], None],
-        hash_of: Callable[[bytes], int],
-        clock: Clock,
-        alarms: Alarms,
-        outputs: OutputBudget,
+        self, topic: TopicName, name: str, log: ManagedLog, cursor: Cursor, resources: TopicResources
     ) -> None:
-        """`hash_of`: sticky hash of an entry; `spawn` runs reads; `alarms` tell when entries are due."""
+        clock, alarms, spawn = resources.clock, resources.alarms, resources.spawn
         super().__init__(topic, name, clock.now_ms())
         self.cursor, self._log = cursor, log
-        self._spawn, self._hash_of = spawn, hash_of
+        self._spawn = spawn
         pump, again = weakly(self.pump), weakly(self._deliver_again)
         self._delays = DelayedDelivery(clock, alarms, cursor, spawn, wake=pump, reread=again)
         self._reads = ReadPlace(log, cursor, self._delays)
         self._turns = PumpTurns(weakly(self._remove), pump, soon)
-        self._pump = Pump(self._reads, self._turns, self.tally, outputs, clock)
-        self._clock, self._alarms, self._outputs = clock, alarms, outputs
+        self._pump = Pump(self._reads, self._turns, self.tally, resources.outputs, clock)
+        self._clock, self._alarms, self._outputs = clock, alarms, resources.outputs
         self._limits = SubscriptionLimits()
         self.transactions: SubscriptionAcks | None = None
         """None before the first acknowledgement in a transaction."""
@@ -197,7 +185,7 @@ class Subscription(AnySubscription):
         self._pump.throttle = limits.throttle
         again = self._turns.again
         self._screen = self._reads.screen = screened(
-            self, limits.filters, self._screen, self.place, self._delays, self._alarms, self._clock, again
+            self, limits.filters, self._screen, self._delays, self._alarms, self._clock, again
         )
         dispatchers.limit_unacked(self._reads.dispatcher, limits)
         self.pump()
@@ -210,7 +198,7 @@ class Subscription(AnySubscription):
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
         reads, start = self._reads, self._reads.start
         if type_ in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
-            hash_of = None if type_ is SubscriptionType.SHARED else self._hash_of
+            hash_of = None if type_ is SubscriptionType.SHARED else entry_hash
             return dispatchers.sharing(self.cursor, start, self._delays, policy, hash_of)
         self._delays.clear()
         return SingleActiveDispatcher(

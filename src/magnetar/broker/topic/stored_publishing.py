@@ -87,59 +87,38 @@ class StoredPublishing(PublishPath):
             if spans is not None:
                 self._publish_spans(producer, run, spans, marks)
                 return
-        self._append(
-            producer,
-            run.sequence_ids,
-            run.highest_sequence_ids,
-            run.counts,
-            run.entries,
-            run.size_bytes,
-            -1 if marks is None else max(marks),
-            run.txn,
-        )
+        self._append(producer, run, -1 if marks is None else max(marks))
 
     def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
         assert run.sequence_ids, "nothing to refuse"
-        self._line.add(
-            Unanswered(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refusal=error)
-        )
+        self._line.add(Unanswered(producer, run.sequence_ids, None, None, run.size_bytes, -1, refusal=error))
         self.release(EARLIEST)
 
     def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Span], marks: list[int]) -> None:
         assert spans[-1].stop == len(run.entries), "rows without a verdict"
         for start, stop, duplicate, known in spans:
-            sequence_ids, entries = run.sequence_ids[start:stop], run.entries[start:stop]
-            highest_ids = None if run.highest_sequence_ids is None else run.highest_sequence_ids[start:stop]
-            size = sum(map(len, entries))
+            part = run.select(range(start, stop))
             if not duplicate:
-                counts = None if run.counts is None else run.counts[start:stop]
                 if known >= 0:
-                    entries, counts = new_part(entries, counts, known, self._name)
-                mark = max(marks[start:stop])
-                self._append(producer, sequence_ids, highest_ids, counts, entries, size, mark, run.txn)
+                    part.entries, part.counts = new_part(part.entries, part.counts, known, self._name)
+                self._append(producer, part, max(marks[start:stop]))
                 continue
             assert self.dedup is not None
             self.dedup.duplicates += stop - start
-            self._line.add(Unanswered(producer, sequence_ids, highest_ids, None, 0, size, -1))
+            ids, highest_ids = part.sequence_ids, part.highest_sequence_ids
+            self._line.add(Unanswered(producer, ids, highest_ids, None, part.size_bytes, -1))
         self.release(EARLIEST)
 
-    def _append(
-        self,
-        producer: Producer,
-        sequence_ids: list[int],
-        highest_ids: list[int] | None,
-        counts: list[int] | None,
-        entries: list[bytes],
-        size_bytes: int,
-        mark: int,
-        txn: TxnBits | None,
-    ) -> None:
+    def _append(self, producer: Producer, run: SendRun, mark: int) -> None:
+        """`run.size_bytes` counts what was sent, of which a part may be known already."""
+        counts, entries, sequence_ids, size_bytes = run.counts, run.entries, run.sequence_ids, run.size_bytes
+        assert len(entries) == len(sequence_ids), "a row is one entry"
         try:
-            if txn is None:
+            if run.txn is None:
                 position = self._log.append(entries, counts)
             else:
                 assert self.transactions is not None, "it was admitted"
-                position = self.transactions.append(txn, entries, counts)
+                position = self.transactions.append(run.txn, entries, counts)
         except LogError as error:
             if self.dedup is not None:
                 # Appends in flight may still become durable: when they are sent again, they are duplicates.
@@ -150,9 +129,9 @@ class StoredPublishing(PublishPath):
             if not isinstance(error, LogTerminatedError) and self._room.refusal is None:
                 producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
             return
-        count = len(entries)
-        self.tally.accepted(producer, count if counts is None else sum(counts), size_bytes)
-        self._line.add(Unanswered(producer, sequence_ids, highest_ids, position, count, size_bytes, mark))
+        self.tally.accepted(producer, len(entries) if counts is None else sum(counts), size_bytes)
+        highest_ids = run.highest_sequence_ids
+        self._line.add(Unanswered(producer, sequence_ids, highest_ids, position, size_bytes, mark))
 
     def release(self, durable: Position) -> None:
         """Answers what waits at the head of the line, as far as it is durable."""

@@ -8,12 +8,11 @@ the same turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 from weakref import ref
 
-from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError, disk_full
 from magnetar.base.ids import Position
@@ -29,20 +28,18 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
     TopicTerminatedError,
 )
-from magnetar.broker.session.outputs import OutputBudget
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic import places
 from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.topic.disk_mark import DiskMark, RoomWait
-from magnetar.broker.topic.entry import entry_hash
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.stored_publishing import StoredPublishing
+from magnetar.broker.topic.topic_resources import TopicResources
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
-from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import SingleFlight
 
 _log = logging.getLogger("magnetar.broker.topic")
@@ -60,23 +57,21 @@ class Topic(AnyTopic):
         self,
         name: TopicName,
         log: ManagedLog,
+        resources: TopicResources,
         *,
-        clock: Clock,
-        alarms: Alarms,
-        spawn: Callable[[Coroutine[Any, Any, Any]], None],
-        outputs: OutputBudget,
         disk: DiskMark,
     ) -> None:
+        clock, alarms, spawn = resources.clock, resources.alarms, resources.spawn
         self._room = RoomWait(alarms, log.has_room, weakly(self._room_again))
         super().__init__(
             name, ProducerAccess(log, spawn), clock, partial(StoredPublishing, name, log, self._room)
         )
         self._disk = disk
-        self.log, self._outputs = log, outputs
+        self.log, self._resources = log, resources
         self.subscriptions: dict[str, Subscription] = {}
         self._dedup: Deduplication | None = None
         self._transactions: TopicTransactions | None = None
-        self._clock, self._alarms, self._spawn = clock, alarms, spawn
+        self._spawn = spawn
         self._drops: SingleFlight[None] = SingleFlight()
         """Subscriptions that are being deleted."""
         me = ref(self)
@@ -186,17 +181,7 @@ class Topic(AnyTopic):
         await self.compaction.load()
 
     def _add_subscription(self, name: str, cursor: Cursor) -> Subscription:
-        subscription = Subscription(
-            topic=self.name,
-            name=name,
-            log=self.log,
-            cursor=cursor,
-            spawn=self._spawn,
-            hash_of=entry_hash,
-            clock=self._clock,
-            alarms=self._alarms,
-            outputs=self._outputs,
-        )
+        subscription = Subscription(self.name, name, self.log, cursor, self._resources)
         if self.transactions is not None:
             self.transactions.begin(cursor)
         subscription.keep(self.limits.of_subscription(name))

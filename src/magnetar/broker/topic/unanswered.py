@@ -13,7 +13,6 @@ class Unanswered:
     """Rows of one producer that wait for the log, or duplicates that wait for their turn."""
 
     __slots__ = (
-        "count",
         "highest_ids",
         "mark",
         "position",
@@ -29,7 +28,6 @@ class Unanswered:
         sequence_ids: list[int],
         highest_ids: list[int] | None,
         position: Position | None,
-        count: int,
         size_bytes: int,
         mark: int,
         *,
@@ -39,13 +37,17 @@ class Unanswered:
         self.sequence_ids = sequence_ids
         self.highest_ids = highest_ids
         self.position = position
-        """Position of the first entry; None for duplicates."""
-        self.count = count
+        """Position of the first entry, which the others follow; None for duplicates."""
         self.size_bytes = size_bytes
         self.refusal = refusal
         """Why the rows were refused, which their producer is told in order; None: they were not."""
         self.mark = mark
         """Highest sequence number that is known for good once this is durable; -1: none."""
+
+    @property
+    def count(self) -> int:
+        """How many rows there are; each of them that was stored is one entry."""
+        return len(self.sequence_ids)
 
 
 class ReceiptLine:
@@ -67,7 +69,7 @@ class ReceiptLine:
     def add(self, item: Unanswered) -> None:
         """The last one of the line."""
         assert item.refusal is None or item.position is None, "a refused message was stored"
-        assert (item.position is None) == (not item.count), "entries without a place, or the other way round"
+        assert item.sequence_ids, "an answer without a row"
         self._items.append(item)
 
     def pop(self, durable: Position) -> Unanswered | None:

@@ -25,14 +25,40 @@ class NotingEncoder:
 
     __slots__ = ("_encoder", "_note")
 
-    def __init__(self, consumer_id: ConsumerId, note: Callable[[int], None]) -> None:
+    def __init__(
+        self, consumer_id: ConsumerId, note: Callable[[int], None], *, broker_metadata: bool
+    ) -> None:
         # No partition: the client sees the wildcard as one topic.
-        self._encoder = MessageEncoder(consumer_id)
+        self._encoder = MessageEncoder(consumer_id, broker_metadata=broker_metadata)
         self._note = note
 
-    def encode(self, run: EntryRun, start: int, stop: int, out: list[bytes], **more: Any) -> int:
+    def encode(
+        self,
+        run: EntryRun,
+        start: int,
+        stop: int,
+        out: list[bytes],
+        *,
+        redelivery_counts: list[int] | None = None,
+        ack_sets: list[tuple[int, ...] | None] | None = None,
+        consumer_epoch: int | None = None,
+    ) -> int:
         self._note(run.ledger_id)
-        return self._encoder.encode(run, start, stop, out, **more)
+        return self._encoder.encode(
+            run,
+            start,
+            stop,
+            out,
+            redelivery_counts=redelivery_counts,
+            ack_sets=ack_sets,
+            consumer_epoch=consumer_epoch,
+        )
+
+    def encode_rows(
+        self, run: EntryRun, rows: list[int], out: list[bytes], *, consumer_epoch: int | None = None
+    ) -> int:
+        self._note(run.ledger_id)
+        return self._encoder.encode_rows(run, rows, out, consumer_epoch=consumer_epoch)
 
     def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int:
         return self._encoder.encode_unstored(entries, out)

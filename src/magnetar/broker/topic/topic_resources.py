@@ -1,0 +1,25 @@
+"""What every persistent topic of a broker, and each of its subscriptions, works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from magnetar.base.clock import Clock
+    from magnetar.broker.session.outputs import OutputBudget
+    from magnetar.runtime.alarms import Alarms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResources:
+    """The broker's clock, timers, tasks and memory for outputs; they outlive its topics."""
+
+    clock: Clock
+    alarms: Alarms
+    """Tell when entries are due."""
+    spawn: Callable[[Coroutine[Any, Any, Any]], None]
+    """Runs background work, reads of entries among it."""
+    outputs: OutputBudget
+    """Memory that reads for consumers may take, over all topics."""
