@@ -12,11 +12,12 @@ from magnetar.auth.authentication import Errand
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.https_fetch import HttpsFetch
 from magnetar.auth.identity import Credentials, Identity
-from magnetar.auth.openid import OpenIdProvider
+from magnetar.auth.openid import OpenIdProvider, TokenRules
 from support.certificates import Authority
 from support.issuer import AUDIENCE, LocalIssuer
 
 NOW_MS = 1_700_000_000_000
+RULES = TokenRules(audiences=[AUDIENCE])
 
 
 @pytest.fixture
@@ -41,11 +42,11 @@ def asked(provider: OpenIdProvider, token: bytes) -> Identity | Errand:
 
 
 def test_keys_come_over_https_from_who_is_trusted(issuer: LocalIssuer, authority: Authority) -> None:
-    trusting = OpenIdProvider([issuer.url], audiences=[AUDIENCE], fetch=HttpsFetch(authority.file))
+    trusting = OpenIdProvider([issuer.url], RULES, fetch=HttpsFetch(authority.file))
     identity = asked(trusting, issuer.token())
     assert isinstance(identity, Identity)
     assert identity.role == "me"
-    careful = OpenIdProvider([issuer.url], audiences=[AUDIENCE], fetch=HttpsFetch())
+    careful = OpenIdProvider([issuer.url], RULES, fetch=HttpsFetch())
     before = list(issuer.requests)
     with pytest.raises(AuthenticationError, match="not among those that its issuer publishes"):
         asked(careful, issuer.token())

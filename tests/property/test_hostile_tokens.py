@@ -16,7 +16,7 @@ from joserfc.jwk import OctKey
 from magnetar.auth.authentication import Provider
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
-from magnetar.auth.openid import KeyFetch, OpenIdProvider
+from magnetar.auth.openid import KeyFetch, OpenIdProvider, TokenRules
 from magnetar.auth.token import TokenProvider
 from support.issuer import AUDIENCE, IssuerKeyRing
 
@@ -31,7 +31,7 @@ def by_secret() -> tuple[Provider, bytes]:
 
 
 def by_issuer() -> tuple[Provider, bytes]:
-    provider = OpenIdProvider([RING.url], audiences=[AUDIENCE], fetch=RING.fetch)
+    provider = OpenIdProvider([RING.url], TokenRules(audiences=[AUDIENCE]), fetch=RING.fetch)
     genuine = RING.token()
     fetch = provider.identify(Credentials("token", genuine), NOW_MS)
     assert isinstance(fetch, KeyFetch)

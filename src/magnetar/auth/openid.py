@@ -32,6 +32,20 @@ Fetch = Callable[[str], bytes]
 """The body at a URL. Blocks for seconds at most. Raises OSError or ValueError."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRules:
+    """What a token must say, and how the role is read from it."""
+
+    audiences: Sequence[str]
+    """One of them must stand in `aud`."""
+    role_claim: str = "sub"
+    """The claim that names the role."""
+    leeway_s: int = 0
+    """Seconds by which the issuer's clock may differ."""
+    several: bool = False
+    """Whether all roles of a claim that is a list count."""
+
+
 class OpenIdProvider:
     """Verifies tokens of several issuers."""
 
@@ -40,34 +54,27 @@ class OpenIdProvider:
     def __init__(
         self,
         issuers: Sequence[str],
+        rules: TokenRules,
         *,
-        audiences: Sequence[str],
         fetch: Fetch,
-        role_claim: str = "sub",
-        leeway_s: int = 0,
         require_https: bool = True,
         times: CacheTimes | None = None,
         revoked: Set[str] = frozenset(),
-        several: bool = False,
     ) -> None:
-        """`issuers`: URLs, as tokens name them in `iss`. `audiences`: one of them must stand in `aud`.
+        """`issuers`: URLs, as tokens name them in `iss`.
 
-        `require_https`: False allows plain HTTP to this machine. `revoked`: ids of revoked tokens.
-        `several`: whether all items of a list of roles count. Raises ValueError for an invalid issuer or
-        audience.
+        `require_https`: False allows plain HTTP to this machine. `revoked`: ids of revoked tokens. Raises
+        ValueError for an invalid issuer or audience.
         """
-        if not issuers or not audiences:
+        if not issuers or not rules.audiences:
             raise ValueError("at least one issuer and one audience are needed")
         for issuer in issuers:
             check_url(issuer, require_https=require_https)
-        self._several = several
+        self._rules = rules
         self.revoked = revoked
         """Ids of tokens that count no more."""
         self._keys = {issuer: IssuerKeys(times or CacheTimes()) for issuer in issuers}
-        self._audiences = tuple(audiences)
         self._fetch = fetch
-        self._role_claim = role_claim
-        self._leeway_s = leeway_s
         self._require_https = require_https
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
@@ -85,20 +92,18 @@ class OpenIdProvider:
         key = keys.find(key_id, now_ms)
         if key is None:
             raise AuthenticationError("the token's key is not among those that its issuer publishes")
-        found = claims.verified(token, key.key, key.algorithms, now_s=now_ms // 1000, leeway_s=self._leeway_s)
+        rules = self._rules
+        leeway_s = rules.leeway_s
+        found = claims.verified(token, key.key, key.algorithms, now_s=now_ms // 1000, leeway_s=leeway_s)
         if found.get("iss") != issuer:
             raise AuthenticationError("the token names two issuers")
         if "exp" not in found:
             raise AuthenticationError("the token never ends")
-        claims.check_audience(found, self._audiences)
+        claims.check_audience(found, rules.audiences)
         # A key's id ends where its length says, whatever an issuer puts into it.
         proof = f"issuer:{issuer} {len(key_id)} {key_id} {claims.token_id(found, self.revoked)}"
         return claims.identity(
-            found,
-            role_claim=self._role_claim,
-            leeway_s=self._leeway_s,
-            proof=proof,
-            several=self._several,
+            found, role_claim=rules.role_claim, leeway_s=leeway_s, proof=proof, several=rules.several
         )
 
     def counts(self, proof: str) -> bool:

@@ -148,7 +148,7 @@ def _openid(auth: AuthSettings, earlier: Provider | None) -> Provider:
     try:
         from magnetar.auth.https_fetch import HttpsFetch
         from magnetar.auth.issuer_keys import CacheTimes
-        from magnetar.auth.openid import OpenIdProvider
+        from magnetar.auth.openid import OpenIdProvider, TokenRules
     except ImportError as error:
         raise StartupError(f"authentication by openid needs joserfc; {_EXTRA}") from error
     trusted = settings.trust_certificates
@@ -161,14 +161,16 @@ def _openid(auth: AuthSettings, earlier: Provider | None) -> Provider:
     try:
         made = OpenIdProvider(
             settings.issuers,
-            audiences=settings.audiences,
+            TokenRules(
+                audiences=settings.audiences,
+                role_claim=settings.role_claim,
+                leeway_s=settings.clock_skew_s,
+                several=auth.several_roles,
+            ),
             fetch=fetch,
-            role_claim=settings.role_claim,
-            leeway_s=settings.clock_skew_s,
             require_https=settings.require_https,
             times=CacheTimes(settings.refresh_s * 1000, settings.expiry_s * 1000, settings.miss_s * 1000),
             revoked=_revoked(auth),
-            several=auth.several_roles,
         )
     except ValueError as error:
         raise StartupError(

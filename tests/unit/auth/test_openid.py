@@ -17,7 +17,7 @@ from magnetar.auth.claims import TOKEN_BYTES_MAX
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.auth.issuer_keys import RETRY_MS, CacheTimes, parse_key_set
-from magnetar.auth.openid import KeyFetch, OpenIdProvider
+from magnetar.auth.openid import KeyFetch, OpenIdProvider, TokenRules
 from support.issuer import AUDIENCE, IssuerKeyRing
 
 NOW_MS = 1_700_000_000_000
@@ -34,11 +34,11 @@ def forged(header: dict[str, Any], claims: dict[str, Any], secret: bytes) -> byt
 class Asked:
     """A provider of one issuer, whose errands are run at once."""
 
-    def __init__(self, *rings: IssuerKeyRing, **more: Any) -> None:
+    def __init__(self, *rings: IssuerKeyRing, **rules: Any) -> None:
         self.now_ms = NOW_MS
         self.rings = {ring.url: ring for ring in rings}
-        more = {"audiences": [AUDIENCE], "times": TIMES, **more}
-        self.provider = OpenIdProvider(list(self.rings), fetch=self.fetch, **more)
+        asked = TokenRules(audiences=[AUDIENCE], **rules)
+        self.provider = OpenIdProvider(list(self.rings), asked, fetch=self.fetch, times=TIMES)
 
     def fetch(self, url: str) -> bytes:
         (ring,) = (ring for ring in self.rings.values() if url.startswith(ring.url + "/"))
@@ -235,7 +235,7 @@ def test_keys_are_refreshed_and_outlive_a_failure_until_their_end() -> None:
 )
 def test_discovery_documents_that_are_refused(discovery: bytes) -> None:
     ring = IssuerKeyRing()
-    provider = OpenIdProvider([ring.url], audiences=[AUDIENCE], fetch=lambda url: discovery)
+    provider = OpenIdProvider([ring.url], TokenRules(audiences=[AUDIENCE]), fetch=lambda url: discovery)
     errand = provider.identify(Credentials("token", ring.token()), NOW_MS)
     assert isinstance(errand, KeyFetch)
     errand.run()
@@ -284,7 +284,8 @@ def test_which_keys_of_a_set_are_taken() -> None:
 )
 def test_issuers_are_asked_over_https(issuer: str, require_https: bool, good: bool) -> None:
     def make() -> OpenIdProvider:
-        return OpenIdProvider([issuer], audiences=["a"], fetch=lambda url: b"", require_https=require_https)
+        rules = TokenRules(audiences=["a"])
+        return OpenIdProvider([issuer], rules, fetch=lambda url: b"", require_https=require_https)
 
     if good:
         make()
@@ -296,7 +297,7 @@ def test_issuers_are_asked_over_https(issuer: str, require_https: bool, good: bo
 @pytest.mark.parametrize(("issuers", "audiences"), [([], ["a"]), (["https://issuer.test"], [])])
 def test_issuers_and_audiences_are_needed(issuers: list[str], audiences: list[str]) -> None:
     with pytest.raises(ValueError, match="at least one"):
-        OpenIdProvider(issuers, audiences=audiences, fetch=lambda url: b"")
+        OpenIdProvider(issuers, TokenRules(audiences=audiences), fetch=lambda url: b"")
 
 
 class Believing:

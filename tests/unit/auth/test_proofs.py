@@ -14,7 +14,7 @@ from passlib.hash import apr_md5_crypt
 from magnetar.auth.authentication import Authentication, TlsProvider
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import CertificateRole, Credentials, Identity, Proof, shown_role
-from magnetar.auth.openid import KeyFetch, OpenIdProvider
+from magnetar.auth.openid import KeyFetch, OpenIdProvider, TokenRules
 from magnetar.auth.parts import authentication, parts
 from magnetar.auth.renewal import Renewal
 from magnetar.auth.settings import AuthSettings
@@ -192,8 +192,10 @@ def test_an_issuers_key_counts_until_the_issuer_takes_it_back() -> None:
             return json.dumps({"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys"}).encode()
         return json.dumps({"keys": [keys[name].as_dict(private=False) for name in published]}).encode()
 
+    rules = TokenRules(audiences=["us"])
+
     def made(revoked: frozenset[str] = frozenset()) -> OpenIdProvider:
-        return OpenIdProvider([ISSUER], audiences=["us"], fetch=fetch, revoked=revoked)
+        return OpenIdProvider([ISSUER], rules, fetch=fetch, revoked=revoked)
 
     claims = {"sub": "me", "iss": ISSUER, "aud": "us", "exp": NOW_MS // 1000 + 60, "jti": "j j"}
     token = jwt.encode({"alg": "ES256", "kid": "one 1"}, claims, keys["one 1"])
@@ -220,4 +222,4 @@ def test_an_issuers_key_counts_until_the_issuer_takes_it_back() -> None:
     published[:] = ["two"]
     KeyFetch(ISSUER, provider._keys[ISSUER], fetch, NOW_MS, require_https=True).run()
     assert not provider.counts(proof.text)
-    assert not OpenIdProvider(["https://b.test"], audiences=["us"], fetch=fetch).counts(proof.text)
+    assert not OpenIdProvider(["https://b.test"], rules, fetch=fetch).counts(proof.text)
