@@ -7,7 +7,7 @@ from functools import cache
 from magnetar.bookie.blocks import Block, mark_block
 from magnetar.bookie.commit import Tail
 from magnetar.bookie.entry_blocks import blocks_of
-from magnetar.bookie.recovery import Scan, scan_segment
+from magnetar.bookie.recovery import Scan, SegmentBytes, scan_segment
 from magnetar.bookie.segment import DATA_OFFSET, encode_segment_header
 
 SALT = 0x1122334455667788
@@ -55,9 +55,7 @@ class Image:
         return scan_segment(
             self.segment_id,
             self.salt,
-            len(image),
-            lambda offset, length: image[offset : offset + length],
-            next_data,
+            SegmentBytes(len(image), lambda offset, length: image[offset : offset + length], next_data),
             synced_end,
         )
 

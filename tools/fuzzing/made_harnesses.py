@@ -17,7 +17,7 @@ from magnetar.admin.calls.errors import BadRequestError
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.entry_blocks import blocks_of
-from magnetar.bookie.recovery import scan_segment
+from magnetar.bookie.recovery import SegmentBytes, scan_segment
 from magnetar.bookie.segment import DATA_OFFSET
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.entry_filter import FilterError
@@ -185,7 +185,7 @@ def _segments(data: bytes) -> object:
         for block in blocks_of(LedgerId(ledger), first, entries, counts, first, choices.below(256)):
             offset = DATA_OFFSET + len(log)
             synced_to = offset if choices.below(8) else abs(choices.number()) % (1 << 32)
-            log += block.header(_SALT, offset, synced_to, 0, 0, LedgerId(0), 0) + b"".join(block.pieces)
+            log += block.header(_SALT, offset, synced_to, 0, 0, LedgerId(0), 0) + b"".join(block.body.pieces)
         first += len(entries)
         entries_of[ledger] = entries_of.get(ledger, 0) + len(entries)
     damaged = choices.damaged(log)
@@ -194,9 +194,11 @@ def _segments(data: bytes) -> object:
     scan = scan_segment(
         1,
         _SALT,
-        len(image),
-        lambda offset, length: image[offset : offset + length],
-        lambda offset: offset if image[offset:].strip(b"\0") else None,
+        SegmentBytes(
+            len(image),
+            lambda offset, length: image[offset : offset + length],
+            lambda offset: offset if image[offset:].strip(b"\0") else None,
+        ),
     )
     require(0 <= scan.end <= len(image), f"the log ends at {scan.end} of {len(image)}")
     if whole and not scan.found.damages:

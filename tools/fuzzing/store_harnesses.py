@@ -18,13 +18,14 @@ from magnetar.base.names import TopicName
 from magnetar.bookie.blocks import (
     HEADER_BYTES,
     Block,
+    BlockBody,
     body_is_good,
     decode_entries,
     decode_header,
     good_blocks,
 )
 from magnetar.bookie.entry_blocks import blocks_of
-from magnetar.bookie.recovery import scan_segment
+from magnetar.bookie.recovery import SegmentBytes, scan_segment
 from magnetar.bookie.segment import DATA_OFFSET, decode_segment_header, decode_trailer
 from magnetar.broker.compaction.survivors import Survivors, left_in_batch
 from magnetar.broker.filters.expression import PROPERTY
@@ -54,11 +55,9 @@ def _block(data: bytes) -> object:
         ledger_id=LedgerId(int.from_bytes(head[1:9], "little", signed=True)),
         first_entry=int.from_bytes(head[9:17], "little", signed=True),
         entry_count=int.from_bytes(head[17:20], "little"),
-        flags=head[20] % 4,
         base_index=0,
         broker_time_ms=0,
-        pieces=[data[24:]],
-        data_bytes=0,
+        body=BlockBody([data[24:]], flags=head[20] % 4),
     )
     written = block.header(_SALT, 0, 0, 0, 0, LedgerId(0), 0) + data[24:]
     header = decode_header(written, 0, _SALT, 0)
@@ -82,9 +81,11 @@ def _segment(data: bytes) -> object:
     scan = scan_segment(
         1,
         _SALT,
-        len(image),
-        lambda offset, length: image[offset : offset + length],
-        lambda offset: offset if image[offset:].strip(b"\0") else None,
+        SegmentBytes(
+            len(image),
+            lambda offset, length: image[offset : offset + length],
+            lambda offset: offset if image[offset:].strip(b"\0") else None,
+        ),
     )
     require(0 <= scan.end <= len(image), f"the log ends at {scan.end} of {len(image)}")
     return scan.end, scan.torn_bytes, len(scan.found.damages), sorted(scan.found.ledgers)
@@ -95,7 +96,7 @@ def _segment_seeds() -> list[bytes]:
     for first in (0, 3, 6):
         (block,) = blocks_of(LedgerId(4), first, [b"one", b"two" * 30, b""], [1, 2, 1], first, 5_000)
         offset = DATA_OFFSET + len(log)
-        log += block.header(_SALT, offset, offset, 0, 0, LedgerId(0), 0) + b"".join(block.pieces)
+        log += block.header(_SALT, offset, offset, 0, 0, LedgerId(0), 0) + b"".join(block.body.pieces)
     return [log, log[:-7], log + bytes(4_096), log[:300] + bytes(100) + log[300:]]
 
 

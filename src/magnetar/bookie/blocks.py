@@ -115,21 +115,41 @@ class BlockHeader(NamedTuple):
         return self.body_length - self.table_bytes
 
 
+class BlockBody:
+    """The bytes after a block's header, in the pieces that they were made of, with their checksum."""
+
+    __slots__ = ("crc", "data_bytes", "flags", "length", "pieces")
+
+    def __init__(self, pieces: list[bytes], data_bytes: int = 0, flags: int = 0) -> None:
+        """`data_bytes`: of the entries alone; `flags`: what tables are in front of them."""
+        self.pieces = pieces
+        self.data_bytes = data_bytes
+        self.flags = flags
+        if len(pieces) == 1:
+            self.crc = _crc(pieces[0])
+            self.length = len(pieces[0])
+            return
+        crc = 0
+        length = 0
+        for piece in pieces:
+            crc = _crc_extend(crc, piece)
+            length += len(piece)
+        self.crc = crc
+        self.length = length
+
+
 class Block:
     """A block without a place: the body is final, the header needs its offset."""
 
     __slots__ = (
         "base_index",
-        "body_crc",
-        "body_length",
+        "body",
         "broker_time_ms",
         "data_bytes",
         "entry_count",
         "first_entry",
-        "flags",
         "kind",
         "ledger_id",
-        "pieces",
         "size",
     )
 
@@ -139,34 +159,20 @@ class Block:
         ledger_id: LedgerId,
         first_entry: int,
         entry_count: int,
-        flags: int,
         base_index: int,
         broker_time_ms: int,
-        pieces: list[bytes],
-        data_bytes: int,
+        body: BlockBody,
     ) -> None:
         self.kind = kind
         self.ledger_id = ledger_id
         self.first_entry = first_entry
         self.entry_count = entry_count
-        self.flags = flags
         self.base_index = base_index
         self.broker_time_ms = broker_time_ms
-        self.pieces = pieces
-        self.data_bytes = data_bytes
-        if len(pieces) == 1:
-            self.body_crc = _crc(pieces[0])
-            self.body_length = length = len(pieces[0])
-            self.size = HEADER_BYTES + length
-            return
-        crc = 0
-        length = 0
-        for piece in pieces:
-            crc = _crc_extend(crc, piece)
-            length += len(piece)
-        self.body_crc = crc
-        self.body_length = length
-        self.size = HEADER_BYTES + length
+        self.body = body
+        self.data_bytes = body.data_bytes
+        """Bytes of the entries alone."""
+        self.size = HEADER_BYTES + body.length
         """Bytes of the whole block."""
 
     @property
@@ -185,17 +191,18 @@ class Block:
         previous_last: int,
     ) -> bytes:
         """The 96 bytes of the header, for a block that starts at `offset`."""
+        body = self.body
         checked = _CHECKED.pack(
             salt,
-            self.body_crc,
-            self.body_length,
+            body.crc,
+            body.length,
             self.ledger_id,
             self.first_entry,
             self.base_index,
             self.broker_time_ms,
             self.entry_count,
             self.kind,
-            self.flags,
+            body.flags,
             offset,
             synced_to,
             previous_offset,
@@ -208,12 +215,12 @@ class Block:
 
 def mark_block() -> Block:
     """A block that only records how far the segment is synced."""
-    return Block(BlockKind.MARK, NO_LEDGER, 0, 0, 0, 0, 0, [], 0)
+    return Block(BlockKind.MARK, NO_LEDGER, 0, 0, 0, 0, BlockBody([]))
 
 
 def tombstone_block(ledger_id: LedgerId) -> Block:
     """A block that records that the ledger is deleted."""
-    return Block(BlockKind.TOMBSTONE, ledger_id, 0, 0, 0, 0, 0, [], 0)
+    return Block(BlockKind.TOMBSTONE, ledger_id, 0, 0, 0, 0, BlockBody([]))
 
 
 _START: Final = struct.Struct("<QI")
@@ -221,7 +228,8 @@ _START: Final = struct.Struct("<QI")
 
 def start_block(previous_segment: int, previous_end: int) -> Block:
     """The first block of a segment: `previous_segment` is complete up to `previous_end`."""
-    return Block(BlockKind.START, NO_LEDGER, 0, 0, 0, 0, 0, [_START.pack(previous_segment, previous_end)], 0)
+    body = BlockBody([_START.pack(previous_segment, previous_end)])
+    return Block(BlockKind.START, NO_LEDGER, 0, 0, 0, 0, body)
 
 
 def decode_start(body: bytes) -> tuple[int, int]:

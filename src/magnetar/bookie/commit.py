@@ -58,8 +58,8 @@ class Tail:
                     salt, at, synced_to, previous_offset, previous_size, previous_ledger, previous_last
                 )
             )
-            pieces += block.pieces
-            previous_offset, previous_size = at, HEADER_BYTES + block.body_length
+            pieces += block.body.pieces
+            previous_offset, previous_size = at, HEADER_BYTES + block.body.length
             if block.kind == BlockKind.ENTRIES:
                 previous_ledger, previous_last = block.ledger_id, block.last_entry
             else:

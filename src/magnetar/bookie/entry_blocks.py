@@ -6,7 +6,7 @@ import struct
 from typing import Final
 
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.blocks import HAS_COUNTS, Block, BlockKind
+from magnetar.bookie.blocks import HAS_COUNTS, Block, BlockBody, BlockKind
 
 BLOCK_BYTES_MAX: Final = 1 << 20
 """Bytes of entries in one block; a single entry may be larger."""
@@ -20,18 +20,11 @@ _LENGTH: Final = struct.Struct("<I")
 _LENGTH_AND_COUNT: Final = struct.Struct("<II")
 
 
-def entries_block(
-    ledger_id: LedgerId,
-    first_entry: int,
-    entries: list[bytes],
-    lengths: list[int],
-    counts: list[int] | None,
-    base_index: int,
-    broker_time_ms: int,
-    data_bytes: int,
-) -> Block:
-    """A block of entries; `lengths` and `data_bytes` are those of `entries`, passed in so that they are
-    computed once."""
+def entries_body(
+    entries: list[bytes], lengths: list[int], counts: list[int] | None, data_bytes: int
+) -> BlockBody:
+    """The body of a block of entries; `lengths` and `data_bytes` are those of `entries`, passed in so that
+    they are computed once."""
     number = len(entries)
     flags = 0
     table = struct.pack(f"<{number}I", *lengths)
@@ -42,9 +35,7 @@ def entries_block(
         pieces = [table + b"".join(entries) if number > 1 else table + entries[0]]
     else:
         pieces = [table, *entries]
-    return Block(
-        _ENTRIES, ledger_id, first_entry, number, flags, base_index, broker_time_ms, pieces, data_bytes
-    )
+    return BlockBody(pieces, data_bytes, flags)
 
 
 def entry_block(
@@ -58,10 +49,10 @@ def entry_block(
     """A block of one entry below JOIN_BELOW_BYTES: the usual case at low rates."""
     size = len(entry)
     if count is None:
-        body, flags = _LENGTH.pack(size) + entry, 0
+        body = BlockBody([_LENGTH.pack(size) + entry], size)
     else:
-        body, flags = _LENGTH_AND_COUNT.pack(size, count) + entry, HAS_COUNTS
-    return Block(_ENTRIES, ledger_id, first_entry, 1, flags, base_index, broker_time_ms, [body], size)
+        body = BlockBody([_LENGTH_AND_COUNT.pack(size, count) + entry], size, HAS_COUNTS)
+    return Block(_ENTRIES, ledger_id, first_entry, 1, base_index, broker_time_ms, body)
 
 
 def blocks_of(
@@ -78,27 +69,17 @@ def blocks_of(
     lengths = list(map(len, entries))
     total = sum(lengths)
     if total <= BLOCK_BYTES_MAX:
-        return [
-            entries_block(ledger_id, first_entry, entries, lengths, counts, base_index, broker_time_ms, total)
-        ]
+        body = entries_body(entries, lengths, counts, total)
+        return [Block(_ENTRIES, ledger_id, first_entry, len(entries), base_index, broker_time_ms, body)]
     blocks: list[Block] = []
     start = 0
     size = 0
     for stop, length in enumerate([*lengths, BLOCK_BYTES_MAX + 1]):
         if size + length > BLOCK_BYTES_MAX and stop > start:
             part_counts = None if counts is None else counts[start:stop]
-            blocks.append(
-                entries_block(
-                    ledger_id,
-                    first_entry + start,
-                    entries[start:stop],
-                    lengths[start:stop],
-                    part_counts,
-                    base_index,
-                    broker_time_ms,
-                    size,
-                )
-            )
+            body = entries_body(entries[start:stop], lengths[start:stop], part_counts, size)
+            first, number = first_entry + start, stop - start
+            blocks.append(Block(_ENTRIES, ledger_id, first, number, base_index, broker_time_ms, body))
             base_index += stop - start if part_counts is None else sum(part_counts)
             start, size = stop, 0
         size += length

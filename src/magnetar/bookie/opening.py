@@ -27,7 +27,7 @@ from magnetar.bookie.blocks import HEADER_BYTES, MAGIC, BlockKind, decode_header
 from magnetar.bookie.files import Disk, FileSearch
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import ROW_BYTES, UNKNOWN_OWNER, Damage, SegmentIndex, may_be_row
-from magnetar.bookie.recovery import WINDOW_BYTES, Scan, scan_segment
+from magnetar.bookie.recovery import WINDOW_BYTES, Scan, SegmentBytes, scan_segment
 from magnetar.bookie.roster import Roster
 from magnetar.bookie.segment import (
     CHECKPOINT_AT,
@@ -240,15 +240,17 @@ def scan_file(segment: SegmentFile, disk: Disk, synced_end: int, *, ended: bool)
         scan = scan_segment(
             segment.segment_id,
             segment.salt,
-            min(size, synced_end or size),
-            lambda offset, length: disk.read(fd, offset, length),
-            lambda offset: disk.next_data(fd, offset),
+            SegmentBytes(
+                min(size, synced_end or size),
+                lambda offset, length: disk.read(fd, offset, length),
+                lambda offset: disk.next_data(fd, offset),
+                search.read,
+            ),
             synced_end,
             synced_to=min(
                 decode_checkpoint(disk.read(fd, CHECKPOINT_AT, CHECKPOINT_BYTES), segment.salt), size
             ),
             ended=ended,
-            search=search.read,
         )
     if not synced_end and not _ends_there(segment, disk, scan, size, ended=ended):
         scan.found.damages.append(Damage(scan.end, max(size - scan.end, 0), UNKNOWN_OWNER, -1, -1))

@@ -52,6 +52,17 @@ NextData = Callable[[int], int | None]
 """`next_data(offset)`: the first offset from there on outside a hole; None when only holes follow."""
 
 
+class SegmentBytes(NamedTuple):
+    """The bytes of a segment's file."""
+
+    size: int
+    """Up to where it is read."""
+    read: Read
+    next_data: NextData
+    search: Read | None = None
+    """`read` for bytes that are searched once, at most SEARCH_BYTES at a time; None: `read`."""
+
+
 class Scan(NamedTuple):
     """The content of a segment without a footer."""
 
@@ -91,26 +102,24 @@ class _Window:
 def scan_segment(
     segment_id: int,
     salt: int,
-    file_bytes: int,
-    read: Read,
-    next_data: NextData,
+    file: SegmentBytes,
     synced_end: int = 0,
     *,
     synced_to: int = 0,
     ended: bool = False,
-    search: Read | None = None,
 ) -> Scan:
     """Reads a segment block by block.
 
     `synced_end`: the end of the log according to the next segment or the trailer; 0 when neither says so.
     `synced_to`: the log was synced at least up to there. `ended`: no block of it was being written, so
-    nothing is torn. `search`: `read` for bytes that are searched once, at most SEARCH_BYTES at a time.
+    nothing is torn.
     """
-    window = _Window(read)
+    file_bytes = file.size
+    window = _Window(file.read)
     index = SegmentIndex(segment_id)
     # Nearly always there is no bad place, and only the index is built.
     end, previous = _admit_good(window, index, salt, min(synced_end or file_bytes, file_bytes))
-    walk = _Walk(window, salt, file_bytes, _Search(next_data, search or read), end)
+    walk = _Walk(window, salt, file_bytes, _Search(file.next_data, file.search or file.read), end)
     items = list(walk)
     checkpoint = max(synced_to, synced_end)
     synced_to = max((item.header.synced_to for item in items if item.header is not None), default=0)

@@ -21,6 +21,7 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.blocks import (
     HEADER_BYTES,
     Block,
+    BlockBody,
     BlockHeader,
     BlockKind,
     body_is_good,
@@ -127,13 +128,11 @@ class SegmentCopy:
             header.ledger_id,
             header.first_entry,
             header.entry_count,
-            header.flags,
             header.base_index,
             header.broker_time_ms,
-            [body],
-            header.data_bytes,
+            BlockBody([body], header.data_bytes, header.flags),
         )
-        assert block.body_crc == header.body_crc
+        assert block.body.crc == header.body_crc
         return block
 
     def _corrupt(self, offset: int) -> CorruptDataError:

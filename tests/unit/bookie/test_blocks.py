@@ -49,7 +49,7 @@ def test_a_block_has_the_documented_bytes() -> None:
         "ffffffffffffffff"  # previous_ledger
         "ffffffffffffffff"  # previous_last
     )
-    assert b"".join(block.pieces).hex() == "0200000001000000" + "0300000001000000" + "616263"
+    assert b"".join(block.body.pieces).hex() == "0200000001000000" + "0300000001000000" + "616263"
 
 
 def test_entries_come_back() -> None:
@@ -90,7 +90,7 @@ def test_long_vectors_are_split(sizes: list[int]) -> None:
         assert block.data_bytes <= BLOCK_BYTES_MAX or block.entry_count == 1
         entry += block.entry_count
         index += sum(counts[block.first_entry - 100 : entry - 100])
-    data = b"".join(b"".join(block.pieces)[8 * block.entry_count :] for block in blocks)
+    data = b"".join(b"".join(block.body.pieces)[8 * block.entry_count :] for block in blocks)
     assert data == b"".join(values)
 
 
@@ -121,4 +121,4 @@ def test_a_table_that_does_not_describe_the_body_is_refused() -> None:
 def test_the_first_block_of_a_segment_names_the_end_of_the_one_before() -> None:
     block = start_block(41, 99_000)
     assert block.kind == BlockKind.START
-    assert decode_start(b"".join(block.pieces)) == (41, 99_000)
+    assert decode_start(b"".join(block.body.pieces)) == (41, 99_000)
