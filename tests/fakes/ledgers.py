@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import LedgerError, LostEntriesError
+from magnetar.base.errors import LedgerError, LostEntriesError, LostRange
 from magnetar.ledger.api import (
     Copies,
     LedgerClosedError,
@@ -105,7 +105,7 @@ class FakeReader:
                 start -= 1
             while stop + 1 in lost:
                 stop += 1
-            raise LostEntriesError("fake", 0, "damaged", self.ledger_id, start, stop)
+            raise LostEntriesError("fake", 0, "damaged", LostRange(self.ledger_id, start, stop))
         last = min([last, *(entry - 1 for entry in lost if entry > first)])
         return self._ledger.entry_runs(first, min(last, self.last_entry), bytes_max)
 

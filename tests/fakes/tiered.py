@@ -40,7 +40,7 @@ from magnetar.tiered.parquet.parquet_history import (
     StoredTopicSchema,
 )
 from magnetar.tiered.policy import OffloadPolicy
-from magnetar.tiered.storage import TieredStorage
+from magnetar.tiered.storage import CopyStores, TieredStorage
 from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore
 from magnetar.tiered.stores.object_store import ObjectStore, Tagged
 
@@ -256,19 +256,16 @@ class FakeTiering:
         self.effects: list[Effect] = []
         self.on_effect: Callable[[Effect], None] = lambda effect: None
         self.storage = TieredStorage(
-            url=MEMORY_URL,
+            CopyStores(MEMORY_URL, lambda url: self.open_store(url)),
             work_dir=folder,
             clock=clock,
-            open_store=lambda url: self.open_store(url),
             new_worker=lambda waited_for: self.new_worker(waited_for),
             spawn=spawn,
         )
         offloader = Offloader(
+            self.storage,
             clock=clock,
             pace=Pace(),
-            worker=self.storage.converter,
-            work_dir=folder,
-            figures=self.storage.figures,
             schemas_of=_no_schemas,
             segment_bytes=segment_bytes,
         )

@@ -20,6 +20,8 @@ boundary, to a wire code or an HTTP status.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from magnetar.base.ids import LedgerId
 
 
@@ -49,6 +51,14 @@ class CorruptDataError(StorageError):
         self.ledger_id = ledger_id
 
 
+class LostRange(NamedTuple):
+    """Entries of a ledger, `first_entry` to `last_entry`, inclusive; None: to the ledger's end."""
+
+    ledger_id: LedgerId
+    first_entry: int
+    last_entry: int | None
+
+
 class LostEntriesError(CorruptDataError):
     """Entries of a ledger that were written and cannot be read: `first_entry` to `last_entry`, inclusive.
 
@@ -60,15 +70,14 @@ class LostEntriesError(CorruptDataError):
         path: str,
         offset: int,
         detail: str,
-        ledger_id: LedgerId,
-        first_entry: int,
-        last_entry: int | None,
+        lost: LostRange,
         *,
         remedy: str = "`magnetar doctor storage` shows all",
         certain: bool = True,
     ) -> None:
         """`remedy`: what an operator can do. `certain`: the entries will not reappear; otherwise consumers
         skip them only when an operator gave up these very entries."""
+        ledger_id, first_entry, last_entry = lost
         entries = f"{first_entry} to {'the end' if last_entry is None else last_entry}"
         super().__init__(
             path,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from magnetar.base.errors import CorruptDataError, LostEntriesError
+from magnetar.base.errors import CorruptDataError, LostEntriesError, LostRange
 from magnetar.base.ids import NO_LEDGER, LedgerId
 from magnetar.bookie.index import UNKNOWN_OWNER, BlockPlace, Damage, LedgerIndex
 from magnetar.bookie.segment_file import SegmentFile
@@ -200,7 +200,9 @@ class SegmentSet:
                 if damage.last_entry < 0 or damage.last_entry >= entry:
                     return lost(segment, damage.offset, f"entry {entry} was here", ledger_id, first, last)
         folder = next((str(segment.path.parent) for segment in self._segments.values()), "")
-        error = LostEntriesError(folder, 0, f"entry {entry} is in no segment", ledger_id, first, last)
+        error = LostEntriesError(
+            folder, 0, f"entry {entry} is in no segment", LostRange(ledger_id, first, last)
+        )
         _log.error("%s", error)
         return error
 
@@ -223,6 +225,6 @@ def lost(
     segment: SegmentFile, offset: int, detail: str, ledger_id: LedgerId, first: int, last: int | None
 ) -> LostEntriesError:
     """The error for entries lost to damage, logged."""
-    error = LostEntriesError(str(segment.path), offset, detail, ledger_id, first, last)
+    error = LostEntriesError(str(segment.path), offset, detail, LostRange(ledger_id, first, last))
     _log.error("%s", error)
     return error

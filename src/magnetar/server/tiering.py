@@ -34,7 +34,7 @@ from magnetar.tiered.offloading import Offloading
 from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
 from magnetar.tiered.parquet.parquet_history import SegmentWorker, StoredTopicSchema
-from magnetar.tiered.storage import TieredStorage
+from magnetar.tiered.storage import CopyStores, TieredStorage
 from magnetar.tiered.stores.memory import MEMORY_URL
 from magnetar.tiered.stores.object_store import ObjectStore
 from magnetar.tiered.stores.retrying import RetryingStore
@@ -99,24 +99,20 @@ class Tiering:
         url = _url(config, folder)
         self.owners = _owners(config, url, clock, metadata)
         self.storage = TieredStorage(
-            url=url,
-            owners=self.owners,
+            CopyStores(url, self._open_store, self.owners),
             work_dir=self._work_dir,
             clock=clock,
-            open_store=self._open_store,
             new_worker=partial(_new_worker, config.offload_niceness),
             spawn=self._tasks.spawn,
             cache_bytes=config.offload_read_cache_bytes,
         )
         self._offloader = Offloader(
+            self.storage,
             clock=clock,
             pace=Pace(
                 share_busy=config.offload_busy_percent / 100,
                 bytes_per_s_max=config.offload_bytes_per_s_max,
             ),
-            worker=self.storage.converter,
-            work_dir=self._work_dir,
-            figures=self.storage.figures,
             schemas_of=self._schemas_of,
             busy=self._busy,
         )

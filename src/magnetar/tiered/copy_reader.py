@@ -6,11 +6,12 @@ import logging
 import signal
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import LostEntriesError, MagnetarError
+from magnetar.base.errors import LostEntriesError, LostRange, MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import NoSuchEntryError
 from magnetar.runtime.tasks import SingleFlight
@@ -44,6 +45,16 @@ _READERS_MAX: Final = 256
 """Most readers of one ledger whose last place is remembered, to recognise sequential reads."""
 
 
+@dataclass(frozen=True, slots=True)
+class CopyReading:
+    """What all readers of copies in a process share."""
+
+    cache: PieceCache
+    figures: OffloadFigures
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    """Runs reads ahead of consumers."""
+
+
 class OffloadedReader:
     """See `CopyReader`."""
 
@@ -56,9 +67,7 @@ class OffloadedReader:
         size_bytes: int,
         store: ObjectStore,
         worker: Callable[[], SegmentWorker],
-        cache: PieceCache,
-        figures: OffloadFigures,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        reading: CopyReading,
     ) -> None:
         self._log_name = log_name
         self._copy = copy
@@ -66,9 +75,9 @@ class OffloadedReader:
         self._size_bytes = size_bytes
         self._store = store
         self._worker = worker
-        self._cache = cache
-        self._figures = figures
-        self._spawn = spawn
+        self._cache = reading.cache
+        self._figures = reading.figures
+        self._spawn = reading.spawn
         self._segments = copy.context.segments
         self._firsts = [segment.first_entry for segment in self._segments]
         self._fetches = SingleFlight[Piece]()
@@ -198,9 +207,7 @@ class OffloadedReader:
             f"{self._store.url}: {segment_name(self._log_name, self._copy, segment)}",
             0,
             f"the copy of log {self._log_name} cannot be read: {error}",
-            self.ledger_id,
-            first,
-            last,
+            LostRange(self.ledger_id, first, last),
             remedy=(
                 "bring the object back; or"
                 f" `magnetar storage accept-loss {self.ledger_id} {first} --to {last}` gives them up"

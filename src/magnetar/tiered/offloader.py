@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from magnetar.base.clock import Clock
@@ -48,22 +48,35 @@ SchemasOf = Callable[[str], Awaitable[tuple[str, Sequence[StoredTopicSchema]]]]
 """Returns the full name of the topic of a log, and all versions of its schema."""
 
 
+class Workplace(Protocol):
+    """Where copies are made."""
+
+    @property
+    def work_dir(self) -> Path:
+        """Holds files that are not uploaded yet."""
+
+    @property
+    def figures(self) -> OffloadFigures:
+        """Counts what is done."""
+
+    def converter(self) -> SegmentWorker:
+        """Converts and compares."""
+
+
 class Offloader:
     """Copies one ledger after the other."""
 
     def __init__(
         self,
+        workplace: Workplace,
         *,
         clock: Clock,
         pace: Pace,
-        worker: Callable[[], SegmentWorker],
-        work_dir: Path,
-        figures: OffloadFigures,
         schemas_of: SchemasOf,
         busy: Callable[[], bool] = lambda: False,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """`work_dir` holds files that are not uploaded yet; `busy` returns whether clients are active."""
+        """`busy` returns whether clients are active; `segment_bytes`: most bytes of entries in one object."""
         self.step: Callable[[Effect], None] = lambda effect: None
         """Called with every effect before it begins."""
         self.commits: Histogram | None = None
@@ -73,9 +86,9 @@ class Offloader:
         """Called before a complete copy is deleted; see `Tiers.retire`."""
         self._clock = clock
         self._pace = pace
-        self._worker = worker
-        self._work_dir = work_dir
-        self._figures = figures
+        self._worker = workplace.converter
+        self._work_dir = workplace.work_dir
+        self._figures = workplace.figures
         self.schemas_of = schemas_of
         self._busy = busy
         self._segment_bytes = segment_bytes

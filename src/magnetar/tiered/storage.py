@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.tiered.api import Follower
 from magnetar.tiered.context import OffloadedCopy
-from magnetar.tiered.copy_reader import OffloadedReader
+from magnetar.tiered.copy_reader import CopyReading, OffloadedReader
 from magnetar.tiered.figures import OffloadFigures
 from magnetar.tiered.guarded import ObjectOwners
 from magnetar.tiered.offloader import discard
@@ -30,38 +31,47 @@ READ_WORKERS: Final = 2
 for a store does not delay all others. They end when idle."""
 
 
+@dataclass(frozen=True, slots=True)
+class CopyStores:
+    """The stores that copies lie in."""
+
+    url: str
+    """The store of new copies."""
+    open: Callable[[str], ObjectStore]
+    """Opens any URL in a stored list. Raises StoreSetupError."""
+    owners: ObjectOwners | None = None
+    """Checked before a store is changed; None: there is no check."""
+
+
 class TieredStorage:
     """See `Tiers`."""
 
     def __init__(
         self,
+        stores: CopyStores,
         *,
-        url: str,
         work_dir: Path,
         clock: Clock,
-        open_store: Callable[[str], ObjectStore],
         new_worker: Callable[[bool], SegmentWorker],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         cache_bytes: int = READ_CACHE_BYTES,
-        owners: ObjectOwners | None = None,
     ) -> None:
-        """`url` is the store of new copies; `open_store` opens any URL in a stored list; `work_dir` is for
-        temporary files; `new_worker` makes a worker that has not started its process; its argument tells
-        whether consumers will wait for it; `owners` check before a store is changed; None: there is no check.
+        """`work_dir` is for temporary files; `new_worker` makes a worker that has not started its process;
+        its argument tells whether consumers will wait for it.
         """
-        self.url = url
+        self.url = stores.url
         self.work_dir = work_dir
         self.clock = clock
         self.figures = OffloadFigures()
         self.cache = PieceCache(cache_bytes)
         self.follower: Follower | None = None
         """Informed of new and deleted copies; None when no table names their objects."""
-        self.owners = owners
+        self.owners = stores.owners
         self.former: Mapping[str, str] = {}
         """Earlier URLs of stores of this process, each with the present URL."""
-        self._open_store = open_store
+        self._open_store = stores.open
         self._new_worker = new_worker
-        self._spawn = spawn
+        self._reading = CopyReading(self.cache, self.figures, spawn)
         self._stores: dict[str, ObjectStore] = {}
         self._readers: dict[int, SegmentWorker] = {}
         self._converter: SegmentWorker | None = None
@@ -120,9 +130,7 @@ class TieredStorage:
             size_bytes=size_bytes,
             store=self.store(copy.context.url),
             worker=lambda: self.read_worker(copy),
-            cache=self.cache,
-            figures=self.figures,
-            spawn=self._spawn,
+            reading=self._reading,
         )
 
     def changed(self, log_name: str) -> None:

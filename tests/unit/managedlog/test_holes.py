@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fakes.managed_logs import Process
-from magnetar.base.errors import LostEntriesError
+from magnetar.base.errors import LostEntriesError, LostRange
 from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.managedlog.holes import INDEXES_PER_ENTRY, UNCERTAIN_INDEXES, HolePolicy
 from magnetar.managedlog.log import ManagedLog
@@ -132,14 +132,14 @@ def test_only_what_was_given_up_is_passed_over() -> None:
     policy = HolePolicy(given_up=lambda: {LedgerId(7): [(3, 4), (8, 9)]})
 
     def hole(ledger_id: int, first: int, last: int | None) -> LostEntriesError:
-        return LostEntriesError("f", 0, "d", ledger_id, first, last)
+        return LostEntriesError("f", 0, "d", LostRange(ledger_id, first, last))
 
     assert policy.skips_to(hole(7, 3, 4), 20) == 4
     assert policy.skips_to(hole(7, 4, 6), 20) == 4
     assert policy.skips_to(hole(7, 8, None), 20) == 9
     assert policy.skips_to(hole(7, 5, 6), 20) is None
     assert policy.skips_to(hole(6, 3, 4), 20) is None
-    away = LostEntriesError("f", 0, "d", 6, 3, 4, certain=False)
+    away = LostEntriesError("f", 0, "d", LostRange(LedgerId(6), 3, 4), certain=False)
     policy.skip_all = True
     assert policy.skips_to(away, 20) is None, "it may come back by itself"
     assert HolePolicy(given_up=lambda: {LedgerId(6): [(3, 9)]}).skips_to(away, 20) == 4

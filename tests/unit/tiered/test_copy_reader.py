@@ -17,7 +17,7 @@ from magnetar.base.errors import LostEntriesError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import NoSuchEntryError
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, OffloadedSegment
-from magnetar.tiered.copy_reader import AHEAD_BYTES, PIECE_BYTES, OffloadedReader
+from magnetar.tiered.copy_reader import AHEAD_BYTES, PIECE_BYTES, CopyReading, OffloadedReader
 from magnetar.tiered.errors import UnreadableCopyError
 from magnetar.tiered.figures import OffloadFigures
 from magnetar.tiered.parquet.parquet_history import (
@@ -68,9 +68,7 @@ class Reading:
             size_bytes=ENTRIES * ENTRY_BYTES,
             store=MemoryStore(ManualClock()),
             worker=lambda: self.worker,
-            cache=self.cache,
-            figures=OffloadFigures(),
-            spawn=self.spawn,
+            reading=CopyReading(self.cache, OffloadFigures(), self.spawn),
         )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import CorruptDataError, LedgerError, LostEntriesError
+from magnetar.base.errors import CorruptDataError, LedgerError, LostEntriesError, LostRange
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import (
     Copies,
@@ -91,9 +91,7 @@ class RemoteReader:
                 f"all copies of entry {first}",
                 0,
                 str(error),
-                self.ledger_id,
-                first,
-                first,
+                LostRange(self.ledger_id, first, first),
                 remedy=f"`magnetar storage accept-loss {self.ledger_id} {first}` gives it up",
             ) from error
         if self._fate.deleted:

@@ -19,7 +19,7 @@ from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.tasks import pause
 from magnetar.tiered.context import OffloadedCopy, segment_name
 from magnetar.tiered.errors import StoreError
-from magnetar.tiered.storage import TieredStorage
+from magnetar.tiered.storage import CopyStores, TieredStorage
 from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import open_store
 
@@ -108,10 +108,9 @@ async def _storage(metadata: MetadataStore, root: Path) -> AsyncIterator[TieredS
     clock = SystemClock()
     here = (root / "offloaded").absolute()
     storage = TieredStorage(
-        url=here.as_uri(),
+        CopyStores(here.as_uri(), lambda url: RetryingStore(open_store(url, clock), pause)),
         work_dir=root / "offload",
         clock=clock,
-        open_store=lambda url: RetryingStore(open_store(url, clock), pause),
         new_worker=lambda waited_for: OffloadWorker(niceness=0),
         spawn=_leave,
         cache_bytes=0,
