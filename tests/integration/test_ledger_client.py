@@ -14,6 +14,7 @@ from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.following import FollowedTail
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions, LedgerWriteHandle
 from magnetar.ledger.client.ledger_options import LedgerClientOptions
+from magnetar.ledger.client.pool import RecoveryRead
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.registry import StoredLedger
@@ -108,7 +109,11 @@ def test_bookies_that_do_not_wait_are_not_asked_all_the_time(
         for bookie in writer.ensemble:
             fenced = asyncio.Event()
             pool.read(
-                bookie, writer.ledger_id, 0, lambda *_, done=fenced: done.set(), fence_key=master_key(b"")
+                bookie,
+                writer.ledger_id,
+                0,
+                lambda *_, done=fenced: done.set(),
+                recovery=RecoveryRead(master_key(b"")),
             )
             await fenced.wait()
         handle = await client.open(writer.ledger_id, recover=False)

@@ -12,6 +12,7 @@ from magnetar.ledger.api import LedgerEnd, NoSuchLedgerError
 from magnetar.ledger.client import version3
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import error_of
+from magnetar.ledger.client.pool import RecoveryRead
 from magnetar.ledger.quorum.deferred import DeferredWriter
 from magnetar.ledger.quorum.effects import (
     Advance,
@@ -157,8 +158,7 @@ class CoreDriver:
             core.ledger_id,
             send.entry_id,
             answered,
-            fence_key=self._master_key if send.fence else None,
-            recovery=True,
+            recovery=RecoveryRead(self._master_key if send.fence else None),
         )
 
     def _send_force(self, send: SendForce) -> None:

@@ -13,6 +13,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from magnetar.base.errors import MetadataError
@@ -39,6 +40,14 @@ RECOVERY: Final = -1
 
 REPAIR: Final = -2
 """The channel of repairs, whose answers are ignored and must not be taken for other ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryRead:
+    """That a read belongs to a recovery: bookies answer it before others."""
+
+    fence_key: bytes | None = None
+    """The master key with which the ledger is fenced first; None: it is only read."""
 
 
 class _Channel:
@@ -259,16 +268,16 @@ class BookiePool:
         entry_id: int,
         answered: Callable[[Status, bytes | None], None],
         *,
-        fence_key: bytes | None = None,
-        recovery: bool = False,
+        recovery: RecoveryRead | None = None,
         silence: Status = Status.IO_ERROR,
         lac_seen: Callable[[int], None] | None = None,
     ) -> None:
-        """Reads one entry, or the last one (-1), with a fence when a key is given. No answer counts as
-        `silence`.
+        """Reads one entry, or the last one (-1). No answer counts as `silence`.
 
         `lac_seen` is called with the last add confirmed that the bookie knows, which version 3 includes.
         """
+
+        fence_key = None if recovery is None else recovery.fence_key
 
         def request(connection: BookieChannel) -> Read:
             return Read(
@@ -277,7 +286,7 @@ class BookiePool:
                 txn_id=None if self.options.use_v2 else connection.take_txn_id(),
                 fence=fence_key is not None,
                 master_key=fence_key,
-                high_priority=recovery,
+                high_priority=recovery is not None,
             )
 
         def done(response: Response | None) -> None:
@@ -288,7 +297,7 @@ class BookiePool:
             else:
                 answered(silence, None)
 
-        self.ask(bookie, ledger_id, request, done, recovery=recovery)
+        self.ask(bookie, ledger_id, request, done, recovery=recovery is not None)
 
     def batch_read(
         self,

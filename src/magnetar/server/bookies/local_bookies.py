@@ -7,8 +7,7 @@ import contextlib
 import logging
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.errors import StartupError, StorageError
@@ -40,37 +39,19 @@ class LocalBookies:
     def __init__(
         self,
         registry: FolderBookieRegistry,
-        folder: Path,
-        metadata_file: Path,
+        bookies: Sequence[LocalBookie],
         *,
-        count: int,
-        segment_bytes: int,
-        packet_bytes_max: int,
-        log_level: str,
-        log_json: bool,
         password: str = "",
     ) -> None:
         """`password`: what their clients must prove, as the user `local_bookie.USER`; "": nothing."""
         self._password = password
         self._registry = registry
-        self._folder = folder
         self._tasks = TaskGroup("local bookies")
         self._processes: dict[str, Process] = {}
         self._requests: dict[str, BookieRequests] = {}
         """To those that run."""
         self._closing = asyncio.Event()
-        self._bookies = [
-            LocalBookie(
-                name=name,
-                folder=str(folder),
-                metadata_file=str(metadata_file),
-                segment_bytes=segment_bytes,
-                packet_bytes_max=packet_bytes_max,
-                log_level=log_level,
-                log_json=log_json,
-            )
-            for name in bookie_names(count)
-        ]
+        self._bookies = tuple(bookies)
 
     async def start(self) -> None:
         """Starts all bookies and waits until they serve; a bookie that lost messages stays closed to clients.
@@ -78,8 +59,9 @@ class LocalBookies:
         names = frozenset(bookie.name for bookie in self._bookies)
         known = await self._registry.known_bookies()
         if not known <= names:
+            folder = self._bookies[0].folder
             raise StartupError(
-                f"{self._folder} has {len(known)} bookies, which hold copies of messages: start with"
+                f"{folder} has {len(known)} bookies, which hold copies of messages: start with"
                 f" --bookies {len(known)} or more"
             )
         for bookie in self._bookies:

@@ -46,7 +46,7 @@ from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import NoSyncer
 from magnetar.runtime.tasks import Rounds, TaskGroup, pause
 from magnetar.server.bookies.ledger_access import client_options, placement
-from magnetar.server.bookies.local_bookie import USER
+from magnetar.server.bookies.local_bookie import USER, LocalBookie
 from magnetar.server.bookies.local_bookies import LocalBookies, bookie_names
 from magnetar.server.settings.config import MIB, StandaloneConfig
 from magnetar.server.storage.datafolder import METADATA_RESERVE_BYTES, DataFolder
@@ -109,29 +109,36 @@ async def _beside(
     # A new one with each start; without it all users of this machine could read the broker's protected
     # messages.
     password = secrets.token_urlsafe() if config.authentication else ""
-    bookies = LocalBookies(
-        registry,
-        folder.bookies_dir,
-        folder.metadata_file,
-        count=config.bookies,
-        # Together they take about as much disk as one would.
-        segment_bytes=max(MIB, config.segment_bytes // config.bookies),
-        packet_bytes_max=_packet_bytes_max(config),
-        log_level=config.log_level,
-        log_json=config.log_json,
-        password=password,
-    )
+    bookies = LocalBookies(registry, _local_bookies(config, folder), password=password)
     cleanup.push_async_callback(bookies.close)
     await bookies.start()
     options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
     if password:
         options = replace(options, user=(USER, password))
-    ledgers = await _ledgers(config, options, store, store, tree, registry, clock, cleanup)
+    ledgers = await _ledgers(
+        config, options, TreeLedgerRegistry(store, tree), store, registry, clock, cleanup
+    )
     collectors = (ledgers.collect_metrics, guard.collect_metrics)
     kept = KeptBeside(guard, bookies, ledgers)
     return MessageStores(
         store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, trust, kept
     )
+
+
+def _local_bookies(config: StandaloneConfig, folder: DataFolder) -> list[LocalBookie]:
+    return [
+        LocalBookie(
+            name=name,
+            folder=str(folder.bookies_dir),
+            metadata_file=str(folder.metadata_file),
+            # Together they take about as much disk as one would.
+            segment_bytes=max(MIB, config.segment_bytes // config.bookies),
+            packet_bytes_max=_packet_bytes_max(config),
+            log_level=config.log_level,
+            log_json=config.log_json,
+        )
+        for name in bookie_names(config.bookies)
+    ]
 
 
 class KeptBeside:
@@ -197,7 +204,9 @@ async def _on_cluster(
     registry = TreeBookieRegistry(service, tree)
     cleanup.push_async_callback(registry.close)
     options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
-    ledgers = await _ledgers(config, options, service, store, tree, registry, clock, cleanup)
+    ledgers = await _ledgers(
+        config, options, TreeLedgerRegistry(service, tree), store, registry, clock, cleanup
+    )
     # Other programs may have ledgers there, so ledgers that our metadata does not name are left alone.
     collectors = (ledgers.collect_metrics,)
     return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
@@ -251,14 +260,13 @@ async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
 async def _ledgers(
     config: StandaloneConfig,
     how: LedgerClientOptions,
-    service: MetadataStore,
+    registry: TreeLedgerRegistry,
     store: MetadataStore,
-    tree: BookKeeperTree,
     bookies: Bookies,
     clock: Clock,
     cleanup: contextlib.AsyncExitStack,
 ) -> RemoteLedgers:
-    """The ledgers on bookies. `service` has the ledgers' metadata, `store` the broker's and the racks."""
+    """The ledgers on bookies. `registry` has their metadata, `store` the broker's and the racks."""
     layout = QuorumLayout(config.ledger_ensemble_size, config.ledger_write_quorum, config.ledger_ack_quorum)
     options = LedgerOptions(layout=layout, digest=DigestType[config.ledger_digest])
     racks = BookieRacks(store, BOOKIE_RACKS)
@@ -268,7 +276,7 @@ async def _ledgers(
     cleanup.callback(store.watch(BOOKIE_RACKS, lambda _: again.ask()))
     cleanup.push_async_callback(tasks.close)
     cluster = Cluster(
-        TreeLedgerRegistry(service, tree),
+        registry,
         bookies,
         how,
         placement=placement(config, racks.of),
