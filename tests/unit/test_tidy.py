@@ -240,25 +240,6 @@ def test_functions_fit_the_head() -> None:
 
 PARAMETERS_MAX = 7
 
-_MADE_ONCE = "made in one place, by keywords"
-_DECODED = "fields of a format that are read together"
-
-LONG_SIGNATURES = {
-    "base/errors.py:__init__": (8, "what a loss is made of; its base has half of it"),
-    "bookie/entry_blocks.py:entries_block": (8, _DECODED),
-    "ledger/client/pool.py:read": (8, "the fields of the protocol's READ"),
-    "server/bookies/replicated_stores.py:_ledgers": (8, _MADE_ONCE),
-    "tiered/offloader.py:__init__": (8, _MADE_ONCE),
-    "tiered/storage.py:__init__": (8, _MADE_ONCE),
-    "auth/openid.py:__init__": (9, _MADE_ONCE),
-    "bookie/blocks.py:__init__": (9, _DECODED),
-    "bookie/recovery.py:scan_segment": (9, _MADE_ONCE),
-    "lake/tables.py:__init__": (9, _MADE_ONCE),
-    "server/bookies/local_bookies.py:__init__": (9, _MADE_ONCE),
-    "tiered/copy_reader.py:__init__": (9, _MADE_ONCE),
-}
-"""Exceptions to PARAMETERS_MAX: how many there may be, and why."""
-
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """How many, without `self` and `cls`."""
@@ -269,17 +250,13 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_functions_have_few_parameters() -> None:
-    counts: dict[str, int] = {}
-    for path in modules():
-        for node in nodes(path):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                key = f"{name_of(path)}:{node.name}"
-                counts[key] = max(parameters(node), counts.get(key, 0))
-    most = {key: count for key, (count, _) in LONG_SIGNATURES.items()}
-    found = [key for key, count in counts.items() if count > most.get(key, PARAMETERS_MAX)]
+    found = [
+        f"{name_of(path)}:{node.name}"
+        for path in modules()
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and parameters(node) > PARAMETERS_MAX
+    ]
     assert found == [], "make a value of what belongs together"
-    gone = [key for key in most if counts.get(key, 0) <= PARAMETERS_MAX]
-    assert gone == [], "needs no exception any more"
 
 
 def drives(walked: Sequence[ast.AST]) -> bool:

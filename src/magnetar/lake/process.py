@@ -8,6 +8,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
@@ -36,6 +37,16 @@ class LakeWorker(Protocol):
 
     async def close(self) -> None:
         """Ends the process; calls under way raise LakeError."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeWorkers:
+    """The processes that change tables."""
+
+    follow: LakeWorker
+    """Has tables follow the lists, and answers."""
+    upkeep: LakeWorker
+    """Makes long calls, so that others do not wait for them."""
 
 
 def is_installed() -> bool:

@@ -13,8 +13,8 @@ The list is read from the store each time, because the owner of the log may be a
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from magnetar.base.clock import Clock
@@ -23,7 +23,7 @@ from magnetar.base.names import TopicName
 from magnetar.lake.jobs import Jobs
 from magnetar.lake.lake_values import FilesGoneError, LakeError, ListVersion, LogFiles, Synced, TableStatus
 from magnetar.lake.listing import files_of_log
-from magnetar.lake.process import At, LakeWorker
+from magnetar.lake.process import At, LakeWorkers
 from magnetar.managedlog.log_metadata import LogMetadata, decode, log_path
 from magnetar.managedlog.orphans import log_paths
 from magnetar.metadata.store import MetadataStore
@@ -94,6 +94,16 @@ class Figures:
         return ()
 
 
+class CopyPlaces(Protocol):
+    """The stores that have the files of tables."""
+
+    async def check_owner(self) -> object:
+        """Raises ReadOnlyStoreError when the store is another installation's: its tables are as well."""
+
+    def place(self, url: str) -> str:
+        """See `files_of_log`."""
+
+
 class LakeTables:
     """The tables of one broker's topics."""
 
@@ -101,26 +111,22 @@ class LakeTables:
         self,
         *,
         store: MetadataStore,
-        worker: LakeWorker,
-        upkeep: LakeWorker,
+        workers: LakeWorkers,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         used: bool,
-        allowed: Callable[[], Awaitable[object]] | None = None,
+        places: CopyPlaces | None = None,
         trust: MetadataTrust | None = None,
-        place: Callable[[str], str] = lambda url: url,
     ) -> None:
-        """`upkeep`: a worker for long calls, so that others do not wait for them. `spawn` runs background
-        work. `used`: whether the catalog may have tables already. `allowed` raises when the store, and so its
-        tables, belongs to another installation. `trust`: whether the metadata names all objects. `place`: see
-        `files_of_log`."""
+        """`spawn` runs background work. `used`: whether the catalog may have tables already. `places`: None
+        when files are at the URLs in their lists and no owner is checked. `trust`: whether the metadata names
+        all objects."""
         self.figures = Figures()
         self._used = used
-        self._allowed = allowed
-        self._place = place
+        self._places = places
+        self._place: Callable[[str], str] = (lambda url: url) if places is None else places.place
         self._trust = trust or MetadataTrust()
-        self.worker = worker
-        self.upkeep = upkeep
+        self._workers = workers
         self.jobs = Jobs(spawn)
         """The requested checks and upkeep."""
         self._store = store
@@ -199,7 +205,7 @@ class LakeTables:
     async def _sync(self, wanted: LogFiles) -> Synced:
         self._used = True
         await self._check_allowed()
-        synced = Synced(**await self.worker.call("sync", log=wanted.to_json()))
+        synced = Synced(**await self._workers.follow.call("sync", log=wanted.to_json()))
         self.figures.count(synced)
         if synced.outcome == "changed":
             _log.info("table %s: %d files added, %d removed", synced.table, synced.added, synced.removed)
@@ -213,8 +219,8 @@ class LakeTables:
         return synced
 
     async def _check_allowed(self) -> None:
-        if self._allowed is not None:
-            await self._allowed()
+        if self._places is not None:
+            await self._places.check_owner()
 
     def _check_gone(self, log_name: str, synced: Synced) -> None:
         """Raises FilesGoneError."""
@@ -277,7 +283,7 @@ class LakeTables:
                 await self._sync(LogFiles(str(topic.base), topic.partition, version, ()))
             return
         await self._check_allowed()
-        if await self.worker.call("drop", topic=str(topic.base), versions=dict(status.versions)):
+        if await self._workers.follow.call("drop", topic=str(topic.base), versions=dict(status.versions)):
             _log.info("table %s is dropped: its topic was deleted", status.table)
 
     async def logs_of(self, topic: TopicName) -> list[str]:
@@ -319,7 +325,7 @@ class LakeTables:
 
     async def status(self, topic: TopicName) -> TableStatus | None:
         """The state of a topic's table; None when there is none. Raises LakeError."""
-        found = await self.worker.call("status", topic=str(topic.base))
+        found = await self._workers.follow.call("status", topic=str(topic.base))
         return None if found is None else TableStatus(**found)
 
     async def lists(self, topic: TopicName) -> list[LogFiles]:
@@ -331,7 +337,7 @@ class LakeTables:
     async def verify(self, topic: TopicName, at: At | None = None) -> dict[str, Any]:
         """Compares table, lists and objects. Raises LakeError, MetadataError."""
         lists = await self.lists(topic)
-        found: dict[str, Any] = await self.upkeep.call(
+        found: dict[str, Any] = await self._workers.upkeep.call(
             "verify", at, topic=str(topic.base), logs=[files.to_json() for files in lists]
         )
         return found
@@ -349,7 +355,7 @@ class LakeTables:
                 raise LakeError(f"nothing that no list names is deleted: {doubt}")
             for log_name in await self.logs_of(topic):
                 await self.sync(log_name)
-        found: dict[str, Any] | None = await self.upkeep.call(
+        found: dict[str, Any] | None = await self._workers.upkeep.call(
             "maintain",
             at,
             topic=str(topic.base),
@@ -365,13 +371,13 @@ class LakeTables:
 
     async def tables(self) -> Sequence[str]:
         """Topics that have a table. Raises LakeError."""
-        found: list[str] = await self.worker.call("topics")
+        found: list[str] = await self._workers.follow.call("topics")
         return found
 
     async def close(self) -> None:
         """Ends the workers."""
-        await self.worker.close()
-        await self.upkeep.close()
+        await self._workers.follow.close()
+        await self._workers.upkeep.close()
 
 
 def _log_of(topic: TopicName, partition: int) -> str:

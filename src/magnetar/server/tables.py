@@ -11,7 +11,7 @@ from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.broker.service import Broker
 from magnetar.lake.lake_values import CatalogSettings
 from magnetar.lake.locations import NoLakeHereError
-from magnetar.lake.process import WorkerProcess, is_installed
+from magnetar.lake.process import LakeWorkers, WorkerProcess, is_installed
 from magnetar.lake.setup import NONE, catalog_settings
 from magnetar.lake.tables import LakeTables
 from magnetar.metadata.trust import MetadataTrust
@@ -45,14 +45,12 @@ def begin_tables(
         return None
     lake = LakeTables(
         store=broker.store,
-        worker=WorkerProcess(settings),
-        upkeep=WorkerProcess(settings),
+        workers=LakeWorkers(WorkerProcess(settings), WorkerProcess(settings)),
         clock=clock,
         spawn=tasks.spawn,
         used=bool(config.lake_catalog) or file.exists(),
-        allowed=storage.check_owner,
+        places=storage,
         trust=trust,
-        place=storage.place,
     )
     broker.collectors.append(lake.figures.collect)
     tasks.every(_AGAIN_S, lake.round)

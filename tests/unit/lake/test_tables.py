@@ -16,7 +16,7 @@ from magnetar.base.names import TopicName
 from magnetar.lake.lake_values import LakeError, ListVersion, LogFiles, Synced, TableStatus
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import plan
-from magnetar.lake.process import At
+from magnetar.lake.process import At, LakeWorkers
 from magnetar.lake.tables import LakeTables
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, encode, log_path
 from magnetar.tiered.context import OffloadContext, OffloadedSegment
@@ -92,8 +92,7 @@ class World:
         self.work: list[Coroutine[Any, Any, None]] = []
         self.kept = LakeTables(
             store=self.store,
-            worker=self.tables,
-            upkeep=self.tables,
+            workers=LakeWorkers(self.tables, self.tables),
             clock=self.clock,
             spawn=self.work.append,
             used=False,
