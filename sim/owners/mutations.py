@@ -26,7 +26,7 @@ def _record_first(self: Ownership, bundle: Bundle, to: str = "") -> list[Effect]
     held = self._held.get(bundle)
     if held is None or held.state is not BundleState.OWNED:
         return []
-    held.state = BundleState.RELEASING
+    self._turn(bundle, held, BundleState.RELEASING)
     return [Delete(bundle, held.session), Close(bundle, lost=False, to=to)]
 
 

@@ -289,9 +289,7 @@ class Owners:
 
     def has(self, name: TopicName) -> bool:
         """Whether the topic may be served here now."""
-        if self._keeper(name) == self.broker_id:
-            return True
-        return any(bundle.has(name) for bundle in self.ownership.having(BundleState.OWNED))
+        return self._keeper(name) == self.broker_id or self.ownership.has(name)
 
     def check_owned(self, name: TopicName) -> None:
         """Raises ServiceNotReadyError unless the topic's bundle is owned now."""

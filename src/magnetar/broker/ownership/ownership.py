@@ -19,12 +19,15 @@ docs/decisions/0030-many-brokers.md.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.states import TRANSITIONS, BundleState
+from magnetar.broker.policies.bundles import covers, hash_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,10 @@ class _Held:
         """For a bundle that is being released: whether its topics are closed."""
 
 
+def _start_of(bundle: Bundle) -> tuple[NamespaceName, int]:
+    return bundle.namespace, bundle.lower
+
+
 class Ownership:
     """The bundles of one broker."""
 
@@ -76,6 +83,8 @@ class Ownership:
         self.session = 0
         """Number of the session that lasts; 0: there is none."""
         self._held: dict[Bundle, _Held] = {}
+        self._owned: list[Bundle] = []
+        """Those that are owned, sorted: a look-up of a topic's bundle takes no longer with many of them."""
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -96,7 +105,17 @@ class Ownership:
 
     def __len__(self) -> int:
         """How many are owned."""
-        return sum(held.state is BundleState.OWNED for held in self._held.values())
+        return len(self._owned)
+
+    def has(self, topic: TopicName) -> bool:
+        """Whether the topic falls into an owned bundle."""
+        namespace, place = topic.namespace_name, hash_of(topic)
+        after = bisect_right(self._owned, (namespace, place), key=_start_of)
+        if not after:
+            return False
+        # Owned bundles do not overlap: no other one can have it.
+        bundle = self._owned[after - 1]
+        return bundle.namespace == namespace and covers((bundle.lower, bundle.upper), place)
 
     # -- sessions ----------------------------------------------------------------------------------
 
@@ -134,7 +153,7 @@ class Ownership:
         if not alone:
             self._leave(bundle)
             return [Delete(bundle, session)]
-        self._turn(held, BundleState.OWNED)
+        self._turn(bundle, held, BundleState.OWNED)
         return []
 
     def not_claimed(self, bundle: Bundle, session: int) -> None:
@@ -150,7 +169,7 @@ class Ownership:
         held = self._held.get(bundle)
         if held is None or held.state is not BundleState.OWNED:
             return []
-        self._turn(held, BundleState.RELEASING)
+        self._turn(bundle, held, BundleState.RELEASING)
         return [Close(bundle, lost=False, to=to)]
 
     def record_gone(self, bundle: Bundle, session: int) -> list[Effect]:
@@ -188,13 +207,16 @@ class Ownership:
         if closing and held.closed:
             self._leave(bundle)
             return []
-        self._turn(held, BundleState.LOST)
+        self._turn(bundle, held, BundleState.LOST)
         # One that is being released is being closed: `closed` comes once.
         return [] if closing else [Close(bundle, lost=True, to="")]
 
-    @staticmethod
-    def _turn(held: _Held, state: BundleState) -> None:
+    def _turn(self, bundle: Bundle, held: _Held, state: BundleState) -> None:
         assert state in TRANSITIONS[held.state], f"{held.state.value} cannot become {state.value}"
+        if held.state is BundleState.OWNED:
+            self._owned.remove(bundle)
+        elif state is BundleState.OWNED:
+            insort(self._owned, bundle)
         held.state = state
 
     def _leave(self, bundle: Bundle) -> None:
@@ -210,5 +232,6 @@ class Ownership:
                 assert held.session == self.session, f"{bundle} is {held.state.value} of a former session"
             assert not held.closed or held.state is BundleState.RELEASING, f"{bundle} has closed topics"
         owned = sorted(self.having(BundleState.OWNED))
+        assert owned == self._owned, "a look-up would miss a bundle, or find one that is gone"
         for left, right in itertools.pairwise(owned):
             assert not left.overlaps(right), f"{left} and {right} are both owned"

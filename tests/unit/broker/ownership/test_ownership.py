@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import zlib
 from random import Random
 
 import pytest
 
-from magnetar.base.names import NamespaceName
+from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.ownership import Claim, Close, Delete, Effect, Ownership
 from magnetar.broker.ownership.states import TRANSITIONS, BundleState
+from magnetar.broker.policies.bundles import LAST
 
 NAMESPACE = NamespaceName("public", "default")
 FIRST = Bundle(NAMESPACE, 0, 1 << 30)
@@ -129,6 +132,44 @@ def test_two_owned_bundles_must_not_overlap() -> None:
     ownership.claimed(both, 1, alone=True)
     with pytest.raises(AssertionError, match="are both owned"):
         ownership.check()
+
+
+def test_a_topic_is_found_in_the_one_bundle_that_has_it() -> None:
+    ownership = Ownership()
+    ownership.session_began(1)
+    bounds = [*range(0, 1 << 32, 1 << 26), LAST]
+    random = Random(7)
+    bundles = [
+        Bundle(NamespaceName("public", name), lower, upper)
+        for name in ("a", "b", "c")
+        for lower, upper in itertools.pairwise(bounds)
+    ]
+    random.shuffle(bundles)
+    for bundle in bundles[::2]:
+        ownership.want(bundle)
+        ownership.claimed(bundle, 1, alone=True)
+    for bundle in bundles[::6]:
+        ownership.release(bundle)
+    ownership.check()
+    owned = set(ownership.having(BundleState.OWNED))
+    assert len(ownership) == len(owned)
+    topics = [TopicName.parse(f"public/{name}/t{number}") for name in "abcd" for number in range(300)]
+    found = [ownership.has(topic) for topic in topics]
+    assert found == [any(bundle.has(topic) for bundle in owned) for topic in topics]
+    assert {True, False} == set(found)
+
+
+def test_the_last_hash_is_in_the_last_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    ownership = owner(Bundle(NAMESPACE, 1 << 31, LAST))
+    for place, is_there in (
+        (LAST, True),
+        (LAST - 1, True),
+        (1 << 31, True),
+        ((1 << 31) - 1, False),
+        (0, False),
+    ):
+        monkeypatch.setattr(zlib, "crc32", lambda _, place=place: place)
+        assert ownership.has(TopicName.parse("public/default/t")) is is_there
 
 
 @pytest.mark.parametrize("seed", range(40))
