@@ -192,7 +192,7 @@ def test_the_segment_that_was_written_to_has_room_behind_its_log(
 def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:
     """It got files of a data folder, and was closed for everybody else."""
     tmp_path.chmod(0o755)
-    with pytest.raises(BackupError, match="no data folder"), staging.of_unused(tmp_path, SystemClock()):
+    with pytest.raises(BackupError, match="is not a data folder"), staging.of_unused(tmp_path, SystemClock()):
         pass
     assert list(tmp_path.iterdir()) == []
     assert tmp_path.stat().st_mode & 0o777 == 0o755
@@ -314,7 +314,7 @@ def test_a_folder_with_other_files_is_no_repository(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").touch()
     with pytest.raises(BackupError, match="other files"):
         Repository.open(tmp_path, create=True)
-    with pytest.raises(BackupError, match="no folder with backups"):
+    with pytest.raises(BackupError, match="not a folder with backups"):
         Repository.open(tmp_path)
 
 
@@ -327,7 +327,7 @@ def test_what_a_restore_that_was_cut_short_left_is_removed(tmp_path: Path) -> No
     part = tmp_path / "data.restoring"
     part.mkdir()
     (part / "half").touch()
-    with pytest.raises(BackupError, match="none of ours"):
+    with pytest.raises(BackupError, match="it is not ours"):
         restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
     (part / "RESTORING").touch()
     (part / "bookie").mkdir()
@@ -344,7 +344,7 @@ def test_what_a_restore_left_that_was_cut_short_at_its_begin_is_no_strangers(tmp
     restoring._clear(part)
     assert not part.exists()
     part.write_text("of somebody")
-    with pytest.raises(BackupError, match="none of ours"):
+    with pytest.raises(BackupError, match="it is not ours"):
         restoring._clear(part)
 
 

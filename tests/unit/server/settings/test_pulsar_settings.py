@@ -205,7 +205,7 @@ def test_secrets_stand_in_files_urls_or_the_setting(tmp_path: Path) -> None:
         ),
         (
             f"authenticationEnabled=true\nauthenticationProviders={PROVIDERS}\ntokenSecretKey=data:x",
-            "is no file",
+            "is not a file",
         ),
         ("brokerServicePort=\nbrokerServicePortTls=6651", "TLS alone is not offered; give brokerServicePort"),
         ("tlsEnabled=true\ntlsEnabledWithKeyStore=true", "key stores are not read"),
