@@ -11,6 +11,7 @@ from magnetar.wire.bookkeeper.requests import AddRun, Read
 from magnetar.wire.bookkeeper.status import Status
 from sim.disk import Disk
 from sim.network import Network, Node
+from sim.rules import RulesInForce
 from sim.world import World
 
 
@@ -35,7 +36,7 @@ class BookieNode:
         self._world = world
         self._network = network
         self.disk = Disk(world, self._durable, self._failed, stalls=stalls)
-        self._ledgers = BookieLedgers(self.disk)
+        self._ledgers = BookieLedgers(self.disk, rules=RulesInForce.serving)
 
     def add(self, asker: Asker, run: AddRun) -> None:
         """A client's adds arrive."""
@@ -84,7 +85,7 @@ class BookieNode:
         if not self.is_up and not self.is_lost:
             self._world.note(self.name, "is back")
             self.is_up = True
-            self._ledgers = BookieLedgers(self.disk, self.disk.stored_ledgers())
+            self._ledgers = BookieLedgers(self.disk, self.disk.stored_ledgers(), rules=RulesInForce.serving)
             self._ledgers.read_only = self.disk.is_full
 
     def lose(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,7 +14,9 @@ class Mutation:
     """One rule, and what stands in its place when it is broken. The product itself has no switches."""
 
     rule: str
-    replaced: Sequence[tuple[type | ModuleType, str, Callable[..., Any]]]
+    replaced: Sequence[tuple[type | ModuleType, str, Any]]
+    """Where, what, and what stands there: a method of the product, or one of the rules that the simulator
+    hands to it (`rules.py`)."""
     found_by: int
     """A seed in which it is noticed; where the product has changed since, another one may be needed."""
     scenario: str = "ledgers"

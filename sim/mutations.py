@@ -8,22 +8,26 @@ holds without the second.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
+from magnetar.bookie.known_ledger import KnownLedger, ServingRules
 from magnetar.bookie.served import Output, ServedLedger
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import Effect, SendAdds
+from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.quorum.pending import PendingEntries
 from magnetar.ledger.quorum.quorum_writer import QuorumWriter
 from magnetar.ledger.quorum.recovery import LedgerRecovery
-from magnetar.wire.bookkeeper.requests import Read
+from magnetar.ledger.quorum.rules import RecoveryRules, WritingRules
+from magnetar.wire.bookkeeper.requests import AddRun, Read
 from magnetar.wire.bookkeeper.status import Status
 from sim.breaking import Mutation
 from sim.disk import Disk
+from sim.rules import RulesInForce
 
 # Writing
 
@@ -48,12 +52,29 @@ def _confirm_over_gaps(self: PendingEntries) -> bool:
     return True
 
 
-def _first_of_change_behind_what_was_sent(self: QuorumWriter) -> int:
-    return self.last_pushed + 1
+class _ConfirmsWhileChanging(WritingRules):
+    def may_confirm(self, *, changing: bool) -> bool:
+        return True
 
 
-def _first_of_change_at_the_confirmed(self: QuorumWriter) -> int:
-    return max(self.last_confirmed, self._metadata.ensembles[-1][0])
+class _HearsEverybody(WritingRules):
+    def hears(self, bookie: str, member: str) -> bool:
+        return True
+
+
+class _KeepsCopies(WritingRules):
+    def keeps_copies_of_the_replaced(self) -> bool:
+        return True
+
+
+class _ChangesBehindWhatWasSent(WritingRules):
+    def first_of_change(self, confirmed: int, pushed: int, last_first: int) -> int:
+        return pushed + 1
+
+
+class _ChangesAtTheConfirmed(WritingRules):
+    def first_of_change(self, confirmed: int, pushed: int, last_first: int) -> int:
+        return max(confirmed, last_first)
 
 
 def _write_over_whatever_is_there(
@@ -79,6 +100,31 @@ _ADDED: Final = QuorumWriter.added
 
 
 # Recovery
+
+
+class _ReadsWithoutFence(RecoveryRules):
+    def fences_entry_reads(self) -> bool:
+        return False
+
+
+class _ReadsBehindTheConfirmed(RecoveryRules):
+    def first_to_read(self, highest_lac: int, last_segment: int) -> int:
+        return highest_lac + 1
+
+
+class _ReadsFromTheSuccessors(RecoveryRules):
+    def members_to_read(self, at_start: Sequence[str], now: Sequence[str]) -> Sequence[str]:
+        return now
+
+
+class _SilenceIsAbsence(RecoveryRules):
+    def is_absence(self, status: Status) -> bool:
+        return True
+
+
+class _OneAbsenceIsEnough(RecoveryRules):
+    def absences_needed(self, layout: QuorumLayout) -> int:
+        return 1
 
 
 def _settled_at_once(self: LedgerRecovery) -> bool:
@@ -132,6 +178,11 @@ def _synced_without_a_word(self: Disk, life: int) -> None:
         self._sync()
 
 
+class _TakesAllBehindAFence(ServingRules):
+    def may_add(self, ledger: KnownLedger, run: AddRun) -> bool:
+        return True
+
+
 def _read_before_the_fence(self: BookieLedgers, asker: object, request: Read) -> list[Output]:
     outputs = _FENCE(self, asker, request)
     ledger = self._ledgers.get(request.ledger_id)
@@ -168,14 +219,6 @@ def _everything_forgotten(self: Disk) -> None:
     self.lose_everything()
 
 
-def _true(*_: object) -> bool:
-    return True
-
-
-def _false(*_: object) -> bool:
-    return False
-
-
 LEDGER_MUTATIONS: Final = {
     "ack-quorum": Mutation(
         "an entry is confirmed when Qa bookies have it",
@@ -189,27 +232,27 @@ LEDGER_MUTATIONS: Final = {
     ),
     "still-while-changing": Mutation(
         "nothing is confirmed while the ensemble changes",
-        [(QuorumWriter, "_may_confirm", _true)],
+        [(RulesInForce, "writing", _ConfirmsWhileChanging())],
         found_by=88,
     ),
     "members-only": Mutation(
         "who was replaced is not heard any more",
-        [(QuorumWriter, "_is_member", _true)],
+        [(RulesInForce, "writing", _HearsEverybody())],
         found_by=522,
     ),
     "copies-of-the-replaced": Mutation(
         "copies on a bookie that was replaced do not count",
-        [(QuorumWriter, "_forget", _false)],
+        [(RulesInForce, "writing", _KeepsCopies())],
         found_by=8,
     ),
     "change-begins-behind-confirmed": Mutation(
         "a new ensemble begins behind the last confirmed entry",
-        [(QuorumWriter, "_first_of_change", _first_of_change_behind_what_was_sent)],
+        [(RulesInForce, "writing", _ChangesBehindWhatWasSent())],
         found_by=5,
     ),
     "change-leaves-confirmed-alone": Mutation(
         "a new ensemble begins behind the last confirmed entry, not at it",
-        [(QuorumWriter, "_first_of_change", _first_of_change_at_the_confirmed)],
+        [(RulesInForce, "writing", _ChangesAtTheConfirmed())],
         found_by=2,
     ),
     "recovery-wins": Mutation(
@@ -229,27 +272,27 @@ LEDGER_MUTATIONS: Final = {
     ),
     "fencing-entry-reads": Mutation(
         "reads of a recovery fence, too",
-        [(LedgerRecovery, "_fences_entry_reads", _false)],
+        [(RulesInForce, "recovery", _ReadsWithoutFence())],
         found_by=34,
     ),
     "floor": Mutation(
         "a recovery reads from its last segment on",
-        [(LedgerRecovery, "_first_to_read", lambda self: self._highest_lac + 1)],
+        [(RulesInForce, "recovery", _ReadsBehindTheConfirmed())],
         found_by=433,
     ),
     "snapshot": Mutation(
         "a recovery reads from the ensemble as it was at its start",
-        [(LedgerRecovery, "_members_to_read", lambda self, entry_id: tuple(self._ensemble))],
+        [(RulesInForce, "recovery", _ReadsFromTheSuccessors())],
         found_by=513,
     ),
     "silence-is-not-absence": Mutation(
         "only a certain absence counts as one",
-        [(LedgerRecovery, "_counts_as_absent", _true)],
+        [(RulesInForce, "recovery", _SilenceIsAbsence())],
         found_by=8,
     ),
     "absence-quorum": Mutation(
         "Qw - Qa + 1 bookies must lack an entry",
-        [(LedgerRecovery, "_absences_needed", lambda self: 1)],
+        [(RulesInForce, "recovery", _OneAbsenceIsEnough())],
         found_by=0,
     ),
     "written-again": Mutation(
@@ -289,7 +332,7 @@ LEDGER_MUTATIONS: Final = {
     ),
     "fence-holds": Mutation(
         "a fenced ledger takes no entries from its writer",
-        [(BookieLedgers, "_may_add", _true)],
+        [(RulesInForce, "serving", _TakesAllBehindAFence())],
         found_by=2,
     ),
     "fence-survives": Mutation(

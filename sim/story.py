@@ -24,6 +24,7 @@ from sim.bookies import BookieNode
 from sim.clients import ClientNode
 from sim.metadata import MetadataNode
 from sim.network import Network, NetworkFaults
+from sim.rules import RulesInForce
 from sim.world import World
 
 LEDGER: Final = LedgerId(7)
@@ -85,7 +86,7 @@ class LedgerStory:
         self._ends: list[tuple[str, LedgerEnd]] = []
         self._clients: list[ClientNode] = []
         self._writer = self._client("writer")
-        self._core = QuorumWriter(LEDGER, metadata, 0, self._digester)
+        self._core = QuorumWriter(LEDGER, metadata, 0, self._digester, rules=RulesInForce.writing)
         self._writer.use(self._core)
         self._lost_copies = 0
         self._moment_us = 0
@@ -285,7 +286,7 @@ class LedgerStory:
     def _begin_recovery(self, client: ClientNode, attempts: int) -> None:
         self.world.note(client.name, "begins")
         value, version = self._metadata.value, self._metadata.version
-        core = LedgerRecovery(LEDGER, value, version, self._digester)
+        core = LedgerRecovery(LEDGER, value, version, self._digester, rules=RulesInForce.recovery)
         client.use(core)
         client.do(core.start())
         self._watch_recovery(client, attempts)

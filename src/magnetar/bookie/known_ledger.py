@@ -1,10 +1,12 @@
-"""A bookie's knowledge of one ledger besides its entries. Sync, no I/O."""
+"""A bookie's knowledge of one ledger besides its entries, and what its fence keeps out. Sync, no I/O."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from magnetar.bookie.served import ServedLedger
 from magnetar.bookie.tailing import LedgerTail
-from magnetar.wire.bookkeeper.requests import Read
+from magnetar.wire.bookkeeper.requests import AddRun, Read
 
 
 class KnownLedger:
@@ -43,3 +45,16 @@ class KnownLedger:
         if self.limbo and not self.master_key:
             self.master_key = master_key
         return self.master_key == master_key
+
+
+class ServingRules:
+    """What a fence keeps out; the simulator hands in a broken one (`sim/mutations.py`)."""
+
+    __slots__ = ()
+
+    def may_add(self, ledger: KnownLedger, run: AddRun) -> bool:
+        """Whether a ledger takes these entries: behind a fence only those of a recovery."""
+        return not ledger.fenced or run.recovery
+
+
+SERVING_RULES: Final = ServingRules()

@@ -21,7 +21,7 @@ from typing import Final
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.known_ledger import KnownLedger
+from magnetar.bookie.known_ledger import SERVING_RULES, KnownLedger, ServingRules
 from magnetar.bookie.served import (
     ListedEntries,
     Output,
@@ -69,6 +69,7 @@ class BookieLedgers:
         buried: Iterable[LedgerId] = (),
         *,
         knows_all: bool = True,
+        rules: ServingRules = SERVING_RULES,
     ) -> None:
         """`ledgers`: the durable state at the start; `buried`: ledgers deleted before whose space is still in
         use.
@@ -79,6 +80,7 @@ class BookieLedgers:
         self.read_only = False
         """Whether only recoveries may write, because the disk is full."""
         self._store = store
+        self._rules = rules
         self._ledgers = {ledger.ledger_id: KnownLedger.of(ledger) for ledger in ledgers}
         self._buried = set(buried)
         """Deleted ledgers: a writer that does not know of the deletion must not create them again."""
@@ -108,16 +110,13 @@ class BookieLedgers:
             self._ledgers[run.ledger_id] = ledger
         elif not ledger.opens_to(run.master_key):
             return [_added(asker, run, Status.UNAUTHORIZED)]
-        if not self._may_add(ledger, run):
+        if not self._rules.may_add(ledger, run):
             return [_added(asker, run, Status.FENCED)]
         ticket = self._ticket()
         write = Write(ticket, run.ledger_id, run.master_key, run.entry_ids, run.entries, fence=False)
         self._adds[ticket] = (asker, run)
         # Written all the same, and answered first: a client that needs it durable forces the ledger.
         return [_added(asker, run, Status.OK), write] if run.deferred_sync else [write]
-
-    def _may_add(self, ledger: KnownLedger, run: AddRun) -> bool:
-        return not ledger.fenced or run.recovery
 
     # -- reads ----------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from magnetar.ledger.quorum.effects import (
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.quorum.pending import PendingEntries, PendingEntry
 from magnetar.ledger.quorum.replacing import Replacing
+from magnetar.ledger.quorum.rules import WRITING_RULES, WritingRules
 from magnetar.wire.bookkeeper.digests import Digester
 from magnetar.wire.bookkeeper.status import Status
 
@@ -54,6 +55,7 @@ class QuorumWriter:
         digester: Digester,
         *,
         delay_change: bool = False,
+        rules: WritingRules = WRITING_RULES,
     ) -> None:
         """`metadata`: as this client created it, in state OPEN; `version`: of its node.
 
@@ -64,6 +66,7 @@ class QuorumWriter:
         self._metadata = metadata
         self._version = version
         self._digester = digester
+        self._rules = rules
         self._layout = QuorumLayout(
             len(metadata.ensembles[-1][1]), metadata.write_quorum, metadata.ack_quorum
         )
@@ -151,7 +154,7 @@ class QuorumWriter:
 
     def added(self, bookie: str, index: int, entry_ids: Iterable[int], status: Status) -> list[Effect]:
         """A bookie answered for these entries; IO_ERROR when there will be no answer."""
-        if self.is_over or not self._is_member(bookie, index):
+        if self.is_over or not self._rules.hears(bookie, self._ensemble[index]):
             return []
         if status is Status.OK:
             self._pending.held(index, entry_ids)
@@ -179,20 +182,14 @@ class QuorumWriter:
         replacing.fail(index, bookie)
         return self._change_ensemble()
 
-    def _is_member(self, bookie: str, index: int) -> bool:
-        return self._ensemble[index] == bookie
-
     def _progress(self) -> list[Effect]:
         """Confirms what can be confirmed, unless the ensemble is changing."""
         effects: list[Effect] = []
-        if self._may_confirm() and self._pending.confirm():
+        if self._rules.may_confirm(changing=bool(self._replacing.leaving)) and self._pending.confirm():
             effects.append(Advance(self._pending.confirmed))
         if self.is_closing and not self._replacing.leaving and not self._pending:
             effects += self._seal()
         return effects
-
-    def _may_confirm(self) -> bool:
-        return not self._replacing.leaving
 
     # Ensemble change
 
@@ -238,10 +235,10 @@ class QuorumWriter:
         return effects
 
     def _write_ensemble(self, members: Sequence[str]) -> list[Effect]:
-        return self._write(self._metadata.with_ensemble(self._first_of_change(), tuple(members)))
-
-    def _first_of_change(self) -> int:
-        return self._pending.confirmed + 1
+        first = self._rules.first_of_change(
+            self.last_confirmed, self.last_pushed, self._metadata.ensembles[-1][0]
+        )
+        return self._write(self._metadata.with_ensemble(first, tuple(members)))
 
     def _write(self, metadata: LedgerMetadata) -> list[Effect]:
         self._written = metadata
@@ -266,7 +263,8 @@ class QuorumWriter:
         for index, bookie in enumerate(members):
             if bookie != self._ensemble[index]:
                 self._ensemble[index] = bookie
-                self._forget(index)
+                if not self._rules.keeps_copies_of_the_replaced():
+                    self._pending.forget(index)
             elif index not in self._staying:
                 continue
             entry_ids, entries = self._pending.missing_at(index)
@@ -274,9 +272,6 @@ class QuorumWriter:
                 effects.append(SendAdds(bookie, index, entry_ids, entries))
         self._replacing.end(self._ensemble)
         return effects + self._progress() + self._change_ensemble()
-
-    def _forget(self, index: int) -> None:
-        self._pending.forget(index)
 
     def metadata_conflict(self) -> list[Effect]:
         """Result of WriteMetadata: not written, or unknown."""

@@ -42,6 +42,7 @@ from magnetar.ledger.quorum.layout import Coverage, QuorumLayout
 from magnetar.ledger.quorum.pending import PendingEntries, PendingEntry
 from magnetar.ledger.quorum.recovery_phases import TRANSITIONS, Phase, Votes
 from magnetar.ledger.quorum.replacing import Replacing
+from magnetar.ledger.quorum.rules import RECOVERY_RULES, RecoveryRules
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY
 from magnetar.wire.bookkeeper.status import Status
@@ -51,12 +52,19 @@ class LedgerRecovery:
     """Recovers one ledger, from metadata as just read. Methods return what the driver has to do, in order."""
 
     def __init__(
-        self, ledger_id: LedgerId, metadata: LedgerMetadata, version: int, digester: Digester
+        self,
+        ledger_id: LedgerId,
+        metadata: LedgerMetadata,
+        version: int,
+        digester: Digester,
+        *,
+        rules: RecoveryRules = RECOVERY_RULES,
     ) -> None:
         self.ledger_id = ledger_id
         self._metadata = metadata
         self._version = version
         self._digester = digester
+        self._rules = rules
         self._phase = Machine(f"recovery of ledger {ledger_id}", TRANSITIONS, Phase.MARKING)
         self._written: LedgerMetadata | None = None
         self._snapshot = metadata.ensembles[-1][1]
@@ -148,13 +156,10 @@ class LedgerRecovery:
 
     def _ask(self) -> list[Effect]:
         self._phase.go(Phase.ASKING, "the metadata says that it is in recovery")
-        fence = self._fences_first_reads()
+        fence = self._rules.fences_last_reads()
         return [
             SendRead(bookie, index, LAST_ENTRY, fence=fence) for index, bookie in enumerate(self._snapshot)
         ]
-
-    def _fences_first_reads(self) -> bool:
-        return True
 
     def read(
         self, bookie: str, index: int, entry_id: int, status: Status, entry: bytes | None
@@ -182,7 +187,7 @@ class LedgerRecovery:
         if entry is not None:
             self._highest_lac = max(self._highest_lac, entry.last_add_confirmed)
             self._highest_entry = max(self._highest_entry, entry.entry_id)
-        if self._is_known(status):
+        if self._rules.is_known(status):
             self._coverage.know(index)
         if self._coverage.is_reached:
             return self._begin_reading()
@@ -194,39 +199,28 @@ class LedgerRecovery:
             )
         return []
 
-    def _is_known(self, status: Status) -> bool:
-        return status.is_certain
-
     # Entries after the last one that is known to be confirmed
 
     def _begin_reading(self) -> list[Effect]:
         assert self._coverage.is_reached, "something confirmed may hide with those who did not answer"
         self._phase.go(Phase.READING, "enough members answered")
-        self._first_read = self._first_to_read()
+        self._first_read = self._rules.first_to_read(self._highest_lac, self._last_segment)
         assert self._first_read >= self._last_segment, "committed entries would be added again"
         self._pending = PendingEntries(self._layout, self._first_read - 1)
         return self._read_next()
 
-    def _first_to_read(self) -> int:
-        # Not below the last segment: earlier entries were confirmed when the segment began. Reading them
-        # again would add committed entries to an ensemble that begins after them.
-        return max(self._highest_lac + 1, self._last_segment)
-
     def _read_next(self) -> list[Effect]:
-        return self._read_entry(self._pending.last + 1, fence=self._fences_entry_reads())
-
-    def _fences_entry_reads(self) -> bool:
-        return True
+        return self._read_entry(self._pending.last + 1, fence=self._rules.fences_entry_reads())
 
     def _read_entry(self, entry_id: int, *, fence: bool) -> list[Effect]:
         self._votes[entry_id] = Votes()
-        members = self._members_to_read(entry_id)
+        members = self._rules.members_to_read(self._members_at_start(entry_id), self._ensemble)
         return [
             SendRead(members[index], index, entry_id, fence=fence)
             for index in self._layout.write_set(entry_id)
         ]
 
-    def _members_to_read(self, entry_id: int) -> tuple[str, ...]:
+    def _members_at_start(self, entry_id: int) -> tuple[str, ...]:
         """The members that hold the entry, as they were at the start of the recovery."""
         if entry_id >= self._last_segment:
             return self._snapshot
@@ -243,9 +237,11 @@ class LedgerRecovery:
             votes.found = entry
             del self._votes[entry_id]
             return self._measured(entry) if self._phase.now is Phase.MEASURING else self._add(entry)
-        if self._counts_as_absent(status):
+        if self._rules.is_absence(status):
             votes.absent.add(index)
-        if self._phase.now is Phase.READING and len(votes.absent) >= self._absences_needed():
+        if self._phase.now is Phase.READING and len(votes.absent) >= self._rules.absences_needed(
+            self._layout
+        ):
             self._end = entry_id
             del self._votes[entry_id]
             return self._finish()
@@ -256,12 +252,6 @@ class LedgerRecovery:
                 "nor is it certain that there is none",
             )
         return []
-
-    def _counts_as_absent(self, status: Status) -> bool:
-        return status in (Status.NO_ENTRY, Status.NO_LEDGER)
-
-    def _absences_needed(self) -> int:
-        return self._layout.absence_quorum
 
     def _add(self, entry: LedgerEntry) -> list[Effect]:
         """Adds the entry to all members of the current ensemble, and continues with the next one."""

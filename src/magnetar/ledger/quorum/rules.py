@@ -1,0 +1,81 @@
+"""The rules of writing and recovering a ledger on which its entries depend (pure).
+
+They are handed to `QuorumWriter` and `LedgerRecovery` as objects, so that the simulator can hand in broken
+ones and show that each is needed (`sim/mutations.py`).
+
+Source: BookKeeper replication protocol; its TLA+ findings on fencing reads and on the first entry to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.wire.bookkeeper.status import Status
+
+
+class WritingRules:
+    """When an entry counts as confirmed while bookies fail and are replaced."""
+
+    __slots__ = ()
+
+    def hears(self, bookie: str, member: str) -> bool:
+        """Whether the answer of a bookie counts in the place of `member`."""
+        return bookie == member
+
+    def may_confirm(self, *, changing: bool) -> bool:
+        """Whether entries may be confirmed. Not while the ensemble is `changing`: the new one begins behind
+        the last confirmed entry, which must not move on meanwhile."""
+        return not changing
+
+    def keeps_copies_of_the_replaced(self) -> bool:
+        """Whether copies on a bookie that was replaced still count. The metadata does not name it any more,
+        so no reader would ask it."""
+        return False
+
+    def first_of_change(self, confirmed: int, pushed: int, last_first: int) -> int:
+        """The first entry of a new ensemble. `confirmed`, `pushed`: the last confirmed and the last appended
+        entry; `last_first`: the first entry of the ensemble before."""
+        return confirmed + 1
+
+
+class RecoveryRules:
+    """What proves that a ledger ends where a recovery says."""
+
+    __slots__ = ()
+
+    def fences_last_reads(self) -> bool:
+        """Whether the reads fence by which members are asked how far the ledger reaches."""
+        return True
+
+    def fences_entry_reads(self) -> bool:
+        """Whether the reads of entries fence. Otherwise an absence that was counted could become a copy."""
+        return True
+
+    def is_known(self, status: Status) -> bool:
+        """Whether a member with this answer has told how far it reaches."""
+        return status.is_certain
+
+    def first_to_read(self, highest_lac: int, last_segment: int) -> int:
+        """The first entry to read, from the highest last-add-confirmed seen and the first entry of the last
+        segment. Entries before that segment were confirmed when it began: reading them again would add
+        committed entries to an ensemble that begins after them."""
+        return max(highest_lac + 1, last_segment)
+
+    def members_to_read(self, at_start: Sequence[str], now: Sequence[str]) -> Sequence[str]:
+        """The members that are asked for an entry: those at the start of the recovery. A bookie that took a
+        place since has nothing yet."""
+        return at_start
+
+    def is_absence(self, status: Status) -> bool:
+        """Whether a member with this answer certainly lacks the entry."""
+        return status in (Status.NO_ENTRY, Status.NO_LEDGER)
+
+    def absences_needed(self, layout: QuorumLayout) -> int:
+        """How many members must lack an entry that is not there."""
+        return layout.absence_quorum
+
+
+WRITING_RULES: Final = WritingRules()
+RECOVERY_RULES: Final = RecoveryRules()
