@@ -79,7 +79,7 @@ class BrokerConfig:
     """Seconds after which a connection without a CONNECT is closed."""
     disk_full_percent: int = 97
     """Used share of the disk from which on no messages are taken; 100: only when it is full."""
-    disk_room_percent: int = 95
+    disk_resume_percent: int = 95
     """Used share of the disk below which they are taken again."""
     http_calls_per_second: int = 0
     """Admin calls of one address; 0: no limit."""

@@ -125,7 +125,7 @@ class Broker:
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
-        self.disk = DiskMark(config.disk_full_percent, config.disk_room_percent)
+        self.disk = DiskMark(config.disk_full_percent, config.disk_resume_percent)
         self.turns = CommandTurns(soon, clock.monotonic_ms)
         self.quotas = RoleQuotas(config.tenants, clock.monotonic_ms)
         self.greetings, self.farewells = Greetings(config.connect_timeout_s), Farewells(soon)

@@ -83,7 +83,7 @@ def check(file: Path) -> None:
     from magnetar.server.settings.loading import load
 
     loaded = load({}, file=file, environment={"HOME": str(Path.home())})
-    for note in loaded.notes:
+    for note in (*loaded.warnings, *loaded.notes):
         click.echo(note)
     click.echo(f"{file} is right")
 

@@ -69,6 +69,8 @@ def serve(config: Path | None, overrides: Mapping[str, object], *, shares: bool)
         as_json=settings.log_json,
         per_minute_max=settings.log_event_records_per_minute,
     )
+    for warning in loaded.warnings:
+        _log.warning("%s", warning)
     for note in loaded.notes:
         _log.info("%s", note)
     for detail in loaded.details:

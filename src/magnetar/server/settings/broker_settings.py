@@ -64,7 +64,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         tenants=tenant_limits(config),
         connect_timeout_s=config.connect_timeout_seconds,
         disk_full_percent=config.disk_full_percent,
-        disk_room_percent=config.disk_room_percent,
+        disk_resume_percent=config.disk_resume_percent,
         http_calls_per_second=config.http_calls_per_second,
         websocket_enabled=config.websocket_enabled,
         metrics_topics_max=config.metrics_topics_max,

@@ -194,7 +194,7 @@ def _check_storage(config: StandaloneConfig) -> None:
     full = config.disk_full_percent
     _require(1 <= full <= 100, config, "disk_full_percent", "from 1 to 100")
     _require(config.http_calls_per_second >= 0, config, "http_calls_per_second", "0 or more")
-    _require(1 <= config.disk_room_percent <= full, config, "disk_room_percent", f"from 1 to {full}")
+    _require(1 <= config.disk_resume_percent <= full, config, "disk_resume_percent", f"from 1 to {full}")
 
 
 def _check_otlp(config: StandaloneConfig) -> None:

@@ -139,8 +139,8 @@ class StandaloneConfig(LedgerSettings):
     by namespace. 0: always sums. At least 0."""
     disk_full_percent: int = 97
     """Used share, in percent, of the data folder's disk from which no messages are accepted; 100: only a full
-    disk stops them. From `disk_room_percent` to 100."""
-    disk_room_percent: int = 95
+    disk stops them. From `disk_resume_percent` to 100."""
+    disk_resume_percent: int = 95
     """Used share, in percent, of the data folder's disk below which messages are accepted again. From 1 to
     `disk_full_percent`."""
     http_calls_per_second: int = 0

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.base.errors import StartupError
 from magnetar.server.settings.checks import check
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir
-from magnetar.server.settings.setting_values import KEYS, read
+from magnetar.server.settings.setting_values import FORMER_NAMES, KEYS, read
 
 if TYPE_CHECKING:
     from magnetar.server.settings.pulsar_settings import Translation
@@ -41,6 +41,8 @@ class Loaded:
     """Lines for the operator."""
     details: tuple[str, ...] = ()
     """Lines for the log level debug."""
+    warnings: tuple[str, ...] = ()
+    """Lines about what a later release refuses."""
 
 
 def load(
@@ -55,9 +57,10 @@ def load(
     Raises StartupError for an unreadable file, an unknown key, a value of a wrong type or range.
     """
     settings: dict[str, Any] = {}
+    warnings: list[str] = []
     pulsar: Translation | None = None
     if file is not None and file.suffix not in PROPERTY_SUFFIXES:
-        settings |= _from_toml(file)
+        settings |= _from_toml(file, warnings)
         file = None
     # Without a Pulsar file or variable the translation is not loaded.
     if file is not None or _names_pulsar(environment):
@@ -65,7 +68,7 @@ def load(
 
         pulsar = pulsar_settings.translate(file, environment)
         settings |= pulsar.settings
-    settings |= _from_environment(environment)
+    settings |= _from_environment(environment, warnings)
     settings |= {name: value for name, value in overrides.items() if value is not None}
     config = StandaloneConfig(**settings)
     notes: tuple[str, ...] = ()
@@ -76,7 +79,7 @@ def load(
             config, kept = pulsar.kept_from_strangers(config)
             notes += kept
     check(config)
-    return Loaded(_with_folder(config, environment), notes, details)
+    return Loaded(_with_folder(config, environment), notes, details, tuple(warnings))
 
 
 def _with_folder(config: StandaloneConfig, environment: Mapping[str, str]) -> StandaloneConfig:
@@ -85,7 +88,7 @@ def _with_folder(config: StandaloneConfig, environment: Mapping[str, str]) -> St
     return config if config.ephemeral else replace(config, data_dir=default_data_dir(environment))
 
 
-def _from_toml(file: Path) -> dict[str, Any]:
+def _from_toml(file: Path, warnings: list[str]) -> dict[str, Any]:
     # Imported here, so that only a process with a file loads the parser.
     import tomllib
 
@@ -97,21 +100,42 @@ def _from_toml(file: Path) -> dict[str, Any]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StartupError(f"configuration {file} is not valid TOML: {error}; correct it") from error
-    settings = {}
+    settings: dict[str, Any] = {}
     for key, value in document.items():
+        where = f"configuration {file}, key {key!r}"
+        if key in FORMER_NAMES:
+            now = FORMER_NAMES[key]
+            warnings.append(_renamed(where, now, ignored=now in document))
+            settings.setdefault(now, read(now, value, where))
+            continue
         if key not in KEYS:
             raise StartupError(f"configuration {file} has an unknown key {key!r}; {_suggestion(key)}")
-        settings[key] = read(key, value, f"configuration {file}, key {key!r}")
+        settings[key] = read(key, value, where)
     return settings
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    settings = {}
+def _from_environment(environment: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for former, now in FORMER_NAMES.items():
+        variable = _variable(former)
+        if variable in environment:
+            where = f"environment variable {variable}"
+            warnings.append(_renamed(where, _variable(now), ignored=_variable(now) in environment))
+            settings[now] = read(now, environment[variable], where)
     for key in KEYS:
-        variable = ENVIRONMENT_PREFIX + key.upper()
+        variable = _variable(key)
         if variable in environment:
             settings[key] = read(key, environment[variable], f"environment variable {variable}")
     return settings
+
+
+def _variable(key: str) -> str:
+    return ENVIRONMENT_PREFIX + key.upper()
+
+
+def _renamed(where: str, now: str, *, ignored: bool) -> str:
+    effect = f"{now} is given as well and counts" if ignored else "a later release refuses the former name"
+    return f"{where}: the setting is called {now} now; {effect}"
 
 
 def _names_pulsar(environment: Mapping[str, str]) -> bool:

@@ -86,3 +86,6 @@ _READERS: Final = {
 
 KEYS: Final = tuple(_READERS)
 """Names of all settings."""
+
+FORMER_NAMES: Final = {"disk_room_percent": "disk_resume_percent"}
+"""Former names of settings, each with the present name. They are still read, with a warning."""

@@ -56,4 +56,4 @@ def test_producers_wait_while_consumers_go_on() -> None:
         peer.send(command(Type.PRODUCER, topic=TOPIC, producer_id=1, request_id=4))
         await world.until(lambda: len(peer.commands(Type.PRODUCER_SUCCESS)) == 2, "taken again")
 
-    in_world(story, BrokerConfig(disk_full_percent=97, disk_room_percent=95))
+    in_world(story, BrokerConfig(disk_full_percent=97, disk_resume_percent=95))

@@ -45,9 +45,38 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
     assert config.data_dir == tmp_path
 
 
+def test_a_former_name_is_read_with_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("disk_room_percent = 80\n")
+    loaded = load({}, file=file, environment={})
+    assert loaded.config.disk_resume_percent == 80
+    (warning,) = loaded.warnings
+    assert warning == (
+        f"configuration {file}, key 'disk_room_percent': the setting is called disk_resume_percent now;"
+        " a later release refuses the former name"
+    )
+    loaded = load({}, file=file, environment={"MAGNETAR_DISK_ROOM_PERCENT": "70"})
+    assert loaded.config.disk_resume_percent == 70
+    assert "called MAGNETAR_DISK_RESUME_PERCENT now" in loaded.warnings[1]
+
+
+@pytest.mark.parametrize("text", ["disk_room_percent = 80\n{}", "{}disk_room_percent = 80\n"])
+def test_the_name_of_now_wins_over_the_former_one(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text.format("disk_resume_percent = 60\n"))
+    loaded = load({}, file=file, environment={})
+    assert loaded.config.disk_resume_percent == 60
+    assert "disk_resume_percent is given as well and counts" in loaded.warnings[0]
+    both = {"MAGNETAR_DISK_ROOM_PERCENT": "70", "MAGNETAR_DISK_RESUME_PERCENT": "50"}
+    assert load({}, environment=both).config.disk_resume_percent == 50
+    assert load({}, environment={}).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("disk_room_percent = 98", "disk_resume_percent is 98; it must be from 1 to 97"),
+        ('disk_room_percent = "x"', "key 'disk_room_percent': 'x' is not a whole number"),
         ("broker-port = 1", "unknown key 'broker-port'; did you mean 'broker_port'?"),
         ("zzz = 1", "unknown key 'zzz'; known keys are "),
         ("broker_port = 70000", "broker_port is 70000; it must be from 0 to 65535"),
