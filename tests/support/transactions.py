@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from magnetar.base.ids import Position
+from magnetar.broker.config import BrokerConfig
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.commands import message_id_data
 from magnetar.wire.frames import encode_command
 from support.seen import Type
-from support.sessions import TOPIC, Peer, encode_payload, entry
+from support.sessions import TOPIC, Peer, World, encode_payload, entry, send
+
+ON: Final = BrokerConfig(transactions=True)
 
 
 class TxnPeer:
@@ -121,3 +124,20 @@ class TxnPeer:
         )
         self.peer.send(encode_command(pb.BaseCommand(type=Type.ACK, ack=ack)))
         return await self.peer.answer(request_id)
+
+
+async def opened(world: World, *, kind: str = "Exclusive", permits: int = 100, messages: int = 0) -> TxnPeer:
+    """A client with a producer and a consumer of the topic, which got this many messages outside of
+    transactions."""
+    peer = world.peer()
+    await peer.producer()
+    await peer.consumer(permits=permits, kind=kind)
+    peer.send(*(send(1, number) for number in range(messages)))
+    await world.until(lambda: len(peer.messages) == messages, "messages")
+    return TxnPeer(peer)
+
+
+def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
+    """What a consumer got."""
+    messages = [each for each in peer.messages if each.consumer_id == consumer_id]
+    return [each.entry[each.payload_at :] for each in messages]

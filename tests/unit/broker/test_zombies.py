@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from magnetar.broker.config import BrokerConfig
 from magnetar.wire import pulsar_pb2 as pb
 from support.seen import Type
-from support.sessions import Peer, World, in_world, send
-from support.transactions import TxnPeer
+from support.sessions import World, in_world, send
+from support.transactions import ON, TxnPeer, bodies
 
-ON = BrokerConfig(transactions=True)
 IN = "persistent://public/default/in"
-
-
-def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
-    messages = [each for each in peer.messages if each.consumer_id == consumer_id]
-    return [each.entry[each.payload_at :] for each in messages]
 
 
 async def worker(world: World, number: int) -> TxnPeer:

@@ -10,7 +10,6 @@ from magnetar.auth.authentication import Authentication
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName
-from magnetar.broker.config import BrokerConfig
 from magnetar.broker.transactions import subscription_acks
 from magnetar.broker.transactions.coordinator import TTL_MS_MAX
 from magnetar.wire import pulsar_pb2 as pb
@@ -18,19 +17,8 @@ from magnetar.wire.commands import message_id_data
 from magnetar.wire.frames import encode_command
 from magnetar.wire.payload import build_batch, build_entry
 from support.seen import Type
-from support.sessions import TOPIC, World, command, encode_payload, in_world, send
-from support.transactions import TxnPeer
-
-ON = BrokerConfig(transactions=True)
-
-
-async def opened(world: World, *, kind: str = "Exclusive", messages: int = 0) -> TxnPeer:
-    peer = world.peer()
-    await peer.producer()
-    await peer.consumer(permits=100, kind=kind)
-    peer.send(*(send(1, number) for number in range(messages)))
-    await world.until(lambda: len(peer.messages) == messages, "messages")
-    return TxnPeer(peer)
+from support.sessions import TOPIC, World, command, encode_payload, in_world
+from support.transactions import ON, TxnPeer, opened
 
 
 async def batch_of(client: TxnPeer, count: int) -> Position:

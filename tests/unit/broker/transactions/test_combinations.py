@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from magnetar.base.entries import LEFT_OUT
-from magnetar.broker.config import BrokerConfig
 from magnetar.broker.limits.enforcement import enforce
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.transactions.ids import TxnId
@@ -15,22 +14,8 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import encode_command
 from magnetar.wire.payload import build_batch, build_entry, checksum_matches, split_entry
 from support.seen import Type
-from support.sessions import Peer, World, encode_payload, in_world, send
-from support.transactions import TxnPeer
-
-ON = BrokerConfig(transactions=True)
-
-
-def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
-    messages = [each for each in peer.messages if each.consumer_id == consumer_id]
-    return [each.entry[each.payload_at :] for each in messages]
-
-
-async def opened(world: World, *, kind: str = "Exclusive", permits: int = 100) -> TxnPeer:
-    peer = world.peer()
-    await peer.producer()
-    await peer.consumer(permits=permits, kind=kind)
-    return TxnPeer(peer)
+from support.sessions import World, encode_payload, in_world, send
+from support.transactions import ON, TxnPeer, bodies, opened
 
 
 def with_metadata(client: TxnPeer, txn: Any, sequence_id: int, body: bytes, **fields: Any) -> None:

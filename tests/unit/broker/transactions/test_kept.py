@@ -12,7 +12,6 @@ from fakes.ledgers import write_error
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId, Position
-from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import TransactionStateError
 from magnetar.broker.service import Broker
 from magnetar.broker.transactions.ids import TxnState
@@ -29,22 +28,8 @@ from magnetar.metadata.store import BadVersionError, Delete, OutcomeUnknownError
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire import pulsar_pb2 as pb
 from support.seen import Type
-from support.sessions import Peer, World, in_world, send
-from support.transactions import TxnPeer
-
-ON = BrokerConfig(transactions=True)
-
-
-def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
-    messages = [each for each in peer.messages if each.consumer_id == consumer_id]
-    return [each.entry[each.payload_at :] for each in messages]
-
-
-async def opened(world: World, *, kind: str = "Exclusive") -> TxnPeer:
-    peer = world.peer()
-    await peer.producer()
-    await peer.consumer(permits=100, kind=kind)
-    return TxnPeer(peer)
+from support.sessions import World, in_world, send
+from support.transactions import ON, TxnPeer, bodies, opened
 
 
 async def ring(world: World, ms: int = 2_000) -> None:

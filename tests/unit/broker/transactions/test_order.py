@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import TransactionNotFoundError
 from magnetar.broker.service import Broker
 from magnetar.broker.transactions.coordinator import Who
@@ -18,10 +17,8 @@ from magnetar.metadata.store import OutcomeUnknownError
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
 from support.seen import Type
-from support.sessions import TOPIC, Peer, World, in_world, send
-from support.transactions import TxnPeer
-
-ON = BrokerConfig(transactions=True)
+from support.sessions import TOPIC, World, in_world, send
+from support.transactions import ON, bodies, opened
 
 
 class Held:
@@ -49,17 +46,6 @@ class Held:
             self.fails -= 1
             raise OutcomeUnknownError("the connection was lost")
         return stat
-
-
-def bodies(peer: Peer) -> list[bytes]:
-    return [each.entry[each.payload_at :] for each in peer.messages]
-
-
-async def opened(world: World, *, kind: str = "Exclusive") -> TxnPeer:
-    peer = world.peer()
-    await peer.producer()
-    await peer.consumer(permits=100, kind=kind)
-    return TxnPeer(peer)
 
 
 def test_a_topic_takes_messages_once_it_stands_in_the_durable_header() -> None:

@@ -15,22 +15,8 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 from magnetar.wire.sends import encode_send
 from support.seen import Type
-from support.sessions import Peer, World, encode_payload, in_world, send
-from support.transactions import TxnPeer
-
-ON = BrokerConfig(transactions=True)
-
-
-def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
-    messages = [each for each in peer.messages if each.consumer_id == consumer_id]
-    return [each.entry[each.payload_at :] for each in messages]
-
-
-async def opened(world: World, *, kind: str = "Exclusive") -> TxnPeer:
-    peer = world.peer()
-    await peer.producer()
-    await peer.consumer(permits=100, kind=kind)
-    return TxnPeer(peer)
+from support.sessions import World, encode_payload, in_world, send
+from support.transactions import ON, TxnPeer, bodies, opened
 
 
 async def sweep(world: World) -> None:

@@ -9,22 +9,8 @@ from magnetar.broker.transactions.stamp import transaction_of
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
 from support.seen import Type
-from support.sessions import TOPIC, Peer, World, in_world, send
-from support.transactions import TxnPeer
-
-ON = BrokerConfig(transactions=True)
-
-
-def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
-    messages = [each for each in peer.messages if each.consumer_id == consumer_id]
-    return [each.entry[each.payload_at :] for each in messages]
-
-
-async def opened(world: World, *, kind: str = "Exclusive", permits: int = 100) -> TxnPeer:
-    peer = world.peer()
-    await peer.producer()
-    await peer.consumer(permits=permits, kind=kind)
-    return TxnPeer(peer)
+from support.sessions import TOPIC, World, in_world, send
+from support.transactions import ON, bodies, opened
 
 
 def test_messages_come_when_their_transaction_commits() -> None:
