@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +24,7 @@ from magnetar.metadata.reserve import Reserve
 from magnetar.metadata.sqlite_rebuild import rebuild
 from magnetar.metadata.store import Change, NotFoundError, Notification, SessionEvent
 from magnetar.runtime.threads import OneThread
-
-
-def file_in(folder: Path) -> Path:
-    return folder / "metadata" / "metadata.db"
-
-
-def session(
-    folder: Path, script: Callable[[EmbeddedMetadataStore], Awaitable[None]], *, durable: bool = False
-) -> None:
-    async def body() -> None:
-        store = EmbeddedMetadataStore.open(file_in(folder), clock=ManualClock(1), durable=durable)
-        try:
-            await script(store)
-        finally:
-            await store.close()
-
-    asyncio.run(body())
+from support.embedded_metadata import Row, dump, file_in, fill, session
 
 
 def test_values_and_counters_outlive_the_session(tmp_path: Path) -> None:
@@ -142,27 +125,6 @@ def test_a_bit_that_flips_under_an_open_store_is_reported_and_not_served(tmp_pat
     session(tmp_path, story)
 
 
-async def fill(store: EmbeddedMetadataStore) -> None:
-    """All kinds of rows, over several pages of nodes."""
-    for number in range(60):
-        await store.put(f"/ledgers/00/0000/L{number:04d}", b"value of %d " % number * 6)
-    await store.put("/ids/n", b"", sequential=True)
-    await store.delete("/ledgers/00/0000/L0007")
-
-
-async def dump(store: EmbeddedMetadataStore) -> list[tuple[str, bytes, int]]:
-    """Everything that a reader sees."""
-    found, paths = [], ["/"]
-    while paths:
-        path = paths.pop()
-        for child in await store.children(path):
-            below = f"{path.rstrip('/')}/{child}"
-            paths.append(below)
-            if (value := await store.get(below)) is not None:
-                found.append((below, value.data, value.stat.version))
-    return sorted(found)
-
-
 def test_damaged_rows_are_named(tmp_path: Path) -> None:
     session(tmp_path, fill)
     data = file_in(tmp_path).read_bytes()
@@ -186,7 +148,7 @@ def test_a_row_that_is_gone_is_missed(tmp_path: Path) -> None:
 
 
 def test_a_file_is_made_anew_from_what_is_whole(tmp_path: Path) -> None:
-    seen: list[list[tuple[str, bytes, int]]] = []
+    seen: list[list[Row]] = []
 
     async def write(store: EmbeddedMetadataStore) -> None:
         await fill(store)
