@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,20 +37,6 @@ def test_what_comes_in_a_loop_is_cut_and_counted() -> None:
     assert limit.admit("a", WINDOW_S) == 2
     assert limit.admit("a", WINDOW_S + 1) == 0
     assert [EventLimit(0).admit("a", 0.0) for _ in range(3)] == [0, 0, 0]
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    logger = logging.getLogger("magnetar")
-    handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
-    flags = logging.logThreads, logging.logProcesses, logging.logMultiprocessing
-    logger.handlers = []
-    yield
-    for handler in logger.handlers:
-        handler.close()
-    logger.handlers, logger.propagate = handlers, propagate
-    logger.setLevel(level)
-    logging.logThreads, logging.logProcesses, logging.logMultiprocessing = flags
 
 
 def counted() -> dict[str, float]:

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from magnetar.base.errors import StartupError
 from magnetar.observability import logs
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    logger = logging.getLogger("magnetar")
-    handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
-    flags = logging.logThreads, logging.logProcesses, logging.logMultiprocessing
-    logger.handlers = []
-    yield
-    for handler in logger.handlers:
-        handler.close()
-    logger.handlers, logger.propagate = handlers, propagate
-    logger.setLevel(level)
-    logging.logThreads, logging.logProcesses, logging.logMultiprocessing = flags
 
 
 def test_text_is_one_line_per_record(tmp_path: Path) -> None:
