@@ -14,24 +14,9 @@ from magnetar.observability.recovery_rows import AUTORECOVERY
 from magnetar.server.bookies.autorecovery_pages import AutoRecoveryPages
 from magnetar.server.bookies.bookie_http import BookieHttp
 from support.bookie_nodes import bookie_nodes
+from support.bookie_pages import PageCaller
 
 API = "/api/v1/autorecovery"
-
-
-class Caller:
-    """Asks the port of a node."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    async def call(self, path: str, method: str = "GET", body: bytes = b"") -> tuple[int, str]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        head = f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\nConnection: close"
-        writer.write(f"{head}\r\n\r\n".encode() + body)
-        answer = (await reader.read()).decode()
-        writer.close()
-        status, _, text = answer.partition("\r\n\r\n")
-        return int(status.split(" ")[1]), text
 
 
 def test_pages_that_tools_ask_for(tmp_path: Path) -> None:
@@ -40,7 +25,7 @@ def test_pages_that_tools_ask_for(tmp_path: Path) -> None:
             options = RecoveryOptions(node_id="node", check_all_s=0)
             node = await AutoRecoveryNode.start(cluster.store, cluster.tree, cluster.clock, options)
             http = await BookieHttp.start(AutoRecoveryPages(node), "127.0.0.1", 0)
-            call = Caller(http.port).call
+            call = PageCaller(http.port).call
             try:
                 assert await call("/heartbeat") == (200, "OK\n")
                 assert (await call(f"{API}/nothing"))[0] == 404

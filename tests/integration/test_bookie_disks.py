@@ -23,6 +23,7 @@ from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.server.bookies.bookie_pages import BookiePages
 from support.ledger_clusters import Marks
 from support.object_stores import free_port
+from support.waiting import eventually
 
 ROOM = 1 << 30
 LEDGERS = 6
@@ -70,12 +71,6 @@ class World:
             handle = await client.open(ledger_id)
             assert [entry.payload for entry in await handle.read(0, 9, 1 << 20)] == payloads
         await client.close()
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110  # several places change what is looked at
-            await asyncio.sleep(0.01)
 
 
 def run(folder: Path, story: Callable[[World], Awaitable[None]]) -> None:

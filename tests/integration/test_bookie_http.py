@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,31 +16,18 @@ from magnetar.observability.metrics import Kind
 from magnetar.server.bookies.bookie_http import BookieHttp
 from magnetar.server.bookies.bookie_pages import BookiePages
 from support.bookie_nodes import BookieNodes, bookie_nodes
+from support.bookie_pages import PageCaller
 from support.ledger_clusters import Marks
 
 API = "/api/v1/bookie"
 
 
-class Caller:
+class Caller(PageCaller):
     """Asks the HTTP port of bookie `a`."""
 
     def __init__(self, nodes: BookieNodes, port: int) -> None:
+        super().__init__(port)
         self.nodes = nodes
-        self._port = port
-
-    async def call(self, path: str, method: str = "GET", body: bytes = b"") -> tuple[int, str]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        head = f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\nConnection: close"
-        writer.write(f"{head}\r\n\r\n".encode() + body)
-        answer = (await reader.read()).decode()
-        writer.close()
-        status, _, text = answer.partition("\r\n\r\n")
-        return int(status.split(" ")[1]), text
-
-    async def json(self, path: str, method: str = "GET", body: bytes = b"") -> Any:
-        status, text = await self.call(path, method, body)
-        assert status == 200
-        return json.loads(text)
 
 
 def run(folder: Path, story: Callable[[Caller], Awaitable[None]]) -> None:

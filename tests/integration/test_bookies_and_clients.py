@@ -28,6 +28,7 @@ from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.memory import MemoryMetadataStore
 from support.ledger_clusters import Marks
 from support.object_stores import free_port
+from support.waiting import eventually
 
 VERSIONS = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])
 GIB = 1 << 30
@@ -104,14 +105,6 @@ async def payloads_of(handle: LedgerHandle) -> list[bytes]:
     while len(out) <= handle.last_entry:
         out += [entry.payload for entry in await handle.read(len(out), handle.last_entry, 1 << 16)]
     return out
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(2_000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come about")
 
 
 def is_good(node: BookieNode, ledger_id: int, entry_id: int) -> bool:

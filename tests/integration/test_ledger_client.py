@@ -24,6 +24,7 @@ from magnetar.observability.metrics import Exposition
 from magnetar.wire.bookkeeper.digests import master_key
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.ledger_clusters import Marks
+from support.waiting import eventually
 
 V2, V3 = LedgerClientOptions(), LedgerClientOptions(use_v2=False, call_back_s=0.1)
 VERSIONS = pytest.mark.parametrize("options", [V2, V3], ids=["v2", "v3"])
@@ -51,14 +52,6 @@ def run(
 
 def name_of(nodes: BookieNodes, bookie_id: str) -> str:
     return next(name for name, node in nodes.nodes.items() if node.bookie_id == bookie_id)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(2_000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come about")
 
 
 @VERSIONS

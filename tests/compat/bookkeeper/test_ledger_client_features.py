@@ -24,6 +24,7 @@ from magnetar.wire.bookkeeper.status import Status
 from support.apache_bookkeeper import ApacheBookKeeper
 from support.ledger_clusters import LedgerWorld, Marks
 from support.relay import Relay
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -77,14 +78,6 @@ async def everything(handle: LedgerHandle) -> list[bytes]:
     while len(out) <= handle.last_entry:
         out += [entry.payload for entry in await handle.read(len(out), handle.last_entry, 1 << 16)]
     return out
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(3_000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come about")
 
 
 def two_of(layout: QuorumLayout, ensemble: tuple[str, ...]) -> tuple[str, str]:
