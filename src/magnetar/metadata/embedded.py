@@ -27,7 +27,6 @@ from typing import Any, Final, TypeVar
 from magnetar.base.clock import Clock
 from magnetar.base.errors import DiskFullError, StorageError, StorageFailedError
 from magnetar.metadata import paths
-from magnetar.metadata.memory import report_watcher_error
 from magnetar.metadata.reserve import Reserve
 from magnetar.metadata.sqlite_file import check_file, check_format, connect, empty_log, leave, translated
 from magnetar.metadata.sqlite_nodes import SqliteNodes
@@ -39,11 +38,10 @@ from magnetar.metadata.store import (
     Put,
     SessionEvent,
     Stat,
-    StoreClosedError,
     Value,
 )
 from magnetar.metadata.tree import Tree
-from magnetar.metadata.watches import Watches
+from magnetar.metadata.watched_store import WatchedStore
 from magnetar.runtime.durable_file import settle_folder, sync_folder
 from magnetar.runtime.file_lock import FileLock
 from magnetar.runtime.threads import OneThread, in_thread
@@ -69,7 +67,7 @@ class _Write:
     told: list[Notification] = field(default_factory=list)
 
 
-class EmbeddedMetadataStore:
+class EmbeddedMetadataStore(WatchedStore):
     """A `MetadataStore` in one file, for one process at a time. Made by `open`."""
 
     def __init__(
@@ -83,6 +81,7 @@ class EmbeddedMetadataStore:
         reserve: Reserve,
     ) -> None:
         """Use `open`."""
+        super().__init__()
         self._file = file
         self._lock = lock
         self._on_fatal = on_fatal
@@ -93,7 +92,6 @@ class EmbeddedMetadataStore:
         self._write_nodes = SqliteNodes(writer, str(file))
         self._session = self._begin_session(clock)
         self._tree = Tree(self._write_nodes, clock, self._session)
-        self._watches = Watches(report_watcher_error)
         self._thread = OneThread("metadata-writer")
         self._waiting: deque[_Write] = deque()
         self._busy = False
@@ -101,7 +99,6 @@ class EmbeddedMetadataStore:
         """Number of writes at the head of the queue that are tried one by one, because their group failed."""
         self._failure: StorageFailedError | None = None
         self._session_watchers: list[Callable[[SessionEvent], None]] = []
-        self._closed = False
 
     @classmethod
     def open(
@@ -151,7 +148,7 @@ class EmbeddedMetadataStore:
 
     async def get(self, path: str) -> Value | None:
         """Runs inline and reads the page cache only, so it never suspends."""
-        self._check_usable()
+        self._check_open()
         parent, name = paths.split(path)
         try:
             node = self._read_nodes.get(parent, name)
@@ -161,15 +158,12 @@ class EmbeddedMetadataStore:
 
     async def children(self, path: str) -> list[str]:
         """Runs inline; takes about 0.4 µs for each child."""
-        self._check_usable()
+        self._check_open()
         paths.check(path)
         try:
             return self._read_nodes.children(path)
         except sqlite3.Error as error:
             raise translated(error, self._file) from error
-
-    async def exists(self, path: str) -> bool:
-        return await self.get(path) is not None
 
     async def put(
         self,
@@ -198,10 +192,6 @@ class EmbeddedMetadataStore:
         fixed = tuple(operations)
         return await self._write(lambda told: self._tree.transact(told, fixed), many=True)
 
-    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
-        self._check_usable()
-        return self._watches.add(prefix, callback)
-
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
         """The session lasts as long as the store: it is lost when that fails."""
         self._session_watchers.append(callback)
@@ -209,11 +199,11 @@ class EmbeddedMetadataStore:
 
     async def sync(self) -> None:
         """Does nothing: there is one writer, so every read sees the newest value."""
-        self._check_usable()
+        self._check_open()
 
     async def check(self) -> None:
         """Checks every row, in a thread, while writes continue. Raises CorruptDataError, StorageError."""
-        self._check_usable()
+        self._check_open()
         await in_thread(check_file, self._file)
 
     async def close(self) -> None:
@@ -235,12 +225,8 @@ class EmbeddedMetadataStore:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the metadata store is closed")
-
     async def _write(self, operation: Callable[[list[Notification]], _T], *, many: bool = False) -> _T:
-        self._check_usable()
+        self._check_open()
         return await self._enqueue(operation, many=many)
 
     def _enqueue(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -16,11 +15,10 @@ from magnetar.metadata.store import (
     Put,
     SessionEvent,
     Stat,
-    StoreClosedError,
     Value,
 )
 from magnetar.metadata.tree import Node, Tree
-from magnetar.metadata.watches import Watches
+from magnetar.metadata.watched_store import WatchedStore
 
 _T = TypeVar("_T")
 
@@ -108,14 +106,13 @@ class DictNodes:
             del self._children[parent]
 
 
-class MemoryMetadataStore:
+class MemoryMetadataStore(WatchedStore):
     """A `MetadataStore` without durability. Its one session lasts as long as the object."""
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__()
         self._nodes = DictNodes()
         self._tree = Tree(self._nodes, clock, _SESSION)
-        self._watches = Watches(report_watcher_error)
-        self._closed = False
 
     async def get(self, path: str) -> Value | None:
         self._check_open()
@@ -126,10 +123,6 @@ class MemoryMetadataStore:
         self._check_open()
         paths.check(path)
         return self._nodes.children(path)
-
-    async def exists(self, path: str) -> bool:
-        self._check_open()
-        return self._nodes.get(*paths.split(path)) is not None
 
     async def put(
         self,
@@ -155,10 +148,6 @@ class MemoryMetadataStore:
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
         return self._write(lambda told: self._tree.transact(told, operations))
 
-    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
-        self._check_open()
-        return self._watches.add(prefix, callback)
-
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
         """Never calls: the session lasts as long as the store."""
         return lambda: None
@@ -174,10 +163,6 @@ class MemoryMetadataStore:
         self._closed = True
         self._watches.clear()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the metadata store is closed")
-
     def _write(self, operation: Callable[[list[Notification]], _T]) -> _T:
         self._check_open()
         told: list[Notification] = []
@@ -189,10 +174,3 @@ class MemoryMetadataStore:
             raise
         self._watches.announce(told)
         return result
-
-
-def report_watcher_error(error: Exception, notification: Notification) -> None:
-    """Hands what a watcher raised to the event loop's handler, which logs it with its traceback."""
-    asyncio.get_running_loop().call_exception_handler(
-        {"message": f"a metadata watcher failed on {notification}", "exception": error}
-    )

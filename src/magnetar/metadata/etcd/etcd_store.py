@@ -39,7 +39,6 @@ from magnetar.metadata.etcd.transactions import (
     stat_of,
 )
 from magnetar.metadata.etcd.watching import RevisionFollower
-from magnetar.metadata.memory import report_watcher_error
 from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
@@ -51,11 +50,11 @@ from magnetar.metadata.store import (
     Put,
     SessionEvent,
     Stat,
-    StoreClosedError,
     StoreUnreachableError,
     Value,
 )
-from magnetar.metadata.watches import SessionWatches, Watches
+from magnetar.metadata.watched_store import WatchedStore
+from magnetar.metadata.watches import SessionWatches
 from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.runtime.turns import Turns
 
@@ -73,7 +72,7 @@ ANNOUNCE_S: Final = 1.0
 """Most seconds that a write waits until its change has reached this store's watchers."""
 
 
-class EtcdMetadataStore:
+class EtcdMetadataStore(WatchedStore):
     """A `MetadataStore` on etcd 3.4 or newer. Made by `open`.
 
     Differences from other stores: times in a Stat are 0. The parent of sequential values is a value itself,
@@ -83,10 +82,10 @@ class EtcdMetadataStore:
 
     def __init__(self, client: EtcdClient, root: str, session_timeout_ms: int, call_timeout_s: float) -> None:
         """Use `open`."""
+        super().__init__()
         self._client = client
         self._root = "" if root == paths.ROOT else root
         self._call_timeout_s = call_timeout_s
-        self._watches = Watches(report_watcher_error)
         self._sessions = SessionWatches()
         self._lease = Lease(client, max(1, session_timeout_ms // 1000), self._sessions.announce)
         first, end = below(self._root.encode() or b"/")
@@ -98,7 +97,6 @@ class EtcdMetadataStore:
         self._room = asyncio.Semaphore(MARKERS_MAX)
         self._turns = Turns()
         self._tasks = TaskGroup("etcd store")
-        self._closed = False
 
     @classmethod
     async def open(
@@ -154,9 +152,6 @@ class EtcdMetadataStore:
             names.discard(MARKERS[1:])
         return sorted(names)
 
-    async def exists(self, path: str) -> bool:
-        return await self.get(path) is not None
-
     async def put(
         self,
         path: str,
@@ -210,10 +205,6 @@ class EtcdMetadataStore:
         for operation in operations:
             paths.split(operation.path)
         return await self._write(operations) if operations else []
-
-    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
-        self._check_open()
-        return self._watches.add(prefix, callback)
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
         self._check_open()
@@ -309,10 +300,6 @@ class EtcdMetadataStore:
         return str(self._writes_made).encode()
 
     # -- what members tell ---------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the metadata store is closed")
 
     def _at(self, path: str) -> str:
         return self._root if path == paths.ROOT else f"{self._root}{path}"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from magnetar.metadata import paths
-from magnetar.metadata.memory import report_watcher_error
 from magnetar.metadata.store import (
     ANY_VERSION,
     BadVersionError,
@@ -23,10 +22,10 @@ from magnetar.metadata.store import (
     Put,
     SessionEvent,
     Stat,
-    StoreClosedError,
     Value,
 )
-from magnetar.metadata.watches import SessionWatches, Watches
+from magnetar.metadata.watched_store import WatchedStore
+from magnetar.metadata.watches import SessionWatches
 from magnetar.metadata.zookeeper.link import Address, ZooKeeperLink
 from magnetar.metadata.zookeeper.markers import WRITERS
 from magnetar.metadata.zookeeper.node_writer import NodeWriter
@@ -47,7 +46,7 @@ _CHANGES: Final = {
 }
 
 
-class ZooKeeperMetadataStore:
+class ZooKeeperMetadataStore(WatchedStore):
     """A `MetadataStore` on an ensemble of ZooKeeper 3.6 or newer. Made by `open`.
 
     Differences from other stores: An ephemeral value has no children. Deleting the parent of sequential
@@ -59,8 +58,8 @@ class ZooKeeperMetadataStore:
         self, addresses: Sequence[Address], root: str, session_timeout_ms: int, call_timeout_s: float
     ) -> None:
         """Use `open`."""
+        super().__init__()
         self._root = "" if root == paths.ROOT else root
-        self._watches = Watches(report_watcher_error)
         self._sessions = SessionWatches()
         self._link = ZooKeeperLink(
             addresses,
@@ -71,7 +70,6 @@ class ZooKeeperMetadataStore:
         )
         self._writer = NodeWriter(self._link)
         self._tasks = TaskGroup("zookeeper store")
-        self._closed = False
 
     @classmethod
     async def open(
@@ -113,9 +111,6 @@ class ZooKeeperMetadataStore:
         if not self._root and path == paths.ROOT:
             names = [name for name in names if f"/{name}" not in _HIDDEN]
         return sorted(names)
-
-    async def exists(self, path: str) -> bool:
-        return await self.get(path) is not None
 
     async def put(
         self,
@@ -181,8 +176,7 @@ class ZooKeeperMetadataStore:
         ]
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
-        self._check_open()
-        remove = self._watches.add(prefix, callback)
+        remove = super().watch(prefix, callback)
         node = self._at(prefix) or paths.ROOT
         self._link.watch(node)
         active = True
@@ -215,10 +209,6 @@ class ZooKeeperMetadataStore:
         await self._link.close()
 
     # -- paths ---------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the metadata store is closed")
 
     def _at(self, path: str) -> str:
         """The server's node for a path; "" for the root of a store whose root is "/"."""
