@@ -29,8 +29,9 @@ settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The order of a run again."""
+    """The order of a run again, and all cases where other runs take some."""
     parser.addoption("--order-seed", type=int, help="order of the unit tests; each run tells its own")
+    parser.addoption("--nightly", action="store_true", help="every case, as `./dev test nightly` runs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,6 +80,12 @@ def what_always_holds() -> Iterator[None]:
     failures = steps.failures()
     if failures:
         raise failures[0]
+
+
+@pytest.fixture(scope="session")
+def nightly(pytestconfig: pytest.Config) -> bool:
+    """Whether a test goes through all its cases, where other runs take a part that holds each value."""
+    return bool(pytestconfig.getoption("nightly"))
 
 
 @pytest.fixture(scope="session")

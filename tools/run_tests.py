@@ -87,6 +87,9 @@ STAGES = (
 )
 
 
+ALL_CASES = "--nightly"
+"""Without it, tests of very many cases take a part of them: see `nightly` in tests/conftest.py."""
+
 SECOND_LOOK = ("fast", "spoken", "integration", "compat", "spark", "e2e")
 """Stages whose tests share the machine with each other's processes and threads; new cases have one chance."""
 SECOND_LOOKS_MAX = 6
@@ -118,10 +121,11 @@ def pure_stages() -> list[Stage]:
 
 
 def night_stages() -> list[Stage]:
-    """Every stage, with new cases for every property."""
+    """Every stage with all cases, and new cases for every property."""
     files = tuple(sorted(map(str, Path("tests/property").glob("test_*.py"))))
     return [
-        Stage(stage.name, files, stage.options) if stage.name == "new-cases" else stage for stage in STAGES
+        Stage(stage.name, files if stage.name == "new-cases" else stage.folders, (*stage.options, ALL_CASES))
+        for stage in STAGES
     ]
 
 

@@ -110,6 +110,8 @@ def test_a_night_has_both_twins_new_cases_of_all_and_explorations(
     assert capsys.readouterr().out.splitlines()[-1] == "13 passed, 0 failed"
     new = next(stage for stage in run_tests.night_stages() if stage.name == "new-cases")
     assert len(new.folders) > run_tests.NEW_FILES_MAX
+    assert all("--nightly" in stage.options for stage in run_tests.night_stages())
+    assert not [stage for stage in run_tests.STAGES if "--nightly" in stage.options]
 
 
 @pytest.fixture
