@@ -17,6 +17,7 @@ from magnetar.base.ids import Position
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
+from support.turns import turn_until_quiet
 
 _TURNS: Final = 1000
 _PATIENCE_S: Final = 60.0
@@ -94,8 +95,7 @@ class Process:
 
     async def settle(self) -> None:
         """Until all that can happen by itself has happened; background work must not have failed."""
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await turn_until_quiet(100)
         for task in list(self.tasks):
             if task.done():
                 self.tasks.discard(task)

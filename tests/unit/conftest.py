@@ -16,17 +16,24 @@ from support.endings import close_all
 from support.order import SEED
 
 HERE: Final = Path(__file__).parent
-DESCRIPTORS: Final = Path("/proc/self/fd")
+DESCRIPTORS: Final = "/proc/self/fd"
+_SAYS: Final = os.path.exists(DESCRIPTORS)
 
 
-def open_descriptors() -> dict[str, str]:
-    """What every descriptor of this process is open for, by its number; {} where the system does not say."""
+def open_descriptors() -> set[str]:
+    """The numbers of this process's descriptors, that of the listing among them; none where the system does
+    not say."""
+    return set(os.listdir(DESCRIPTORS)) if _SAYS else set()
+
+
+def places_of(descriptors: set[str]) -> dict[str, str]:
+    """What descriptors are open for, by their numbers."""
     found = {}
-    for name in os.listdir(DESCRIPTORS) if DESCRIPTORS.exists() else ():
+    for name in descriptors:
         try:
-            found[name] = os.readlink(DESCRIPTORS / name)
+            found[name] = os.readlink(f"{DESCRIPTORS}/{name}")
         except OSError:
-            # That of the listing itself.
+            # That of a listing.
             continue
     return found
 
@@ -52,10 +59,9 @@ def nothing_is_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     if request.node.get_closest_marker("leaves"):
         return
     assert left == [], "tasks that nobody ended"
-    if open_descriptors().keys() - before.keys():
+    if places_of(open_descriptors() - before):
         gc.collect()
-        after = open_descriptors()
-        assert {name: place for name, place in after.items() if name not in before} == {}, "left open"
+        assert places_of(open_descriptors() - before) == {}, "left open"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
