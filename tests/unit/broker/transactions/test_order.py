@@ -224,7 +224,7 @@ def test_somebody_elses_transaction_is_not_known() -> None:
     in_world(story, ON)
 
 
-def test_time_goes_on_over_a_restart_and_a_clock_that_is_set_back() -> None:
+def test_time_goes_on_over_a_restart() -> None:
     async def story(world: World) -> None:
         client = await opened(world)
         soon, back = await client.begin(ttl_ms=10_000), await client.begin(ttl_ms=10_000)
@@ -241,6 +241,22 @@ def test_time_goes_on_over_a_restart_and_a_clock_that_is_set_back() -> None:
         world.clock.advance(4_000)
         world.broker.alarms.ring()
         await world.until(lambda: not list(coordinator.open_ones()), "both are aborted")
+
+    in_world(story, ON)
+
+
+def test_a_clock_that_was_set_back_lengthens_no_transactions_life() -> None:
+    async def story(world: World) -> None:
+        client = await opened(world)
+        txn = await client.begin(ttl_ms=10_000)
+        await world.broker.drain()
+        await world.broker.close()
+        world.clock.step(-3_600_000)
+        world.broker = Broker(config=ON, store=world.store, logs=world.logs, clock=world.clock)
+        await world.start()
+        coordinator = world.broker.transactions.coordinators[0]
+        left_ms = coordinator.transactions[txn.sequence].deadline_ms - world.clock.monotonic_ms()
+        assert left_ms == 10_000
 
     in_world(story, ON)
 
