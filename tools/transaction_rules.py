@@ -11,6 +11,7 @@ SESSIONS: Final = "unit/broker/transactions/test_sessions.py"
 REPAIRED: Final = "unit/broker/transactions/test_repaired.py"
 COMBINED: Final = "unit/broker/transactions/test_combinations.py"
 DAMAGED: Final = "unit/broker/transactions/test_damaged_values.py"
+MISSING: Final = "unit/broker/transactions/test_missing.py"
 KEPT: Final = "unit/broker/transactions/test_kept.py"
 BOUNDS: Final = "unit/broker/transactions/test_bounds.py"
 VISIBLE: Final = "unit/managedlog/test_visible.py"
@@ -75,9 +76,25 @@ TRANSACTION_RULES: Final = (
         "messages of a transaction are durable before it is decided",
         "a committed transaction lacks messages after a crash",
         "broker/transactions/transactions.py",
-        "        if txn.ending is TxnState.COMMITTED and not await self._settled(txn):\n",
+        "        if txn.ending is TxnState.COMMITTED and not await self._resolving.durable(txn):\n",
         "        if False:\n",
         (ORDER,),
+    ),
+    Rule(
+        "what a topic dropped while it was unloaded is missing until it is sent again",
+        "a transaction that its client ends before the receipts commits without it",
+        "broker/transactions/commands.py",
+        "        session.broker.transactions.missed(*producer, run, _who(session))\n",
+        "        pass\n",
+        (MISSING,),
+    ),
+    Rule(
+        "a message that was lost is lost when its topic is loaded anew too",
+        "a committed transaction lacks the message",
+        "broker/transactions/resolving.py",
+        "            txn.lost = True\n",
+        "            pass\n",
+        (MISSING,),
     ),
     Rule(
         "nothing is added while a transaction ends",

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.resolving import Resolving
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
-from magnetar.broker.transactions.transactions import Transactions
 from magnetar.managedlog.visible import Visible
 from sim.breaking import Mutation
 
@@ -23,7 +23,7 @@ async def _nothing(self: object, *arguments: Any, **more: Any) -> None:
     """What should be made durable is not."""
 
 
-async def _settled_at_once(self: Transactions, txn: Transaction) -> bool:
+async def _durable_at_once(self: Resolving, txn: Transaction) -> bool:
     return True
 
 
@@ -85,7 +85,7 @@ def _starts_behind(visible: Visible, runs: Any) -> bool:
 TRANSACTION_MUTATIONS: Final = {
     "txn-settled": Mutation(
         "messages of a transaction are durable before it is decided",
-        [(Transactions, "_settled", _settled_at_once)],
+        [(Resolving, "durable", _durable_at_once)],
         0,
         "transactions",
     ),

@@ -174,6 +174,8 @@ class TransactionsPort(Protocol):
         self, bits: TxnBits, subscriptions: Sequence[tuple[str, TopicName, str]], who: Who
     ) -> None: ...
 
+    def missed(self, topic: str, producer: str, run: SendRun, who: Who) -> None: ...
+
     async def end(self, id_: TxnId, wanted: TxnState, who: Who, *, reason: str = "") -> None: ...
 
     def admit(self, topic: Topic, producer: str, run: SendRun, who: Who) -> RefusedError | None: ...
@@ -218,7 +220,7 @@ class SessionPort(ConsumerConnection, ProducerConnection, Protocol):
     broker_metadata: bool
     takes_end_of_topic: bool
     producers: dict[int, tuple[AnyTopic, Producer]]
-    closed_producers: dict[int, None]
+    closed_producers: dict[int, tuple[str, str] | None]
     consumers: dict[int, AttachedConsumer]
     opening_producers: Openings
     opening_consumers: Openings

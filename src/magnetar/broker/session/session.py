@@ -91,7 +91,7 @@ class Session(Replies):
         self._life = Machine(f"session of {peer}", TRANSITIONS, SessionState.SILENT)
         self.broker_metadata = self.takes_end_of_topic = False
         self.producers: dict[int, tuple[AnyTopic, Producer]] = {}
-        self.closed_producers: dict[int, None] = {}
+        self.closed_producers: dict[int, tuple[str, str] | None] = {}
         self.consumers: dict[int, AttachedConsumer] = {}
         self._between: dict[int, AttachedConsumer] = {}
         # Readers that were taken off by a seek: their position lives in the topic until they are back.
@@ -309,6 +309,8 @@ class Session(Replies):
         if attached is None:
             if run.producer_id not in self.closed_producers:
                 self.close(f"SEND for producer {run.producer_id}, which this connection has not opened")
+            elif run.txn is not None:
+                transactions.missed(self, self.closed_producers[run.producer_id], run)
             return
         size = run.size_bytes
         self._in_flight_bytes += size
@@ -384,8 +386,8 @@ class Session(Replies):
             self.leave(consumer)
 
     def forget_producer(self, producer_id: ProducerId) -> None:
-        self.producers.pop(producer_id, None)
-        self.closed_producers[producer_id] = None
+        attached = self.producers.pop(producer_id, None)
+        self.closed_producers[producer_id] = attached and transactions.comes_back(*attached)
         if len(self.closed_producers) > _CLOSED_PRODUCERS_KEPT:
             self.closed_producers.pop(next(iter(self.closed_producers)))
 
@@ -395,6 +397,4 @@ class Session(Replies):
         check_attached(self, self.producers, self.closed_producers, self.consumers, self._between)
         check_state(self._life, closed=self.closed, attached=bool(self.producers or self.consumers))
         assert self._share is not None or not self._in_flight_bytes, "the bytes in flight have no producer"
-        assert self._life.now is not SessionState.GONE or self._transport is GONE, (
-            "the dead hold a connection"
-        )
+        assert self._life.now is not SessionState.GONE or self._transport is GONE, "a connection of the dead"

@@ -118,7 +118,9 @@ def end(session: SessionPort, command: Command) -> None:
 
 def publish(session: SessionPort, topic: AnyTopic, producer: Producer, run: SendRun) -> None:
     """SENDs of a transaction: taken as others are, or refused in their places among the receipts."""
-    if not topic.closed and producer.ready:
+    if topic.closed:
+        missed(session, (str(topic.name), producer.name), run)
+    elif producer.ready:
         refusal: RefusedError | None = NotAllowedError("transactions are for persistent topics only")
         if isinstance(topic, Topic):
             refusal = session.broker.transactions.admit(topic, producer.name, run, _who(session))
@@ -126,6 +128,19 @@ def publish(session: SessionPort, topic: AnyTopic, producer: Producer, run: Send
             topic.refuse(producer, run, refusal)
             return
     topic.publish(producer, run)
+
+
+def comes_back(topic: AnyTopic, producer: Producer) -> tuple[str, str] | None:
+    """Names of the topic and of a producer that is being closed, where it is opened anew to send again what
+    was dropped: the topic is unloaded, or failed. None: its client closed it, or another one fenced it."""
+    failed = isinstance(topic, Topic) and topic.log.error is not None
+    return (str(topic.name), producer.name) if topic.closed or failed else None
+
+
+def missed(session: SessionPort, producer: tuple[str, str] | None, run: SendRun) -> None:
+    """SENDs of a transaction were dropped as their producer is closed; `producer`: see `comes_back`."""
+    if producer is not None:
+        session.broker.transactions.missed(*producer, run, _who(session))
 
 
 def acknowledge(session: SessionPort, consumer: AttachedConsumer, event: AckEvent) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError, MetadataError
@@ -58,8 +58,27 @@ class Resolving:
     def part_of(self, topic: Topic) -> TopicTransactions:
         """The topic's part in transactions, made when it is first asked for."""
         if topic.transactions is None:
-            topic.transactions = TopicTransactions(topic, self._kept, self._abort_of, self._broker.clock)
+            topic.transactions = self._new_part(topic)
         return topic.transactions
+
+    def _new_part(self, topic: Topic) -> TopicTransactions:
+        return TopicTransactions(topic, self._kept, self._abort_of, self.lose, self._broker.clock)
+
+    def lose(self, topic: str, txns: Iterable[TxnId]) -> None:
+        """Messages of these that the topic accepted never became durable: they cannot commit."""
+        concerned = self.of_topic.get(topic, {})
+        for txn in filter(None, map(concerned.get, txns)):
+            txn.lost = True
+
+    async def durable(self, txn: Transaction) -> bool:
+        """Returns when all messages that topics accepted of it are durable; False: some never will be, or
+        were dropped and not sent again."""
+        for name in txn.partitions:
+            topic = self.loaded(name)
+            part = None if topic is None else topic.transactions
+            if part is not None and not await part.settled(txn.id):
+                return False
+        return not (txn.lost or txn.missing)
 
     def concerns(self, txn: Transaction, topics: Collection[str]) -> None:
         """The transaction concerns these topics."""
@@ -175,7 +194,7 @@ class Resolving:
         unknown = [txn for each in self.coordinators.values() for txn in each.unknown.values()]
         if not (known or unknown or self.any_hidden):
             return
-        part = TopicTransactions(topic, self._kept, self._abort_of, self._broker.clock)
+        part = self._new_part(topic)
         await part.recover(known, unknown)
         for txn in unknown:
             if txn.id in part.spans:

@@ -44,6 +44,10 @@ class TransactionSpans:
         spans = self._open.get(txn_id)
         return Position(spans[-1][0], spans[-1][2]) if spans else None
 
+    def behind(self, position: Position) -> list[TxnId]:
+        """Transactions with entries after this one."""
+        return [txn_id for txn_id, spans in self._open.items() if (spans[-1][0], spans[-1][2]) > position]
+
     def count_of(self, txn_id: TxnId) -> int:
         """Its entries here."""
         return sum(last - first + 1 for _, first, last in self._open.get(txn_id, ()))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from magnetar.base.clock import Clock
+from magnetar.base.errors import LogError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import RefusedError
 from magnetar.broker.transactions.coordinator import TTL_MS_MAX
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.broker.transactions")
 
 
+Lose = Callable[[str, Iterable[TxnId]], None]
+"""Told of a topic and of transactions of which it has lost messages: see `Resolving.lose`."""
+
+
 class TransactionsTopic(Protocol):
     """The topic of these transactions: `topic/topic.py` `Topic`."""
 
@@ -55,7 +60,7 @@ class TopicTransactions:
     """The transactions of one loaded topic, from its first one on."""
 
     def __init__(
-        self, topic: TransactionsTopic, kept: KeptTransactions, abort_of: AbortOf, clock: Clock
+        self, topic: TransactionsTopic, kept: KeptTransactions, abort_of: AbortOf, lose: Lose, clock: Clock
     ) -> None:
         self.spans = TransactionSpans()
         self.aborted = 0
@@ -66,6 +71,7 @@ class TopicTransactions:
         self._kept = kept
         self._clock = clock
         self._abort_of = abort_of
+        self._lose = lose
         self._lowest: dict[TxnId, dict[str, int]] = {}
         """First sequence numbers of producers in open transactions, where topics drop duplicates."""
         self._found: set[TxnId] = set()
@@ -89,7 +95,11 @@ class TopicTransactions:
         """Appends entries of an open transaction to the topic's log, as `ManagedLog.append` does."""
         id_ = txn_id(txn)
         count = len(entries)
-        position = self._log.append([stamped(entry, id_) for entry in entries], counts)
+        try:
+            position = self._log.append([stamped(entry, id_) for entry in entries], counts)
+        except LogError:
+            self._lose(self._name, (id_,))
+            raise
         self.spans.appended(id_, position, count)
         return position
 
@@ -111,6 +121,9 @@ class TopicTransactions:
     def moved(self) -> None:
         """Entries became durable, or the log failed."""
         self._moved.set()
+        if self._log.error is not None:
+            # The topic may be loaded anew before these end, and then nothing tells of their entries.
+            self._lose(self._name, self.spans.behind(self._log.last_position))
 
     def begin(self, cursor: Cursor) -> None:
         """A subscription begins."""

@@ -12,7 +12,7 @@ in it before the topic takes a message of the transaction, acknowledgements befo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from magnetar.base.errors import MetadataError
@@ -25,6 +25,8 @@ HEADER_BYTES_MAX: Final = 512 * 1024
 """Bytes of a header: half of what ZooKeeper accepts for a value."""
 
 
+MISSING_MAX: Final = 10_000
+"""Dropped messages that are remembered; a transaction with more of them cannot commit."""
 POSITION_BYTES: Final = 64
 """Upper bound of the bytes of a position in it, or of a run of entries."""
 
@@ -47,7 +49,9 @@ class Transaction:
         "doubtful",
         "ending",
         "id",
+        "lost",
         "messages",
+        "missing",
         "names",
         "owner",
         "partitions",
@@ -91,6 +95,11 @@ class Transaction:
     """Topics in the durable header: these accept messages."""
     messages: int
     """Entries that topics accepted."""
+    missing: set[tuple[str, str, int]]
+    """Messages that their topic dropped while it was unloaded, by topic, producer and sequence number: their
+    client sends them again."""
+    lost: bool
+    """Whether a message that a topic accepted never became durable."""
     revision: int
     """One more at each change."""
     saved: int
@@ -118,6 +127,8 @@ class Transaction:
         self.names = {}
         self.registered = frozenset()
         self.messages = 0
+        self.missing = set()
+        self.lost = False
         self.revision = 1
         self.saved = 0
         self.size_bytes = 200 + text_bytes(owner)
@@ -145,6 +156,16 @@ class Transaction:
                 f"transaction {self.id} concerns too much: {HEADER_BYTES_MAX} bytes of names"
             )
         self.size_bytes += size_bytes
+
+    def missed(self, topic: str, producer: str, sequence_ids: Iterable[int]) -> None:
+        """The topic dropped these messages; see `missing`."""
+        self.missing.update((topic, producer, each) for each in sequence_ids)
+        if len(self.missing) > MISSING_MAX:
+            self.lost, self.missing = True, set()
+
+    def found(self, topic: str, producer: str, sequence_ids: Iterable[int]) -> None:
+        """They were sent again."""
+        self.missing.difference_update([(topic, producer, each) for each in sequence_ids])
 
     def changed(self) -> int:
         """Notes a change; the revision that is to become durable."""

@@ -202,7 +202,16 @@ class Transactions:
         if topic.dedup is not None and part.used_before(txn.id, producer, run, topic.last_sequence(producer)):
             return NotAllowedError(f"a number of producer {producer} was used before transaction {txn.id}")
         txn.messages += len(run.entries)
+        if txn.missing:
+            txn.found(name, producer, run.sequence_ids)
         return None
+
+    def missed(self, topic: str, producer: str, run: SendRun, who: Who) -> None:
+        """The topic was unloaded and dropped SENDs of a transaction; their client sends them again."""
+        assert run.txn is not None
+        with contextlib.suppress(RefusedError):  # It has ended, or is another role's: they are refused then.
+            txn = self._coordinator(run.txn[0]).find_open(txn_id(run.txn), who)
+            txn.missed(topic, producer, run.sequence_ids)
 
     def acknowledge(
         self,
@@ -291,20 +300,12 @@ class Transactions:
             raise
 
     async def _end(self, coordinator: Coordinator, txn: Transaction) -> None:
-        if txn.ending is TxnState.COMMITTED and not await self._settled(txn):
-            txn.ending, txn.reason = TxnState.ABORTED, "a message of it could not be stored"
+        if txn.ending is TxnState.COMMITTED and not await self._resolving.durable(txn):
+            lacks = "was dropped as its topic was unloaded" if txn.missing else "could not be stored"
+            txn.ending, txn.reason = TxnState.ABORTED, f"a message of it {lacks}"
         if txn.state is TxnState.OPEN:
             coordinator.decide(txn)
             await self._save(txn)
-
-    async def _settled(self, txn: Transaction) -> bool:
-        """Returns when all messages that topics accepted of it are durable; False: some never will be."""
-        for name in txn.partitions:
-            topic = self._resolving.loaded(name)
-            part = None if topic is None else topic.transactions
-            if part is not None and not await part.settled(txn.id):
-                return False
-        return True
 
     def _end_again(self, coordinator: Coordinator, txn: Transaction) -> None:
         """The store did not take the end: it is tried until it does."""
