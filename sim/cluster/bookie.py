@@ -142,6 +142,12 @@ class SimBookie:
     def closed(self, connection: BookieConnection) -> None:
         """See `Serving`."""
 
+    def answering(self, connection: BookieConnection, size: int) -> None:
+        """See `Serving`."""
+
+    def taken(self, connection: BookieConnection) -> None:
+        """See `Serving`."""
+
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """See `Serving`."""
         for request in requests:

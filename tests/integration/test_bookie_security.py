@@ -338,3 +338,61 @@ def test_a_closed_connection_leaves_no_memory(tmp_path: Path, files: Files) -> N
         assert not [each for each in gc.get_objects() if type(each) is BookieConnection]
 
     run(tmp_path, replace(files.security(users=True), outside_s=600.0), story)
+
+
+ENTRY = AddRun(7, bytes(20))
+ENTRY.entry_ids, ENTRY.entries = [0], [(7).to_bytes(8, "big") + bytes(100_000)]
+READS = 400
+
+
+async def asks_for_much(nodes: BookieNodes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that asks for forty megabytes and takes none."""
+    reader, writer = await outsider(nodes, b"".join(encode_request(ENTRY, is_v2=True)))
+    await asyncio.wait_for(reader.read(1), 30)
+    writer.write(b"".join(encode_request(Read(7, 0), is_v2=True)) * READS)
+    return reader, writer
+
+
+async def unsent(nodes: BookieNodes) -> int:
+    """Bytes that a bookie keeps for a client that does not take them, once there are some."""
+    while True:
+        for connection in nodes.nodes["a"].server._connections:
+            if size := connection._transport.get_write_buffer_size():
+                return int(size)
+        await asyncio.sleep(0.001)
+
+
+def test_answers_are_made_as_they_are_taken(tmp_path: Path) -> None:
+    """All answers to 256 KiB of requests were made at once, whatever their size."""
+
+    async def story(nodes: BookieNodes) -> None:
+        reader, writer = await asks_for_much(nodes)
+        assert await asyncio.wait_for(unsent(nodes), 30) < 3 << 20
+        # It is still owed them, and what others ask is answered meanwhile.
+        (read,) = await said_in_clear(nodes, encode_request(Read(7, 0, 5), is_v2=False), is_v2=False)
+        assert isinstance(read, ReadDone)
+        assert read.status is Status.OK
+        left = READS * 100_000
+        while left > 0:
+            left -= len(await asyncio.wait_for(reader.read(1 << 20), 30))
+        writer.close()
+
+    run(tmp_path, ServerOptions(), story)
+
+
+def test_who_takes_no_answers_ends_when_others_wait_for_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magnetar.bookie.network.outflow.STUCK_S", 0.0)
+    monkeypatch.setattr("magnetar.bookie.network.read_budget._LOOK_S", 0.01)
+
+    async def story(nodes: BookieNodes) -> None:
+        _, writer = await asks_for_much(nodes)
+        await asyncio.wait_for(unsent(nodes), 30)
+        (read,) = await said_in_clear(nodes, encode_request(Read(7, 0, 5), is_v2=False), is_v2=False)
+        assert isinstance(read, ReadDone)
+        assert read.status is Status.OK
+        assert nodes.nodes["a"].server.budget.outflow.total < 1 << 20
+        writer.close()
+
+    run(tmp_path, ServerOptions(output_bytes_max=1 << 20), story)

@@ -41,6 +41,12 @@ class Serving(Protocol):
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """Handles requests in their order."""
 
+    def answering(self, connection: BookieConnection, size: int) -> None:
+        """An answer of so many bytes is under way to a client."""
+
+    def taken(self, connection: BookieConnection) -> None:
+        """The client has taken all its answers but some kilobytes."""
+
 
 class BookieConnection(asyncio.BufferedProtocol):
     """A socket. The responses of one turn of the loop leave in one write."""
@@ -53,6 +59,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._filled = 0
         self._out: list[bytes] = []
         self._held = 0
+        self._is_stuck = False
+        """Whether the client does not take its answers."""
+        self._is_lost = False
         self._securing = False
         """Whether a TLS handshake is under way: nothing else is read or written meanwhile."""
         self.door: Door | None = None
@@ -81,7 +90,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         try:
             requests, consumed = self._parser.parse(self._buffer, self._filled)
         except FrameError as error:
-            self._handle(cast("list[Request]", error.events))
+            self.handle(cast("list[Request]", error.events))
             _log.warning("%s: connection closed: illegal packet: %s", self.peer, error)
             self._flush()
             self._transport.close()
@@ -105,21 +114,25 @@ class BookieConnection(asyncio.BufferedProtocol):
             grown[:rest] = self._buffer[:rest]
             self._buffer = grown
         if requests:
-            self._handle(requests)
+            self.handle(requests)
         if self._securing and (rest or not isinstance(requests[-1], StartTls)):
             # Bytes in clear after START_TLS may come from an attacker.
             _log.warning("%s: connection closed: unencrypted bytes before TLS", self.peer)
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
         self._out.clear()
         self._serving.closed(self)
 
     def pause_writing(self) -> None:
         # Responses to further requests could not be sent.
+        self._is_stuck = True
         self.hold()
 
     def resume_writing(self) -> None:
+        self._is_stuck = False
+        self._serving.taken(self)
         self.go_on()
 
     # -- called by the bookie -----------------------------------------------------------------------
@@ -130,7 +143,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         peer = self._transport.get_extra_info("peername")
         return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
 
-    def _handle(self, requests: Sequence[Request]) -> None:
+    def handle(self, requests: Sequence[Request]) -> None:
+        """Lets the bookie handle requests of this client; ends the connection when it fails at it."""
         try:
             self._serving.handle(self, requests)
         except Exception:  # noqa: BLE001  # a bug met by one client must not take the bookie down
@@ -139,9 +153,13 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def answer(self, response: Response) -> None:
         """Sends a response at the end of this turn of the loop."""
+        if self._is_lost:
+            return
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out += encode_response(response)
+        pieces = encode_response(response)
+        self._out += pieces
+        self._serving.answering(self, sum(map(len, pieces)))
 
     def _flush(self) -> None:
         if self._securing:
@@ -153,6 +171,8 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
+        if not self._is_stuck:
+            self._serving.taken(self)
 
     def hold(self) -> None:
         """Stops reading until `go_on` was called as often as this."""

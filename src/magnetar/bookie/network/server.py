@@ -20,6 +20,8 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.access import NO_AUTHENTICATION, Access, Door
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
+from magnetar.bookie.network.outflow import OF_ALL_BYTES
+from magnetar.bookie.network.read_budget import ReadBudget
 from magnetar.bookie.network.spread import SpreadEntries
 from magnetar.bookie.network.traffic import Traffic
 from magnetar.bookie.segment_store import SegmentStore
@@ -48,7 +50,6 @@ _log = logging.getLogger("magnetar.bookie.network")
 
 OUTSIDERS_MAX: Final = 1_024
 """Clients that have not authenticated; a further one ends the oldest."""
-_OF_A_LEDGER: Final = (AddRun, Read, BatchRead, WriteLac, ReadLac, ForceLedger, ListEntries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class ServerOptions:
     """Bounds of a bookie's server."""
 
     packet_bytes_max: int = PACKET_BYTES_MAX
+    output_bytes_max: int = OF_ALL_BYTES
+    """Bytes of answers that clients have not taken, from which on reads wait."""
     pending_bytes_max: int = 64 << 20
     """Bytes that wait for a sync, from which on no client is read."""
     idle_s: float = 300.0
@@ -86,6 +89,8 @@ class BookieServer:
         self._outsiders: dict[BookieConnection, asyncio.TimerHandle] = {}
         """Clients that have not authenticated, the oldest first, and when each is disconnected for it."""
         self._all_held = False
+        self.budget = ReadBudget(self._options.output_bytes_max)
+        """For the answers to reads."""
         self._queues: dict[int, list[tuple[BookieConnection, Request]]] = {}
         """Requests for ledgers whose index is being loaded."""
 
@@ -153,6 +158,7 @@ class BookieServer:
         """See `Serving`."""
         self._connections.discard(connection)
         self._no_outsider(connection)
+        self.budget.gone(connection)
 
     def _let_in(self, connection: BookieConnection) -> None:
         connection.door = None
@@ -176,8 +182,11 @@ class BookieServer:
 
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """See `Serving`."""
-        for request in requests:
+        for at, request in enumerate(requests):
             if connection.door is None or isinstance(request, StartTls):
+                if not self.budget.takes(connection, request):
+                    self.budget.put_off(connection, requests[at:])
+                    break
                 self._handle(connection, request)
             elif not self._admit(connection, connection.door, request):
                 return
@@ -196,6 +205,14 @@ class BookieServer:
             connection.end()
             return False
         return True
+
+    def answering(self, connection: BookieConnection, size: int) -> None:
+        """See `Serving`."""
+        self.budget.answering(connection, size)
+
+    def taken(self, connection: BookieConnection) -> None:
+        """See `Serving`."""
+        self.budget.taken(connection)
 
     def _hold_all(self) -> None:
         self._all_held = True
@@ -238,6 +255,7 @@ class BookieServer:
         try:
             self._do(self._outputs(connection, request))
         except NotAtHandError as missing:
+            self.budget.brings(connection)
             self._tasks.spawn(self._ask_again(connection, request, missing))
 
     async def _ask_again(
@@ -250,7 +268,12 @@ class BookieServer:
             _log.warning("%s", error)
             self._waiting(lambda: self._outputs(connection, request))
             return
-        self._ask(connection, request)
+        finally:
+            self.budget.brought(connection)
+        if self.budget.may_answer(connection):
+            self._ask(connection, request)
+        else:
+            self.budget.put_off(connection, [request])
 
     def _waiting(self, question: Callable[[], Sequence[Output]]) -> None:
         """Queries, and waits for the device where the answer needs it."""

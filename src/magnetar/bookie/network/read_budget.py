@@ -1,0 +1,122 @@
+"""Lets reads wait until their answers are within the bounds of `outflow.py`.
+
+A client whose read waits is not read, and its later requests wait behind: they keep their order. What waits
+is looked at whenever a client has taken its answers. When clients that do not take theirs use up the whole
+budget, they lose their connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.bookie.network.connection import BookieConnection
+from magnetar.bookie.network.outflow import OF_ONE_BYTES, Outflow
+from magnetar.runtime.tasks import call_later
+from magnetar.wire.bookkeeper.requests import BatchRead, ListEntries, Read, ReadLac, Request
+
+_log = logging.getLogger("magnetar.bookie.network")
+
+_READS: Final = (Read, BatchRead, ReadLac, ListEntries)
+_BROUGHT_MAX: Final = 16
+"""Reads of a client that wait for the device; further ones wait for these."""
+_LOOK_S: Final = 1.0
+"""Seconds between two looks for clients that do not take their answers while others wait."""
+
+
+class ReadBudget:
+    """The answers of one bookie."""
+
+    def __init__(self, of_all_max: int) -> None:
+        """`of_all_max`: bytes of answers under way, from which on reads wait."""
+        self.outflow: Final = Outflow(OF_ONE_BYTES, of_all_max)
+        self._loop = asyncio.get_running_loop()
+        self._bringing: Counter[BookieConnection] = Counter()
+        self._behind: dict[BookieConnection, list[Request]] = {}
+        """Requests that wait, beginning with a read. The client that waits for longest is in front."""
+        self._looks = False
+        self._looks_for_stuck = False
+
+    # -- what is under way ----------------------------------------------------------------------------
+
+    def answering(self, connection: BookieConnection, size: int) -> None:
+        """An answer of so many bytes is under way."""
+        self.outflow.add(connection, size, self._loop.time())
+
+    def taken(self, connection: BookieConnection) -> None:
+        """The client has taken all its answers but some kilobytes."""
+        self.outflow.taken(connection)
+        self._look_soon()
+
+    def brings(self, connection: BookieConnection) -> None:
+        """A read waits for the device, until `brought`."""
+        self._bringing[connection] += 1
+
+    def brought(self, connection: BookieConnection) -> None:
+        """Ends one `brings`."""
+        self._bringing[connection] -= 1
+        if not self._bringing[connection]:
+            del self._bringing[connection]
+        self._look_soon()
+
+    def gone(self, connection: BookieConnection) -> None:
+        """The client has disconnected: what waits is dropped."""
+        self._behind.pop(connection, None)
+        self.taken(connection)
+
+    # -- what waits -----------------------------------------------------------------------------------
+
+    def may_answer(self, connection: BookieConnection) -> bool:
+        """Whether one more read of a client may be answered."""
+        return self.outflow.may_answer(connection)
+
+    def takes(self, connection: BookieConnection, request: Request) -> bool:
+        """Whether a request may be handled now; otherwise it is to be `put_off`."""
+        if connection in self._behind:
+            return False
+        if not isinstance(request, _READS):
+            return True
+        return self._bringing[connection] < _BROUGHT_MAX and self.may_answer(connection)
+
+    def put_off(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
+        """Handles requests, in their order, once the first of them may be."""
+        behind = self._behind.get(connection)
+        if behind is None:
+            self._behind[connection] = list(requests)
+            connection.hold()
+        else:
+            behind += requests
+        if self.outflow.is_full and not self._looks_for_stuck:
+            self._looks_for_stuck = True
+            call_later(_LOOK_S, self._end_stuck)
+
+    def _look_soon(self) -> None:
+        if self._behind and not self._looks:
+            self._looks = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looks = False
+        for connection, requests in list(self._behind.items()):
+            # When it is put off again, it waits behind the others.
+            del self._behind[connection]
+            connection.handle(requests)
+            connection.go_on()
+
+    def _end_stuck(self) -> None:
+        self._looks_for_stuck = False
+        if not (self._behind and self.outflow.is_full):
+            return
+        stuck = dict.fromkeys(self.outflow.stuck(self._loop.time()))
+        if all(connection in stuck for connection in self._behind):
+            # Nobody else waits.
+            stuck.clear()
+        for connection in stuck:
+            assert isinstance(connection, BookieConnection)
+            _log.warning("%s: connection closed: it takes no answers, and others wait", connection.peer)
+            connection.close()
+        self._looks_for_stuck = True
+        call_later(_LOOK_S, self._end_stuck)
