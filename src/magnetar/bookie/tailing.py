@@ -60,7 +60,7 @@ class LedgerTail:
         lac = UNKNOWN_LAC if self.lac is None else self.lac
         ready = [each for each in self.waiting if lac > previous_of(each[1])]
         if ready:
-            self.waiting = [each for each in self.waiting if each not in ready]
+            self.waiting = [each for each in self.waiting if lac <= previous_of(each[1])]
         return ready
 
     def all(self) -> list[tuple[object, Read]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
+from magnetar.bookie.tailing import LedgerTail
 from magnetar.wire.bookkeeper.availability import decode_entries
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
 from magnetar.wire.bookkeeper.requests import (
@@ -132,6 +133,30 @@ def test_a_batch_ends_with_its_count_its_bytes_or_the_entries() -> None:
     bookie.entries.held[2] = None
     assert len(batch(bookie, 0, 9).entries) == 2
     assert batch(bookie, 2, 9).status is Status.IO_ERROR
+
+
+class _Reader:
+    """Notes when it is compared with another one."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Reader.compared += 1
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+def test_thousands_of_waiting_reads_are_not_compared_with_each_other() -> None:
+    # An add that lets 9,000 reads go, as many as fit into one read of a socket, compared each with each.
+    tail = LedgerTail()
+    request = Read(1, LAST_ENTRY, previous_lac=0)
+    tail.waiting = [(_Reader(), request) for _ in range(10)]
+    tail.waiting.append((_Reader(), Read(1, LAST_ENTRY, previous_lac=1)))
+    tail.saw(1)
+    assert len(tail.ready()) == 10
+    assert len(tail.waiting) == 1
+    assert not _Reader.compared
 
 
 def test_version_3_tells_the_last_add_confirmed_with_an_entry() -> None:
