@@ -1,4 +1,4 @@
-"""The table of everything that is answered."""
+"""The table of all routes."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ _ROOMS = (
 
 
 def all_routes(registry: Registry) -> list[Route]:
-    """Every route; `registry` is what `/metrics` shows."""
+    """All routes. `registry`: the metrics for `/metrics`."""
     table = [("GET", "/metrics", handler_for(registry)), *(route for room in _ROOMS for route in room.ROUTES)]
     return [*table, openapi.route_for(table)]

@@ -1,6 +1,6 @@
-"""Pulsar's features that this broker lacks: answered 501 with the reason, or read as not set where possible.
+"""Routes of Pulsar's features that this broker lacks: answers 501 with the reason, or reads them as not set.
 
-Storing such a setting would let an operator rely on something that has no effect.
+Storing such a setting would let an operator rely on a setting without effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUPS: Final = {
     "/admin/v3/sinks": "connectors",
     "/admin/v3/packages": "packages",
 }
-"""Groups of Pulsar's API, and what they are about."""
+"""Groups of Pulsar's API with the names of their features."""
 
 _SHADOWS: Final = "this broker has no shadow topics"
 

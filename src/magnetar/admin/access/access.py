@@ -33,39 +33,40 @@ _ORIGINAL_HEADER: Final = "x-original-principal"
 
 
 class AccessScope(enum.Enum):
-    """What the right must cover."""
+    """The scope of a right."""
 
     NOTHING = enum.auto()
-    """All callers."""
+    """No right: all callers may call it."""
     IDENTITY = enum.auto()
-    """All authenticated callers."""
+    """All authenticated callers may call it."""
     TOPIC = enum.auto()
     NAMESPACE = enum.auto()
     TENANT = enum.auto()
     CLUSTER = enum.auto()
     METRICS = enum.auto()
-    """What the process says of itself."""
+    """Metrics and other figures of the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a route needs."""
+    """The right that a route needs."""
 
     scope: AccessScope
     action: Action = Action.ADMINISTER_CLUSTER
     domain: str = PERSISTENT
-    """The domain of the topic, where the path has no variable for it."""
+    """Domain of the topic, if the path has no variable for it."""
     of_namespace: bool = False
-    """Whether it is about a namespace, or its list of topics."""
+    """Whether the route concerns a namespace or its list of topics."""
 
     @property
     def unknown_first(self) -> bool:
-        """Whether who shows no credentials is asked for them (401): as in Pulsar, for all but namespaces."""
+        """Whether a caller without credentials gets 401: as in Pulsar, on all routes except those of
+        namespaces."""
         return not self.of_namespace
 
 
 _PUBLIC: Final = ("/status.html", "/admin/v2/brokers/ready")
-"""For load balancers, who have no credentials; they tell nothing but whether the broker works."""
+"""Routes for load balancers, which have no credentials; they only tell whether the broker works."""
 _FOR_ALL_ROLES: Final = (
     "/",
     "/openapi.json",
@@ -91,7 +92,7 @@ _READ_BY_CONSUME: Final = (
     "messagesByKey",
     "allEntries",
 )
-"""What tells of messages, or shows them."""
+"""Routes that describe or show messages."""
 _OF_THE_OPERATOR: Final = (["resourcegroup"],)
 """Settings of a namespace that its own tenant must not change: they protect the other tenants."""
 _SPLIT: Final = ["split"]
@@ -100,7 +101,7 @@ _DOMAINS: Final = ("persistent", "non-persistent")
 
 
 def need(method: str, path: str) -> Need:
-    """What the route of this method and path template needs."""
+    """The right for a method and a path template."""
     reading = method in READING
     if path in _PUBLIC and reading:
         return Need(AccessScope.NOTHING)
@@ -142,13 +143,13 @@ def _schemas(method: str) -> Need | None:
 
 
 def _topics(*, reading: bool, rest: list[str]) -> Need | None:
-    """`rest`: the parts of the path after the tenant."""
+    """The right for a path about topics. `rest`: the parts of the path after the tenant."""
     if rest in (["{namespace}"], ["{namespace}", "partitioned"]):
         return Need(AccessScope.NAMESPACE, Action.LOOKUP) if reading else None
     if rest[:2] != ["{namespace}", "{topic}"]:
         return None
     if reading and rest[2:] == ["authorization"]:
-        # Of others the handler asks for more.
+        # For other roles the handler checks a further right.
         return Need(AccessScope.IDENTITY)
     if rest[2:3] == ["subscription"]:
         return Need(AccessScope.TOPIC, Action.CONSUME)
@@ -160,8 +161,8 @@ def _topics(*, reading: bool, rest: list[str]) -> Need | None:
 
 
 async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[str, str]) -> Identity | None:
-    """The caller's identity when it has the right; None without authentication. Raises AuthenticationError,
-    AuthorizationError, InvalidNameError."""
+    """Checks the caller's right and returns its identity; None without authentication. Raises
+    AuthenticationError, AuthorizationError, InvalidNameError."""
     if needed.scope is AccessScope.NOTHING:
         return None
     peer = peer_of(request)
@@ -201,7 +202,8 @@ async def _require(
 
 
 async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
-    """Raises AuthenticationError, also for roles that may not speak for each other, as Pulsar does here."""
+    """The identity of the caller. Raises AuthenticationError, as in Pulsar also for pairs of roles that may
+    not act for each other."""
     try:
         credentials = _credentials(guard, request)
     except AuthenticationError as error:
@@ -219,7 +221,8 @@ async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
 
 
 def note_change(identity: Identity | None, request: Request, body: bytes) -> None:
-    """Notes who changed something, and to what; publishing changes nothing, and comes too often."""
+    """Writes a change and its caller to the audit log; publishing is not logged, because it is too
+    frequent."""
     path = request.url.path
     if request.method not in READING and not path.startswith("/topics/"):
         changed(identity, peer_of(request), told_of_change(request.method, path, request.url.query, body))
@@ -231,7 +234,7 @@ def peer_of(request: Request) -> str:
 
 
 def address_of(request: Request) -> str:
-    """The client's machine."""
+    """Address of the client's machine, without the port."""
     return request.client.host if request.client else "?"
 
 

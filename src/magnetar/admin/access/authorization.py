@@ -20,11 +20,12 @@ ACTIONS: Final = {
     "lookup": Action.LOOKUP,
     "administer": Action.ADMINISTER_TENANT,
 }
-"""What can be asked for, as it stands in the query."""
+"""Actions by their names in the query."""
 
 
 async def answer(call: Call, topic: TopicName) -> dict[str, Any]:
-    """Whether `?role=` may do `?action=` with the topic, and which rule grants or what is missing."""
+    """Whether `?role=` may do `?action=` with the topic, with the rule that grants it or the missing
+    grant."""
     action = ACTIONS.get(call.query.get("action", ""))
     if action is None:
         raise BadRequestError(f"action must be one of {', '.join(ACTIONS)}")

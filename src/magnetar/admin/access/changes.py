@@ -1,4 +1,4 @@
-"""What the audit tells of a call that changed something, without its secrets (pure)."""
+"""Describes a changing call for the audit log, without its secrets (pure)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _PATH_CHARS_MAX: Final = 1_000
 _QUERY_CHARS_MAX: Final = 300
 _BODY_CHARS_MAX: Final = 1_000
 _READ_BYTES_MAX: Final = 64 << 10
-"""A larger body is logged by its size alone."""
+"""Bytes of a body above which only its size is logged."""
 _SETTINGS: Final = "/admin/v2/brokers/configuration/"
-"""What follows is a setting's name and its value."""
+"""Path that is followed by a setting's name and its value."""
 
 
 def told_of_change(method: str, path: str, query: str, body: bytes) -> str:
-    """Method, path and query; and the body when there is one, cut where it is long."""
+    """Method, path, query and body of a call; a long body is cut."""
     if path.startswith(_SETTINGS):
         name, slash, value = path.removeprefix(_SETTINGS).partition("/")
         path = f"{_SETTINGS}{name}{slash}{REMOVED if value and is_secret(name) else value}"

@@ -1,8 +1,7 @@
-"""Grants: which roles may produce to and consume from a namespace or a topic, and which may use a
-subscription.
+"""Routes about grants: the roles that may produce, consume, or use a subscription.
 
-All of them are in the namespace's policies, see `auth/permissions.py`. A change counts at once: clients whose
-right was revoked are disconnected.
+All grants are in the namespace's policies, see `auth/permissions.py`. A change takes effect at once: clients
+whose right was revoked are disconnected.
 
 Source: Pulsar's admin API, its paths, bodies and status codes.
 """
@@ -21,13 +20,13 @@ from magnetar.broker.policies.policies import Policies
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _P: Final = f"{_N}/permissions"
 _WORD: Final = "subscription"
-"""Part of paths that could as well be the name of a role or of a subscription."""
+"""Part of paths that may also be the name of a role or a subscription."""
 _ACTIONS: Final = ("produce", "consume", "functions", "sources", "sinks", "packages")
 MODES: Final = ("None", "Prefix")
 
 
 def _grants(document: Policies, level: str) -> dict[str, Any]:
-    """The grants of one level in a policies document, to be changed there."""
+    """The grants of one level in a policies document; changes apply to the document."""
     policies = document.get("auth_policies") or {}
     document["auth_policies"] = policies
     policies[level] = policies.get(level) or {}
@@ -36,7 +35,7 @@ def _grants(document: Policies, level: str) -> dict[str, Any]:
 
 
 def actions_in(actions: object) -> list[str]:
-    """What is granted. Raises BadRequestError."""
+    """The granted actions in a body. Raises BadRequestError."""
     if actions is None:
         raise BadRequestError("Actions should not be null", remedy=f"send a list of {', '.join(_ACTIONS)}")
     if not isinstance(actions, list) or not all(action in _ACTIONS for action in actions):
@@ -78,7 +77,7 @@ async def revoke(call: Call) -> None:
 
 
 async def topic_permissions(call: Call, topic: TopicName) -> object:
-    """Roles and what they may do with the topic, by its own grants and by those of its namespace."""
+    """Roles with their actions on the topic, from its own grants and those of its namespace."""
     document = await call.broker.policies.namespace(topic.namespace_name)
     policies = document.get("auth_policies") or {}
     found: dict[str, set[str]] = {}
@@ -122,8 +121,7 @@ async def subscription_permissions(call: Call) -> object:
 
 
 async def grant_subscription(call: Call) -> None:
-    """Restricts the subscription to these roles; without any, all roles with the right to consume may use
-    it."""
+    """Restricts the subscription to these roles; an empty list allows all roles with the right to consume."""
     subscription, roles = call.params["subscription"], call.json()
     if roles is None:
         raise BadRequestError("Roles should not be null", remedy="send a list of roles")
@@ -138,7 +136,7 @@ async def grant_subscription(call: Call) -> None:
 
 async def revoke_subscription(call: Call) -> None:
     """Raises NotHereError when the subscription has no roles."""
-    # Where the path's word is the subscription's name, what follows is the role.
+    # If the subscription's name is the word of the path, the next part is the role.
     subscription, role = call.params["subscription"], call.params.get("role")
     if role is None:
         subscription, role = _WORD, subscription

@@ -1,4 +1,4 @@
-"""Points in time of the data folder, for who copies them on the broker's machine. Not of Pulsar's API."""
+"""Points in time of the data folder, for backups on the broker's machine. Not a part of Pulsar's API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _points(call: Call) -> PointsInTime:
 
 
 async def begin(call: Call) -> object:
-    """Takes a point in time of all that is durable; 409 while there is another. Unless renewed, it goes."""
+    """Takes a point in time of all durable data, removed unless renewed; 409 while another exists."""
     points = _points(call)
     try:
         taken = await points.begin()
@@ -33,13 +33,13 @@ async def begin(call: Call) -> object:
 
 
 async def renew(call: Call) -> None:
-    """It is being copied still; 404 when it is gone."""
+    """Keeps a point in time that is being copied; 404 when it was removed."""
     if not _points(call).renew(call.params["point"]):
         raise NotHereError("that point in time is not there any more: take another one")
 
 
 async def end(call: Call) -> None:
-    """It is copied, and may go; 404 when it was gone."""
+    """Removes a point in time after it was copied; 404 when it was removed before."""
     if not await _points(call).end(call.params["point"]):
         raise NotHereError("that point in time is not there any more")
 

@@ -1,4 +1,4 @@
-"""`/admin/v2/bookies`: bookies, and the racks they stand in."""
+"""`/admin/v2/bookies`: bookies and their racks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _GROUP: Final = "default"
 
 
 async def all_bookies(call: Call) -> object:
-    """Bookies that are registered; the one inside this process needs no registration."""
+    """Registered bookies; the bookie inside this process is not registered."""
     bookies = call.broker.bookies
     names = () if bookies is None else (await bookies()).all()
     return {"bookies": [{"bookieId": name} for name in sorted(names)]}
 
 
 async def _stored(call: Call) -> Policies:
-    # Not by the cache of policies: it hears of changes below /admin only.
+    # Not through the cache of policies, which only sees changes below /admin.
     return await call.broker.policies.fresh_document(keys.BOOKIE_RACKS) or {}
 
 
@@ -39,7 +39,7 @@ async def rack(call: Call) -> object:
 
 
 async def set_rack(call: Call) -> None:
-    """Says where a bookie stands."""
+    """Sets the rack of a bookie."""
     bookie, group, body = call.params["bookie"], call.query.get("group", _GROUP), call.json_object()
     if not isinstance(body.get("rack"), str) or not body["rack"]:
         raise BadRequestError('the body must be {"rack": "/name", "hostname": "..."}')
@@ -59,7 +59,7 @@ def _take_out(document: dict[str, Any], bookie: str) -> None:
 
 
 async def delete_rack(call: Call) -> None:
-    """Forgets where a bookie stands."""
+    """Deletes the rack of a bookie."""
     await rack(call)
     await call.broker.policies.update_document(
         keys.BOOKIE_RACKS, lambda document: _take_out(document, call.params["bookie"])

@@ -16,9 +16,9 @@ from magnetar.runtime.tasks import in_slices
 
 _B: Final = "/admin/v2/broker-stats"
 _TOPICS_PER_TURN: Final = 50
-"""Topics whose statistics are made before others have the loop: 50 µs each."""
+"""Topics whose statistics are made before the event loop gets a turn; 50 µs each."""
 _SUMMED_PER_TURN: Final = 1_000
-"""Topics that are counted: 2 µs each."""
+"""Topics that are counted before the event loop gets a turn; 2 µs each."""
 
 
 async def topics(call: Call) -> object:
@@ -61,7 +61,7 @@ async def _sums(call: Call) -> dict[str, int]:
 
 
 async def metrics(call: Call) -> object:
-    """A few sums; `/metrics` has everything."""
+    """A few sums; `/metrics` has all metrics."""
     sums = await _sums(call)
     return [
         {
@@ -80,12 +80,12 @@ async def metrics(call: Call) -> object:
 
 
 async def mbeans(call: Call) -> object:
-    """None: they belong to a Java process."""
+    """An empty list: only Java processes have MBeans."""
     return []
 
 
 async def load_report(call: Call) -> object:
-    """How busy this broker is."""
+    """The load of this broker."""
     own, port, sums = await broker_id(call), await broker_port(call), await _sums(call)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seconds = max(0.001, call.broker.clock_watch.running_s)
@@ -106,7 +106,7 @@ async def load_report(call: Call) -> object:
 
 
 async def not_java(call: Call) -> object:
-    """Refused: about the memory of a Java process."""
+    """Refused: it concerns the memory of a Java process."""
     raise NotImplementedHereError("this broker has none of Java's allocators and queues: see /metrics")
 
 

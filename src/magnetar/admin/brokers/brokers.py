@@ -35,7 +35,7 @@ async def broker_port(call: Call) -> int:
 
 
 async def list_brokers(call: Call) -> list[str]:
-    """Brokers of the cluster that are there."""
+    """Live brokers of the cluster."""
     cluster = call.params.get("cluster")
     if cluster is not None and cluster != call.broker.config.cluster:
         raise NotHereError(f"cluster {cluster} has no broker known here")
@@ -44,7 +44,7 @@ async def list_brokers(call: Call) -> list[str]:
 
 
 async def leader(call: Call) -> object:
-    """The broker that decides for all: this one."""
+    """The leading broker, which is this one when it is alone."""
     if call.broker.owners is not None:
         raise NotHereError("no broker decides for all: each places the bundles that it is asked for")
     own = await broker_id(call)
@@ -52,7 +52,7 @@ async def leader(call: Call) -> object:
 
 
 async def owned_namespaces(call: Call) -> object:
-    """Bundles that a broker serves: this one all of them."""
+    """Bundles that a broker serves."""
     known = await list_brokers(call)
     owners = call.broker.owners
     if owners is not None:
@@ -73,7 +73,7 @@ async def owned_namespaces(call: Call) -> object:
 
 
 async def internal_configuration(call: Call) -> object:
-    """Where the cluster keeps what it keeps."""
+    """Addresses of the cluster's stores."""
     return {
         "metadataStoreUrl": "embedded",
         "configurationMetadataStoreUrl": "embedded",

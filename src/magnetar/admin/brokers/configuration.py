@@ -18,17 +18,17 @@ _C: Final = "/admin/v2/brokers/configuration"
 
 
 async def names(call: Call) -> object:
-    """Names of the settings that may be changed; some of them are kept and change nothing."""
+    """Names of the settings that may be changed; some of them are stored without effect."""
     return sorted({*dynamic.NAMES, *KEPT})
 
 
 async def values(call: Call) -> object:
-    """What was changed."""
+    """Changed settings."""
     return await call.broker.policies.configuration()
 
 
 async def in_force(call: Call) -> object:
-    """Settings by Pulsar's names where they have one, else by ours."""
+    """Settings in force, by Pulsar's names if they have one, else by ours."""
     config = call.broker.config
     own = {name: "" if value is None else str(value) for name, value in asdict(config).items()}
     return {**own, "clusterName": config.cluster, **dynamic.shown(config)}
@@ -44,7 +44,7 @@ def _name(call: Call, verb: str) -> str:
 
 
 async def change(call: Call) -> None:
-    """In force on return, on topics that are loaded too."""
+    """Changes a setting; in force on return, also on loaded topics."""
     name, value = _name(call, "update"), call.params["value"]
     if name in KEPT:
         _log.info("%s is stored and has no effect on this broker", name)
@@ -59,7 +59,7 @@ async def change(call: Call) -> None:
 
 
 async def reset(call: Call) -> None:
-    """What the broker was told at start is in force again."""
+    """Resets a setting to its value at the broker's start."""
     name = _name(call, "delete")
 
     def forget(document: Policies) -> None:
@@ -70,7 +70,7 @@ async def reset(call: Call) -> None:
 
 
 async def check_quotas(call: Call) -> None:
-    """A round of what limits do by themselves, now."""
+    """Checks message ages and backlog quotas now."""
     await call.broker.enforce_limits()
 
 

@@ -1,7 +1,7 @@
-"""Does this broker work? Publishes a message, durably, and reads it back.
+"""Checks the health of this broker: publishes a message, durably, and reads it back.
 
-The message takes the way of every other: a producer of the topic `pulsar/system/healthcheck`, the log,
-the group commit, the read path. Of several brokers each one has a topic of its own, `healthcheck-HOST:PORT`.
+The message takes the path of all messages: a producer of the topic `pulsar/system/healthcheck`, the log, the
+group commit and the read path. With several brokers each has its own topic, `healthcheck-HOST:PORT`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from magnetar.wire.events import SendRun
 
 TOPIC: Final = TopicName.of(PERSISTENT, "pulsar", "system", "healthcheck")
 TIMEOUT_S: Final = 10.0
-"""After so long without an acknowledgement the broker counts as broken."""
+"""Seconds without an acknowledgement after which the broker counts as broken."""
 
 
 async def check_health(broker: Broker) -> None:
-    """Raises MagnetarError with what does not work."""
+    """Raises MagnetarError, which names the part that does not work."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             topic = await broker.topic(TOPIC if broker.owners is None else broker.owners.health_topic)

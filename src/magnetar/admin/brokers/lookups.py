@@ -10,7 +10,7 @@ from magnetar.broker.policies.bundles import bundle_of
 from magnetar.broker.transactions.discovery import names_coordinators
 
 _LISTENER = "X-Pulsar-ListenerName"
-"""Where Java's clients name the listener. Source: Pulsar's lookup over HTTP."""
+"""Header in which Java's clients name the listener. Source: Pulsar's lookup over HTTP."""
 _T = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
 
@@ -24,7 +24,10 @@ async def _checked(call: Call) -> TopicName:
 
 
 async def lookup(call: Call) -> object:
-    """The C++ client wants both broker URLs in the answer; an empty one says that it is not offered."""
+    """Looks up the broker of a topic.
+
+    The C++ client requires both broker URLs in the answer; an empty one is not offered.
+    """
     topic = await _checked(call)
     if call.broker.owners is not None and (found := await _elsewhere(call, topic)) is not None:
         return found
@@ -41,7 +44,7 @@ async def lookup(call: Call) -> object:
 
 
 async def _elsewhere(call: Call, topic: TopicName) -> object:
-    """The answer for a topic of another broker; None: this one serves it."""
+    """The answer for a topic of another broker; None when this broker serves it."""
     owners = call.broker.owners
     assert owners is not None, "asked before"
     place = await owners.locate(topic, authoritative=call.flag(AUTHORITATIVE))

@@ -1,13 +1,13 @@
-"""One call of the admin API: what a handler gets, and what it gives back.
+"""One call of the admin API: the argument and the result of a handler.
 
-A handler is `async def handler(call: Call) -> object`. What it returns becomes the answer:
+A handler is `async def handler(call: Call) -> object`. Its result becomes the answer:
 
     None            204 without a body
     Text            200 text/plain
-    Raw             as it says
+    Raw             its own status, headers and body
     anything else   200 application/json
 
-Errors are raised; `errors.py` says which status they get.
+Handlers raise errors; `errors.py` maps them to statuses.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import SingleFlight
 
 BODY_BYTES_MAX = 1 << 20
-"""Largest body that is read; the largest legal one is a schema."""
+"""Most bytes of a body; the largest legal body is a schema."""
 
 
 PARTITIONS_MAX = 10_000
-"""Partitions of one topic; each becomes a topic of its own with its first message."""
+"""Most partitions of a topic; each becomes a topic with its first message."""
 
 
 class Text(str):
@@ -52,7 +52,7 @@ class Text(str):
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """An answer with a status, headers and bytes of its own."""
+    """An answer with its own status, headers and bytes."""
 
     body: bytes
     content_type: str = "application/octet-stream"
@@ -65,21 +65,21 @@ AUTHORITATIVE: Final = "authoritative"
 
 
 def as_json(document: object) -> str:
-    """A document as answers hold it."""
+    """A document as JSON text for answers."""
     # ASCII: a lone surrogate in a client's text has no UTF-8 form but can still be shown.
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What the admin service knows besides the broker."""
+    """State of the admin service besides the broker."""
 
     rates: Rates
     http_port: int
     loopback_only: bool
     """Whether only this machine can reach the admin port."""
     checks: SingleFlight[None] = field(default_factory=SingleFlight)
-    """Health checks that run."""
+    """The running health check, which concurrent calls share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,15 @@ class Call:
     broker: Broker
     service: Service
     path: str
-    """As it is routed, with names of variables."""
+    """Path template of the route, with the names of its variables."""
     params: Mapping[str, str]
     """Variables of the path, decoded."""
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By name in any case."""
+    """Headers by name, in any case."""
     body: bytes
     host: str
-    """Host name of the address under which the client reached us, as it stands in a URL."""
+    """Host under which the client called, in the form for URLs."""
     peer: str = "?"
     """Address of the client, for logs."""
     identity: Identity | None = None
@@ -126,12 +126,12 @@ class Call:
 
     @property
     def policy(self) -> str:
-        """The policy that the path ends with."""
+        """Last part of the path, which names the policy."""
         return self.path.rpartition("/")[2]
 
     @property
     def domain(self) -> str:
-        """The domain of the topics that the path is about."""
+        """Domain of the topics in the path."""
         return self.params.get("domain", PERSISTENT)
 
     # -- query ---------------------------------------------------------------------------------------
@@ -197,11 +197,11 @@ Route = tuple[str, str, Handler]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A handler, and what the OpenAPI document says of it beside its first line of documentation."""
+    """A handler with its part of the OpenAPI document; the first line of its docstring is the summary."""
 
     handler: Handler
     body: Mapping[str, Any] | None = None
-    """JSON schema of the body; None: it takes none, or any."""
+    """JSON schema of the body; None: no body or any."""
     answer: Mapping[str, Any] | None = None
     """JSON schema of the answer with status 200; None: any."""
     query: tuple[str, ...] = ()
@@ -228,7 +228,7 @@ def natural(text: str, what: str) -> int:
 
 
 def whole(value: object) -> int | None:
-    """A whole number of a body, which some clients write as a JSON text; None when it is something else."""
+    """A whole number of a body, which some clients send as a JSON text; None for other values."""
     try:
         return as_whole(value, bits=LONG_BITS)
     except BadRequestError:
@@ -236,9 +236,9 @@ def whole(value: object) -> int | None:
 
 
 def decoded(params: Mapping[str, str]) -> dict[str, str]:
-    """Variables as they stood in the path to what they mean: UTF-8, percent-encoded, "+" is a space.
+    """Decodes the variables of a path: UTF-8, percent-encoded, "+" is a space.
 
-    Raises PreconditionFailedError for one that is longer than the broker's protocol would take.
+    Raises PreconditionFailedError for a value that is longer than the binary protocol allows.
     """
     found = {name: decode_local(value) for name, value in params.items()}
     for name, value in found.items():
@@ -249,16 +249,16 @@ def decoded(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Them, as they came. Raises PreconditionFailedError when they are more than the protocol would take."""
+    """Returns the properties. Raises PreconditionFailedError when they exceed the limits of the protocol."""
     if (fault := properties_fault("properties", properties.items())) is not None:
         raise PreconditionFailedError(fault)
     return dict(properties)
 
 
 def message_position(document: object) -> tuple[Position, bool]:
-    """Position and `isExcluded` of a message id as Pulsar's admin API writes it.
+    """Position and `isExcluded` of a message id in the form of Pulsar's admin API: an object
+    `{"ledgerId", "entryId", ...}`, "latest" or "earliest".
 
-    Taken are an object `{"ledgerId", "entryId", ...}` and the words "latest" and "earliest".
     Raises BadRequestError.
     """
     if document == "latest":

@@ -1,7 +1,7 @@
-"""How many calls run at a time, in all and per address; running calls share the event loop.
+"""Limits the running calls, in total and per address; running calls share the event loop.
 
-Probes and scrapes have places of their own: clients that fill those of calls must neither make an
-orchestrator believe that the broker is dead, nor blind its monitoring.
+Probes and scrapes have separate places: clients that use all places of calls must neither make an
+orchestrator believe that the broker is dead, nor stop its monitoring.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from magnetar.runtime.tasks import soon
 
 _CALLS_MAX: Final = 256
 _CALLS_PER_ADDRESS_MAX: Final = 192
-"""Calls of one address: other addresses find free places."""
+"""Most running calls of one address, so that places are left for others."""
 _PROBES_MAX: Final = 16
 PROBES: Final = frozenset(
     (
@@ -29,9 +29,9 @@ PROBES: Final = frozenset(
         "/api/v1/bookie/is_ready",
     )
 )
-"""Paths that are asked again and again, and that must be answered while nothing else is."""
+"""Paths of probes and scrapes, which must be answered even when all other calls are refused."""
 _ADDRESSES_MAX: Final = 4_096
-"""Addresses whose rates are remembered."""
+"""Most addresses whose rates are remembered."""
 _TOO_FAST: Final = b"too many calls in a second (http_calls_per_second); call more slowly\n"
 _BODY: Final = b"too many calls are in work; try again later\n"
 
@@ -42,9 +42,9 @@ _App: TypeAlias = Callable[[_Scope, _Receive, _Send], Coroutine[Any, Any, None]]
 
 
 class CallPlaces:
-    """An ASGI application around another one: one call too many is answered 503, or 429 beyond a rate.
+    """An ASGI application around another one: answers 503 when all places are taken, and 429 beyond a rate.
 
-    What runs has its turns (`call_turns.py`); probes and scrapes, which are few, do not wait for one.
+    Running calls take turns (`call_turns.py`); probes and scrapes, which are few, do not wait for one.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class CallPlaces:
         now_ms: Callable[[], int] | None = None,
         turns: CallTurns | None = None,
     ) -> None:
-        """`per_second`: calls of one address, probes not counted; 0: no limit."""
+        """`per_second`: calls per second of one address, without probes; 0: no limit."""
         self._app = app
         self._per_second = per_second
         self._now_ms = now_ms or _now_ms
         self._turns = turns or CallTurns(soon, _exactly_ms)
         self._rates: dict[str, TokenBucket] = {}
-        """By address, the one that called longest ago first."""
+        """By address, in the order of the last call."""
         self._calls: Counter[str] = Counter()
-        """Running ones by address."""
+        """Running calls by address."""
         self._probes = 0
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
@@ -100,7 +100,7 @@ class CallPlaces:
         bucket = self._rates.pop(address, None) or TokenBucket(self._per_second, 1_000, now_ms)
         self._rates[address] = bucket
         if len(self._rates) > _ADDRESSES_MAX:
-            # The address with the oldest call has all its tokens back: forgetting it loses nothing.
+            # The address with the oldest call has all its tokens again: forgetting it loses nothing.
             del self._rates[next(iter(self._rates))]
         if bucket.available(now_ms) <= 0:
             return False

@@ -1,13 +1,13 @@
 """Gives calls over HTTP the event loop for a few milliseconds of each of its turns, address after address.
 
-A call runs in steps, from one wait to the next. Two hundred expensive ones would all do a step in the same
-turn, and no other client would be served before the last. When the calls of a turn have used up its time,
-further steps wait in line: of each address one goes on in turn, so that an address with many calls does not
-delay one with a single call.
+A call runs in steps, from one await to the next. Without turns, two hundred expensive calls would all do a
+step in the same turn of the loop, and no other client would be served before the last. When the calls of a
+turn have used up its time, further steps wait. The addresses then take turns, so that an address with many
+calls does not delay an address with a single one.
 
-Within an address the call that began first and the one that has waited longest alternate. With the first rule
-alone an expensive call would delay all others through the same proxy; with the second all would be half done
-at the same time, and their partial results would fill the memory.
+Within an address, the call that began first and the call that has waited longest alternate. With the first
+rule alone, an expensive call would delay all others through the same proxy. With the second alone, all calls
+would be half done at the same time, and their partial results would fill the memory.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any, Final, TypeVar
 _T = TypeVar("_T")
 
 TURN_MS: Final = 2.0
-"""What calls may use of a turn; the last step may take longer."""
+"""Milliseconds of a turn that calls may use; the last step may take longer."""
 _GO_ON_MAX: Final = 32
-"""Steps that are let go on in a turn, however short they are."""
+"""Most steps of a turn, however short they are."""
 _FORGOTTEN: Final = 0.1
-"""Part of what is expected of a step that one which is shorter takes away."""
+"""Share of the difference by which a shorter step lowers the expected duration."""
 
 
 class CallTurns:
     """The turns of one server."""
 
     def __init__(self, later: Callable[[Callable[[], None]], None], now_ms: Callable[[], float]) -> None:
-        """`later` calls in the next turn of the loop; `now_ms` is of a clock that only goes forward."""
+        """`later` calls a function in the next turn of the loop; `now_ms` returns monotonic milliseconds."""
         self._later = later
         self._now_ms = now_ms
         self._used_ms = 0.0
@@ -41,13 +41,13 @@ class CallTurns:
         self._due = False
         self._calls = 0
         self._oldest = False
-        """Whether it was the turn of a call that began first."""
+        """Whether the last turn went to the call that began first."""
         self._line: dict[str, dict[int, asyncio.Future[None]]] = {}
         """Waiting calls, by address and number of the call; the address with the oldest turn first."""
 
     @types.coroutine
     def sharing(self, address: str, work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
-        """The same work, each of whose steps waits for its turn."""
+        """Wraps work so that each of its steps waits for its turn."""
         self._calls += 1
         number = self._calls
         sent: Any = None

@@ -1,18 +1,18 @@
-"""JSON values as Pulsar's reader takes them, which is Jackson with its defaults (pure).
+"""Converts JSON values by the rules of Pulsar's reader, which is Jackson with its defaults (pure).
 
-    asked for        JSON                                   taken as
+    wanted           JSON                                   result
     boolean          true, "true", "True", "TRUE"           true; so for false
-                     a whole number                         whether it is not 0
-    whole number     a fraction                             without what is behind the point
+                     a whole number                         true unless it is 0
+    whole number     a fraction                             the part before the point
                      "12", " 12 "                           12
     any of these     null, "", "null"                       a Java primitive: false, 0; else nothing (None)
-    text             a number, true, false                  as it is written
+    text             a number, true, false                  its JSON text
     one of names     its number, from 0                     the name
 
-Two things differ. A name is taken in any case, where Jackson knows its own spelling alone; and a name that
-is none is refused, where Pulsar takes it for null and drops the policy without a word.
+There are two differences. A name is accepted in any case, while Jackson requires its own spelling; and an
+unknown name is refused, while Pulsar takes it for null and silently drops the policy.
 
-Messages begin with Jackson's own, as clients show them. Source: answers of Pulsar 4.2's admin API.
+Error texts begin with Jackson's, because clients show them. Source: answers of Pulsar 4.2's admin API.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INT_BITS: Final = 32
 LONG_BITS: Final = 64
 
 _NOTHING: Final = ("", "null")
-"""Texts that stand for null."""
+"""Texts that mean null."""
 _TRUE: Final = ("true", "True", "TRUE")
 _FALSE: Final = ("false", "False", "FALSE")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}")
@@ -53,7 +53,7 @@ def as_boolean(value: object, *, what: str = "the body") -> bool | None:
 
 
 def as_whole(value: object, *, bits: int = INT_BITS, what: str = "the body") -> int | None:
-    """A whole number of so many bits; None for null. Raises BadRequestError."""
+    """A whole number of `bits` bits; None for null. Raises BadRequestError."""
     kind = "int" if bits == INT_BITS else "long"
     if value is None:
         return None
@@ -111,7 +111,7 @@ def as_text(value: object, *, what: str = "the body") -> str | None:
 
 
 def as_choice(value: object, names: Sequence[str], *, what: str = "the body") -> str | None:
-    """One of `names`, which stand in Pulsar's order; None for null. Raises BadRequestError."""
+    """One of `names`, which must be in Pulsar's order; None for null. Raises BadRequestError."""
     known = {name.lower(): name for name in names}
     if isinstance(value, str):
         text = value.strip()

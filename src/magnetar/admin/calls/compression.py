@@ -1,4 +1,4 @@
-"""Answers as gzip, for clients that take it (pure)."""
+"""Compresses answers with gzip, for clients that accept it (pure)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 BYTES_MIN: Final = 1024
-"""Smaller answers fit into a packet or two anyway."""
+"""Bytes of the smallest answer that is compressed; smaller ones fit into one or two packets."""
 _LEVEL: Final = 1
-"""JSON and Prometheus text shrink to a tenth at the fastest level."""
+"""The fastest level; JSON and Prometheus text shrink to a tenth with it."""
 _STEP_BYTES: Final = 128 << 10
-"""Compressed at a time: about a millisecond."""
+"""Bytes that are compressed at a time, which takes about a millisecond."""
 _CODING: Final = re.compile(r"^(gzip|\*)(?:;q=([0-9.]+))?$")
 
 
@@ -26,9 +26,9 @@ def wants_gzip(accept_encoding: str) -> bool:
 
 
 def compressing(body: bytes) -> Iterator[bytes]:
-    """The same as gzip, in pieces between which others may have the event loop.
+    """The gzip of `body`, in pieces between which the event loop may get a turn.
 
-    There is no time in it, so that equal answers are equal.
+    It holds no time, so that equal answers have equal bytes.
     """
     # 16 + 15: gzip's frame, whose time zlib leaves 0, with the largest window.
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)

@@ -1,7 +1,7 @@
-"""Which HTTP status an error gets.
+"""Maps errors to HTTP statuses.
 
-Source: Pulsar's admin API: 404 for what is not there, 409 for what is there or in use, 412 for illegal
-names, 503 for what may work a little later.
+Source: Pulsar's admin API: 404 for missing objects, 409 for existing ones or those in use, 412 for illegal
+names, 503 when a retry may succeed.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ from magnetar.tiered.errors import ReadOnlyStoreError
 
 
 class RequestError(MagnetarError):
-    """The request itself is at fault, before the broker is asked."""
+    """The request itself is wrong."""
 
     def __init__(self, reason: str, *, remedy: str = "") -> None:
-        """`reason`: in Pulsar's words where clients compare them; `remedy`: what to do, beside it."""
+        """`reason`: cause, with Pulsar's text if clients compare it; `remedy`: next step."""
         super().__init__(reason)
         self.remedy = remedy
 
 
 class ServedElsewhereError(MagnetarError):
-    """The whole call belongs to another broker, where it is sent with status 307. Nothing is done yet."""
+    """The whole call belongs to another broker, to which status 307 redirects it. Nothing was done yet."""
 
     def __init__(self, place: TopicPlace) -> None:
         assert place.urls is not None, "this broker serves it"
@@ -76,15 +76,15 @@ class ServedElsewhereError(MagnetarError):
 
 
 class BadRequestError(RequestError):
-    """A body, number or parameter that cannot be read."""
+    """A body, number or parameter cannot be read."""
 
 
 class NotHereError(RequestError):
-    """What the path names does not exist."""
+    """The object of the path does not exist."""
 
 
 class NotAcceptableError(RequestError):
-    """A number out of its range (Pulsar answers 406 for partitions)."""
+    """A number is out of its range (Pulsar answers 406 for partitions)."""
 
 
 class ForbiddenError(RequestError):
@@ -104,7 +104,7 @@ class TooSlowError(RequestError):
 
 
 class TooMuchUsedError(RequestError):
-    """The role has used more than it may."""
+    """The role has used more than its share."""
 
     def __init__(self, owner: str, rest_ms: int) -> None:
         self.rest_s = max(1, -(-rest_ms // 1_000))
@@ -115,15 +115,15 @@ class TooMuchUsedError(RequestError):
 
 
 class UnreadablePayloadError(RequestError):
-    """A stored payload is not what its metadata says; only its producer could have made it so."""
+    """A stored payload does not match its metadata, because its producer wrote it so."""
 
 
 class FewerPartitionsError(RequestError):
-    """Partitions cannot be taken away (Pulsar answers 422)."""
+    """The number of partitions cannot be reduced (Pulsar answers 422)."""
 
 
 class NotImplementedHereError(RequestError):
-    """Part of Pulsar's API that this broker does not offer; the message names it."""
+    """The broker does not offer this part of Pulsar's API; the message names it."""
 
 
 STATUSES: Final[dict[type[MagnetarError], int]] = {
@@ -192,13 +192,15 @@ STATUSES: Final[dict[type[MagnetarError], int]] = {
     MetadataError: 500,
     MagnetarError: 500,
 }
-"""HTTP status of each error; a class that is not here has its nearest base's."""
+"""HTTP status by class; another class has the status of its nearest base."""
 
 
 def words_of(error: MagnetarError, path: str) -> tuple[str, str]:
-    """What an answer says of `error`, in Pulsar's words where clients compare them, and the remedy beside it.
+    """The reason and the remedy in the answer for `error`; the reason has Pulsar's text if clients compare
+    it.
 
-    `path`: as it is routed. Pulsar names a missing namespace otherwise where the path names a topic.
+    `path`: path template of the route, since Pulsar's text for a missing namespace differs when the path
+    names a topic.
     """
     reason, remedy = str(error), getattr(error, "remedy", "")
     if isinstance(error, InvalidTopicNameError):
@@ -211,6 +213,6 @@ def words_of(error: MagnetarError, path: str) -> tuple[str, str]:
 
 
 def status_of(error: MagnetarError) -> int:
-    """The status that tells a client of `error`; 503 for failures of ours that may be tried again."""
+    """HTTP status for `error`; 503 for our failures that may be tried again."""
     status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
     return 503 if status == 500 and error.retriable and not isinstance(error, RefusedError) else status

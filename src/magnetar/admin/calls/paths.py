@@ -1,7 +1,7 @@
-"""Which of many paths a request names: a tree of their parts (pure).
+"""Finds the route of a path in a tree of path parts (pure).
 
-Two hundred regular expressions, made when the service starts, would hold the event loop for ten or twenty
-milliseconds just when the first clients come.
+Two hundred regular expressions, compiled when the service starts, would block the event loop for ten or
+twenty milliseconds just when the first clients come.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PathTree(Generic[_T]):
         self._rest_names: tuple[str, ...] = ()
 
     def add(self, pattern: str, value: _T) -> None:
-        """One more pattern, which must not be there yet."""
+        """Adds a pattern, which must be new."""
         node = self
         names: list[str] = []
         for part in pattern.split("/"):
@@ -49,7 +49,8 @@ class PathTree(Generic[_T]):
         node._value, node._names = value, tuple(names)
 
     def find(self, path: str) -> tuple[_T, dict[str, str]] | None:
-        """The value for a path and its variables; literal parts win over variables. None: no such path."""
+        """The value for a path, and its variables; literal parts win over variables. None for an unknown
+        path."""
         found = self._find(path.split("/"), 0, ())
         return None if found is None else (found[0], dict(zip(found[1], found[2], strict=True)))
 

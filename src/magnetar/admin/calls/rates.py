@@ -1,8 +1,7 @@
 """Rates from counters that only grow, computed on request. Pure.
 
-The rate is that of the time since the last answer, but at least `window_ms_min`: frequent requests must not
-shrink the window to nothing. The first answer covers the whole life of the counter. Time is measured by the
-monotonic clock.
+A rate covers the time since the last answer, at least `window_ms_min`, so that frequent requests do not make
+the window too short. The first answer covers the whole life of the counter. Times are monotonic.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ _WINDOW_MS_MIN: Final = 1_000
 
 
 class Rates:
-    """Remembers, per object, the counters of two earlier looks; forgets with the object."""
+    """Remembers the counters of two earlier requests for each object, as long as the object lives."""
 
     def __init__(self, clock: Clock, oldest_ms: float, *, window_ms_min: int = _WINDOW_MS_MIN) -> None:
-        """`oldest_ms`, by the monotonic clock: nothing that is counted is older."""
+        """`oldest_ms`: monotonic time before which nothing was counted."""
         self._clock = clock
         self._oldest_ms = oldest_ms
         self._window_ms_min = window_ms_min
         self._looks: WeakKeyDictionary[object, _Looks] = WeakKeyDictionary()
 
     def __len__(self) -> int:
-        """Objects that are remembered."""
+        """Number of remembered objects."""
         return len(self._looks)
 
     def per_second(self, subject: object, counters: tuple[int, ...], since_ms: int) -> list[float]:
-        """How fast each of `counters` grows. `since_ms` is when they were 0, by the wall clock."""
+        """Growth per second of each counter. `since_ms`: wall clock time at which they were 0."""
         now_ms = self._clock.monotonic_ms()
         looks = self._looks.get(subject)
         if looks is None:

@@ -1,4 +1,4 @@
-"""What a browser could be made to do by any web page, refused: see `app.py` and `websockets.py`."""
+"""Refuses requests that a foreign web page could make a browser send: see `app.py` and `websockets.py`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from magnetar.admin.calls.errors import ForbiddenError, MisdirectedError
 
 
 def host_of(connection: HTTPConnection) -> str:
-    """Host of the `Host` header without its port, as it stands in a URL."""
+    """Host of the `Host` header without its port, in the form for URLs."""
     return _host_in(f"//{connection.headers.get('host', '')}", otherwise="localhost")
 
 
 def check_request(connection: HTTPConnection, service: Service, *, changes: bool) -> None:
-    """Raises MisdirectedError, ForbiddenError."""
+    """Checks a request. `changes`: whether it changes something. Raises MisdirectedError, ForbiddenError."""
     _check_host(connection, service)
     origin = connection.headers.get("origin")
     if origin is not None and changes and not _is_own(origin, connection):
@@ -25,8 +25,9 @@ def check_request(connection: HTTPConnection, service: Service, *, changes: bool
 
 
 def check_socket(connection: HTTPConnection, service: Service, *, guarded: bool) -> None:
-    """The same for a WebSocket, which every page may try to open. With authentication all may: credentials
-    come with the socket, never from the browser's memory. Raises MisdirectedError, ForbiddenError."""
+    """Checks the handshake of a WebSocket, which every page may try to open. With `guarded` (authentication)
+    every origin is allowed, because the browser does not add credentials by itself. Raises MisdirectedError,
+    ForbiddenError."""
     _check_host(connection, service)
     origin = connection.headers.get("origin")
     if origin is None or guarded or _is_own(origin, connection):

@@ -1,4 +1,4 @@
-"""`/admin/v2/clusters`: clusters, their peers, and where their clients are to go."""
+"""`/admin/v2/clusters`: clusters, their peers, and the redirection of their clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FOR_EVERYBODY: Final = frozenset(
         *("migrated", "migratedClusterUrl"),
     )
 )
-"""What a client needs to find a cluster."""
+"""Fields that clients need to find a cluster."""
 _PASSWORD: Final = re.compile(r"://[^/@]*@")
 
 
@@ -52,7 +52,7 @@ async def _document(call: Call) -> Policies:
 
 
 async def create_cluster(call: Call) -> object:
-    """Makes a cluster known."""
+    """Adds a cluster."""
     name = call.name("cluster")
     value = json.dumps(call.json_object()).encode()
     try:
@@ -73,7 +73,7 @@ async def update_cluster(call: Call) -> object:
 
 
 async def delete_cluster(call: Call) -> object:
-    """Forgets a cluster; not this broker's own, nor one that is a peer."""
+    """Deletes a cluster that is neither this broker's own nor a peer of another."""
     name = call.name("cluster")
     if name == call.broker.config.cluster:
         raise PreconditionFailedError(f"{name} is the cluster of this broker")
@@ -87,12 +87,12 @@ async def delete_cluster(call: Call) -> object:
 
 
 async def get_peers(call: Call) -> object:
-    """Clusters that stand in for a cluster."""
+    """Peer clusters of a cluster."""
     return (await _document(call)).get(_PEERS) or []
 
 
 async def set_peers(call: Call) -> None:
-    """Names the clusters that stand in for a cluster."""
+    """Sets the peer clusters of a cluster."""
     name, peers = call.name("cluster"), call.json() or []
     await _document(call)
     if not isinstance(peers, list) or not all(isinstance(peer, str) for peer in peers):
@@ -111,14 +111,14 @@ async def set_peers(call: Call) -> None:
 
 
 async def get_migration(call: Call) -> object:
-    """Where a cluster's clients are to go."""
+    """The cluster to which a cluster's clients are directed."""
     await _document(call)
     found = await call.broker.policies.document(keys.cluster_policies(call.name("cluster")))
     return found or {"migrated": False, "migratedClusterUrl": None}
 
 
 async def set_migration(call: Call) -> None:
-    """Says where another cluster's clients are to go. This one's own stay: they are not sent elsewhere."""
+    """Sets the cluster to which another cluster's clients are directed; not for this broker's own cluster."""
     name = call.name("cluster")
     await _document(call)
     migrated, urls = call.flag("migrated"), call.json_object()

@@ -1,8 +1,7 @@
-"""`/admin/v2/clusters/.../failureDomains` and `.../namespaceIsolationPolicies`: which brokers fail together,
-and which serve which namespaces.
+"""`/admin/v2/clusters/.../failureDomains` and `.../namespaceIsolationPolicies`: brokers that fail together,
+and brokers of namespaces.
 
-They are kept for clusters of several brokers, which read them from the same place. One broker serves
-everything, whatever they say: there is nowhere else to go.
+Both are stored for clusters of several brokers. A single broker serves all namespaces, whatever they say.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ async def get_domain(call: Call) -> object:
 
 
 async def set_domain(call: Call) -> None:
-    """Names the brokers of a failure domain; none of them may be in another one."""
+    """Sets the brokers of a failure domain; none of them may be in another domain."""
     await _check_cluster(call)
     body = call.json_object()
     brokers = body.get("brokers") or []
@@ -72,7 +71,7 @@ async def set_domain(call: Call) -> None:
 
 
 async def delete_domain(call: Call) -> None:
-    """Forgets a failure domain."""
+    """Deletes a failure domain."""
     await _check_cluster(call)
     try:
         await call.broker.store.delete(_domain_key(call))
@@ -91,7 +90,7 @@ async def _policies(call: Call) -> Policies:
 
 
 async def _set_policies(call: Call) -> Policies:
-    """Raises NotHereError where a cluster has none."""
+    """The isolation policies of a cluster. Raises NotHereError when it has none."""
     await _check_cluster(call)
     found = await call.broker.policies.document(keys.isolation_policies(call.name("cluster")))
     if found is None:
@@ -131,7 +130,7 @@ def _checked(body: dict[str, Any]) -> dict[str, Any]:
 
 
 async def set_policy(call: Call) -> None:
-    """Says which brokers serve some namespaces."""
+    """Sets the brokers of some namespaces."""
     await _check_cluster(call)
     name, body = call.name("policy"), _checked(call.json_object())
 
@@ -142,7 +141,7 @@ async def set_policy(call: Call) -> None:
 
 
 async def delete_policy(call: Call) -> None:
-    """Forgets an isolation policy."""
+    """Deletes an isolation policy."""
     await get_policy(call)
     name = call.name("policy")
 

@@ -1,4 +1,4 @@
-"""`/metrics`: what the broker's objects know, under Pulsar's metric names where it has one.
+"""`/metrics`: values of the broker's objects, under Pulsar's metric names where they exist.
 
 Read at scrape time; nothing is counted here. Names that begin with `magnetar_` are our own.
 """
@@ -26,18 +26,19 @@ from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, l
 from magnetar.runtime.tasks import yield_loop
 
 _SUBSCRIPTIONS_PER_STEP: Final = 4
-"""Subscriptions of one topic, which may have thousands."""
+"""Subscriptions of one topic in a step; a topic may have thousands."""
 _STEPS_PER_TURN: Final = 16
-"""Steps of collectors, a topic or some of its subscriptions each, before the event loop serves others: about
-half a millisecond."""
+"""Steps of collectors before the event loop gets a turn, about half a millisecond. A step is a topic or some
+of its subscriptions."""
 _TOPICS_PER_STEP: Final = 50
 """Topics that are counted in a step."""
 _BYTES_PER_TURN: Final = 64 << 10
-"""Text that is made before the event loop serves others."""
+"""Bytes of text that are made before the event loop gets a turn."""
 
 
 def registry_for(broker: Broker) -> Registry:
-    """The metrics of this process and its broker. Totals come first, so that a limit cuts topics."""
+    """The metrics of this process and its broker. Totals come first, so that the limit of series cuts
+    topics."""
     rates, lags = Rates(broker.clock, broker.clock_watch.began_ms), Lags(broker.clock, broker.tasks.spawn)
     sums = NamespaceSums(
         broker.config.cluster, broker.started_ms, Rates(broker.clock, broker.clock_watch.began_ms)
@@ -65,7 +66,7 @@ def handler_for(registry: Registry) -> Handler:
 
 
 async def scraped(registry: Registry) -> str:
-    """The text of a scrape; others have the event loop in between."""
+    """The text of a scrape; the event loop gets turns in between."""
     pieces: list[str] = []
     for turn, piece in enumerate(registry.scrape(), 1):
         pieces.append(piece)
@@ -203,7 +204,7 @@ def _collect_topic(
     lags: Lags,
     out: Exposition,
 ) -> Iterator[None]:
-    """Adds a topic's samples; others have their turn between some of its subscriptions."""
+    """Adds a topic's samples; yields between some of its subscriptions."""
     labelled = labels(*pairs)
     subscriptions = list(topic.subscriptions.items())
     rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms)

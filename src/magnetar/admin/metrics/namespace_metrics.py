@@ -1,9 +1,9 @@
 """`/metrics` of a broker with very many topics: the sums of each namespace, under the same names.
 
-Series per topic are for a broker whose topics a monitoring system can hold; beyond `metrics_topics_max`
-topics the labels `topic` and `subscription` are left out, as Pulsar does with
-`exposeTopicLevelMetricsInPrometheus=false`. Counters stay counters: a topic that is unloaded takes nothing
-away from what its namespace has counted.
+A monitoring system can hold series per topic only for a bounded number of topics. Beyond `metrics_topics_max`
+topics the labels `topic` and `subscription` are left out, as in Pulsar with
+`exposeTopicLevelMetricsInPrometheus=false`. Counters never decrease: when a topic is unloaded, its namespace
+keeps its counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from magnetar.broker.topic.topic import Topic
 from magnetar.observability.metrics import Exposition, labels
 
 _TOPICS_PER_STEP: Final = 20
-"""Topics that are summed between two places where others may have the event loop: about 0.1 ms."""
+"""Topics that are summed before the event loop gets a turn, about 0.1 ms."""
 
 _GAUGES: Final = (
     ("pulsar_topics_count", "Topics loaded by this broker."),
@@ -46,7 +46,7 @@ _RATES: Final = (
 
 
 class _Namespace:
-    """What is summed over one namespace."""
+    """The sums of one namespace."""
 
     __slots__ = ("__weakref__", "counters", "gauges", "since_ms")
 
@@ -65,11 +65,11 @@ class NamespaceSums:
         self._since_ms = since_ms
         self._namespaces: dict[str, _Namespace] = {}
         self._counted: WeakKeyDictionary[AnyTopic, tuple[int, ...]] = WeakKeyDictionary()
-        """What each topic had counted at the last look; not kept of those that never counted anything."""
+        """Counters of each topic at the last scrape, without topics whose counters are 0."""
         self._rates = rates
 
     def collect(self, topics: list[AnyTopic], out: Exposition) -> Iterator[None]:
-        """Adds the sums to a scrape; yields where others may have the event loop."""
+        """Adds the sums to a scrape; yields where the event loop may get a turn."""
         found: dict[str, _Namespace] = {}
         for number, topic in enumerate(topics, 1):
             name = str(topic.name.namespace_name)

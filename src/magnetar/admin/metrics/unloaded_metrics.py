@@ -1,6 +1,6 @@
 """`/metrics` of topics that are not loaded.
 
-Each under the names that loaded ones have, so that alerts and `top` see them; and sums of namespaces.
+Each has the metric names of loaded topics, so that alerts and `top` see it; namespaces have sums.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import Exposition, labels
 
 _PER_STEP: Final = 20
-"""Topics, or namespaces, that are shown before others may have the event loop: about 0.5 ms."""
+"""Topics or namespaces that are shown before the event loop gets a turn, about 0.5 ms."""
 
 
 def collect(broker: Broker, out: Exposition) -> Iterator[None]:
-    """What the last round saw, less what was loaded since."""
+    """Adds the values of the last check, without topics that were loaded since."""
     cluster = ("cluster", broker.config.cluster)
     seen, now_ms = broker.unloaded.seen, broker.clock.now_ms()
     for number, (namespace, sums) in enumerate(seen.sums.items(), 1):

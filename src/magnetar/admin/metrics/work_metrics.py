@@ -1,4 +1,4 @@
-"""`/metrics` of what is under way on topics."""
+"""`/metrics` of work on topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles of a namespace, shown and split (`namespaces.py` unloads them); namespaces to keep apart."""
+"""Shows and splits the bundles of a namespace (`namespaces.py` unloads them); anti-affinity groups."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _bytes_per_s(call: Call, name: TopicName) -> float:
 
 
 async def positions(call: Call) -> object:
-    """Where a bundle's topics fall."""
+    """Hashes of a bundle's topics."""
     name, bundle = call.namespace(), call.params["bundle"]
     await call.broker.policies.namespace(name)
     wanted = {text for text in call.query.get("topics", "").split(",") if text}
@@ -129,12 +129,12 @@ async def _put_local(call: Call, key: str, value: Any) -> None:
 
 
 async def get_anti_affinity(call: Call) -> object:
-    """The group of namespaces that should not be served by the same broker."""
+    """The anti-affinity group of a namespace; its namespaces should not be served by the same broker."""
     return (await _local(call)).get(_ANTI_AFFINITY)
 
 
 async def set_anti_affinity(call: Call) -> None:
-    """Puts a namespace into such a group. One broker serves all of them, whatever is said."""
+    """Puts a namespace into an anti-affinity group. A single broker serves all of them nevertheless."""
     # As JSON, or as it is: Pulsar's own tool sends it so.
     group = call.body.decode("utf-8", "replace").strip().strip('"')
     if not group:
@@ -145,12 +145,12 @@ async def set_anti_affinity(call: Call) -> None:
 
 
 async def remove_anti_affinity(call: Call) -> None:
-    """Takes a namespace out of its group."""
+    """Takes a namespace out of its anti-affinity group."""
     await _put_local(call, _ANTI_AFFINITY, None)
 
 
 async def anti_affine(call: Call) -> object:
-    """Namespaces of such a group."""
+    """Namespaces of an anti-affinity group."""
     policies, found = call.broker.policies, []
     if await policies.cluster_document(call.name("cluster")) is None:
         raise NotHereError(f"cluster {call.params['cluster']} does not exist")
@@ -168,7 +168,7 @@ async def get_bookie_affinity(call: Call) -> object:
 
 
 async def set_bookie_affinity(call: Call) -> None:
-    """Names groups of bookies for a namespace. One bookie stores everything, whatever is said."""
+    """Sets the groups of bookies for a namespace. A single bookie stores everything nevertheless."""
     body = call.json_object()
     if not isinstance(body.get("bookkeeperAffinityGroupPrimary"), str):
         raise BadRequestError('the body must be {"bookkeeperAffinityGroupPrimary": "name", ...}')

@@ -1,4 +1,4 @@
-"""Where a bundle is cut in two (pure).
+"""Computes where a bundle is split (pure).
 
 Source: Pulsar's split algorithms (NamespaceBundleSplitAlgorithm) and the bundle types LARGEST and HOT of
 its tools.
@@ -20,9 +20,9 @@ FLOW: Final = "flow_or_qps_equally_divide"
 ALGORITHMS: Final = (RANGE, TOPIC_COUNT, POSITIONS, FLOW)
 
 LARGEST: Final = "LARGEST"
-"""In place of a bundle's bounds: the one with the most topics."""
+"""Text in place of a bundle's bounds: the bundle with the most topics."""
 HOT: Final = "HOT"
-"""In place of a bundle's bounds: the one with the most bytes per second in and out."""
+"""Text in place of a bundle's bounds: the bundle with the most bytes per second in and out."""
 
 
 def cuts(
@@ -32,12 +32,12 @@ def cuts(
     positions: Sequence[int],
     topics: Mapping[int, float],
 ) -> list[int]:
-    """New bounds inside of `bounds`; [] when the algorithm finds none, as for a single topic.
+    """New bounds within `bounds`; [] when the algorithm finds none, as for a single topic.
 
     Args:
         algorithm: one of ALGORITHMS, "" for Pulsar's default, RANGE.
-        positions: what the caller named, for POSITIONS, which they also choose where none is named.
-        topics: how busy the topics are, by the hash at which they fall; for TOPIC_COUNT and FLOW.
+        positions: the caller's positions, for POSITIONS; without `algorithm` they select POSITIONS.
+        topics: load of the topics by their hash, for TOPIC_COUNT and FLOW.
 
     Raises PreconditionFailedError for an unknown algorithm, or a bundle that is one hash wide;
     BadRequestError for positions outside of the bundle.
@@ -62,7 +62,7 @@ def cuts(
 
 
 def _middle(hashes: Sequence[int]) -> int | None:
-    """Between the two halves of the topics."""
+    """A bound between the two halves of the topics; None when there is none."""
     if len(hashes) < 2:
         return None
     before, after = hashes[len(hashes) // 2 - 1], hashes[len(hashes) // 2]
@@ -70,7 +70,7 @@ def _middle(hashes: Sequence[int]) -> int | None:
 
 
 def _balance(topics: Mapping[int, float]) -> int | None:
-    """Between two topics, so that both sides are as equally busy as can be."""
+    """The bound between two topics that divides the load most equally; None when there is none."""
     hashes = sorted(topics)
     sums = list(itertools.accumulate(topics[each] for each in hashes))
     if len(hashes) < 2 or not sums[-1]:
@@ -80,9 +80,9 @@ def _balance(topics: Mapping[int, float]) -> int | None:
 
 
 def chosen(bundles: Mapping[tuple[int, int], float]) -> tuple[int, int]:
-    """The bundle that weighs most; of several the first.
+    """The bundle with the largest weight; of several the first.
 
-    Raises PreconditionFailedError when none weighs anything.
+    Raises PreconditionFailedError when all weights are 0.
     """
     best = max(sorted(bundles), key=lambda bounds: bundles[bounds], default=None)
     if best is None or not bundles[best]:

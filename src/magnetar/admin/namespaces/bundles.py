@@ -1,6 +1,6 @@
-"""Bundles: the ranges of hashes that a namespace's topics fall into (pure).
+"""Bundles: the ranges of hashes of a namespace's topics (pure).
 
-One broker has them all; they still name parts of a namespace, which can be unloaded and cleared one by
+A single broker has all bundles; they still name parts of a namespace that can be unloaded and cleared one by
 one. A namespace has four, as in Pulsar, unless it was created with another number.
 Source: Pulsar places a topic by the CRC-32 of its full name; the last range includes its end.
 """
@@ -53,7 +53,7 @@ def wanted(document: object) -> dict[str, Any]:
 
 
 def bounds_of(bundle: str) -> tuple[int, int]:
-    """The bounds that a bundle's name tells. Raises PreconditionFailedError."""
+    """The bounds in a bundle's name. Raises PreconditionFailedError."""
     found = _NAME.fullmatch(bundle)
     if found is None:
         raise PreconditionFailedError(
@@ -63,7 +63,7 @@ def bounds_of(bundle: str) -> tuple[int, int]:
 
 
 def check_known(namespace: NamespaceName, bundle: str, policies: Mapping[str, Any]) -> None:
-    """Whether a namespace's document has the bundle. Raises PreconditionFailedError."""
+    """Raises PreconditionFailedError unless the namespace's document has the bundle."""
     lower, upper = bounds_of(bundle)
     bounds = [int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]]
     after = dict(itertools.pairwise(bounds))
@@ -82,5 +82,5 @@ def check_known(namespace: NamespaceName, bundle: str, policies: Mapping[str, An
 
 
 def within(topic: TopicName, bundle: str) -> bool:
-    """Whether the topic falls into a range, by its name. Raises PreconditionFailedError."""
+    """Whether the topic belongs to the bundle of this name. Raises PreconditionFailedError."""
     return covers(bounds_of(bundle), hash_of(topic))

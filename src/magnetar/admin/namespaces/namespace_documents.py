@@ -1,7 +1,7 @@
-"""A namespace's whole document, as who makes the namespace sends it: each part is read as by its own route.
+"""Reads the whole document with which a namespace is created; each part is read as by its own route.
 
-So nothing gets in here that its route would refuse. What Pulsar's own tools send of things that are not set
-(null, empty, false, -1) is left out; what else has no effect here is refused by its name.
+So a part is refused if its route would refuse it. Values that Pulsar's own tools send for unset policies
+(null, empty, false, -1) are dropped; other parts without effect here are refused by name.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _BUNDLES: Final = "bundles"
 _GRANTS: Final = "auth_policies"
 _MODE: Final = "subscription_auth_mode"
 _BOUNDS: Final = ("boundaries", "numBundles")
-"""The bundles of the first generation's calls, which have nothing else."""
+"""Fields of documents of old paths, which hold only bundles."""
 _UNSET: Final = (None, "", False, 0, -1, "None", "UNDEFINED", "AutoUpdateDisabled")
-"""What stands for nothing, beside empty lists and objects."""
+"""Values that mean "not set", besides empty lists and objects."""
 
 _DECLARED: Final = {policy.namespace_key: policy for policy in ALL if policy.of_namespace is not None}
 _OFFLOADING: Final = (THRESHOLD_OF_NAMESPACE, THRESHOLD_S_OF_NAMESPACE, LAG_OF_NAMESPACE)
@@ -79,7 +79,7 @@ def _is_unset(value: Any) -> bool:
 
 
 def _with(call: Call, value: Any, name: str) -> Call:
-    """The call that a part's own route would get."""
+    """The call for the route of a part."""
     return replace(call, body=json.dumps(value).encode(), path=f"{N}/{name}", query={})
 
 

@@ -18,7 +18,7 @@ async def get_all(call: Call) -> object:
 
 
 async def add(call: Call) -> object:
-    """Those that are there and not named stay."""
+    """Adds properties; others stay."""
     await _merge(call, call.json_strings())
     return None
 
@@ -42,7 +42,7 @@ async def set_one(call: Call) -> object:
 
 
 async def remove_one(call: Call) -> object:
-    """What it was is the answer."""
+    """Removes a property and returns its value."""
     removed = await get_one(call)
 
     def change(document: Policies) -> None:

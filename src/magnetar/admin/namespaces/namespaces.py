@@ -1,4 +1,4 @@
-"""`/admin/v2/namespaces`: life of a namespace, and what is done to all of its topics."""
+"""`/admin/v2/namespaces`: creation and deletion of namespaces, and operations on all their topics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def get_namespace(call: Call) -> object:
 
 
 async def create_namespace(call: Call) -> object:
-    """Makes a namespace with the policies of the body, each of which its own route would take."""
+    """Creates a namespace with the policies of the body, each of which must be valid for its own route."""
     document = await namespace_documents.read(call)
     async with call.broker.names.making(str(call.namespace())):
         await call.broker.policies.create_namespace(call.namespace(), document)
@@ -53,9 +53,9 @@ async def delete_namespace(call: Call) -> object:
 
 
 async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> None:
-    """Deletes a namespace; its topics too with `force`, else raises ConflictError while there are any.
+    """Deletes a namespace; with `force` its topics too, else raises ConflictError when it has any.
 
-    Of several brokers, this one gets all bundles first: only the owner of a topic can end it.
+    With several brokers this one takes all bundles first, because only the owner of a topic can delete it.
     """
     document = await broker.policies.namespace(name)
     async with broker.names.ending(str(name)):
@@ -84,7 +84,7 @@ async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> N
 
 
 async def _to_delete(broker: Broker, name: NamespaceName, *, force: bool) -> list[TopicName]:
-    """All topics of the namespace. Raises ConflictError, unless `force`, for one that is a user's."""
+    """All topics of the namespace. Raises ConflictError for topics of users unless `force` is set."""
     topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
     if not force and not all(is_system(topic) for topic in topics):
         raise ConflictError(
@@ -98,7 +98,7 @@ _DOMAINS: Final = {
     "NON_PERSISTENT": (NON_PERSISTENT,),
     "ALL": (PERSISTENT, NON_PERSISTENT),
 }
-"""Which topics a mode stands for."""
+"""Domains of topics by mode."""
 
 
 async def list_topics(call: Call) -> object:
@@ -144,7 +144,7 @@ async def unload(call: Call) -> object:
 
 
 async def _move(call: Call) -> None:
-    """Has bundles leave their owners, to the broker `destinationBroker` if it is given."""
+    """Moves bundles from their owners, to the broker `destinationBroker` if it is given."""
     name, owners = call.namespace(), call.broker.owners
     assert owners is not None, "asked before"
     document = await call.broker.policies.namespace(name)

@@ -1,6 +1,6 @@
-"""Iceberg tables over topics: what there is, full checks and upkeep on request, and what came of them.
+"""Iceberg tables over topics: status, full checks and upkeep on request, and their results.
 
-Not of Pulsar's API. What takes long is started by POST and asked for by GET, like offloading.
+Not a part of Pulsar's API. POST starts long work and GET returns its result, as for offloading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERIFY: Final = "verify"
 _MAINTAIN: Final = "maintain"
 _MERGE: Final = "merge"
 KEEP_SECONDS: Final = 5 * 86_400
-"""Older snapshots expire, unless they are among the last ones."""
+"""Seconds after which snapshots expire, except the last ones. Default of the query."""
 KEEP_SNAPSHOTS: Final = 10
 
 Document = dict[str, Any]
@@ -51,7 +51,7 @@ async def tables(call: Call) -> object:
 
 
 async def status(call: Call) -> object:
-    """The table of a topic, all partitions together, and whether it has what the stored lists name."""
+    """The table of a topic with all partitions, and whether it matches the stored lists."""
     lake = _lake(call)
     topic = call.topic().base
     found = await lake.status(topic)
@@ -91,13 +91,13 @@ def _document(found: TableStatus) -> Document:
 
 
 async def start_verify(call: Call) -> None:
-    """Compares table, stored lists and objects, every file; 409 while that goes on."""
+    """Starts a comparison of table, stored lists and all objects; 409 while one runs."""
     lake, topic = _lake(call), call.topic().base
     _start(lake, topic, _VERIFY, lambda at: lake.verify(topic, at))
 
 
 async def start_maintain(call: Call) -> None:
-    """Expires snapshots and deletes metadata that nothing names; `?dryRun=true` says what would be done."""
+    """Starts upkeep: expires snapshots and deletes unnamed metadata; `?dryRun=true` only counts them."""
     lake, topic = _lake(call), call.topic().base
     keep_s = natural(call.query.get("keepSeconds", str(KEEP_SECONDS)), "keepSeconds")
     keep_min = natural(call.query.get("keepSnapshots", str(KEEP_SNAPSHOTS)), "keepSnapshots")
@@ -111,8 +111,10 @@ async def start_maintain(call: Call) -> None:
 
 
 async def start_merge(call: Call) -> None:
-    """Makes one object of several small ones, of a topic or of a partition: `?targetBytes=` at most, and
-    `?dryRun=true` says what would be done."""
+    """Starts a merge of small objects of a topic or partition.
+
+    `?targetBytes=`: largest object; `?dryRun=true` only counts them.
+    """
     lake, topic, offloading = _lake(call), call.topic(), call.broker.offloading
     if offloading is None:
         raise NotImplementedHereError("this broker has no tiered storage")
@@ -151,17 +153,17 @@ def _progress(call: Call, topic: TopicName, kind: str) -> Document:
 
 
 async def verify(call: Call) -> object:
-    """How the last check went, or goes."""
+    """Status of the last check."""
     return _progress(call, call.topic().base, _VERIFY)
 
 
 async def maintain(call: Call) -> object:
-    """How the last upkeep went, or goes."""
+    """Status of the last upkeep."""
     return _progress(call, call.topic().base, _MAINTAIN)
 
 
 async def merge(call: Call) -> object:
-    """How the last merge went, or goes."""
+    """Status of the last merge."""
     return _progress(call, call.topic(), _MERGE)
 
 

@@ -1,8 +1,8 @@
-"""Offloading: policies of namespaces and topics, on request, and what came of it.
+"""Offloading: policies of namespaces and topics, requests, and their status.
 
-The store is the broker's own setting: a tenant could else make the broker write wherever its user or its
-credentials may. Policies that name another store are kept, and copy nothing; those that hold credentials are
-refused.
+Only the broker's settings choose the store: otherwise a tenant could make the broker write to any place that
+its user or credentials reach. Policies that name another store are kept, and copy nothing; policies with
+credentials are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
 _SUPPORTED: Final = "S3,aws-s3,google-cloud-storage,filesystem,azureblob,aliyun-oss"
-"""Pulsar's list, as it names it."""
+"""Pulsar's list of drivers, for its error text."""
 _SECRETS: Final = (
     "s3ManagedLedgerOffloadCredentialId",
     "s3ManagedLedgerOffloadCredentialSecret",
@@ -50,7 +50,7 @@ _OF_NAMESPACE: Final = {
     "offloadThresholdInSeconds": (THRESHOLD_S_OF_NAMESPACE, THRESHOLD_S),
     "offloadDeletionLagMs": (LAG_OF_NAMESPACE, LAG),
 }
-"""Path, the key beside the offload policies, the key in them."""
+"""By path: the key in the namespace's document, and the key in its offload policies."""
 
 
 def _offloading(call: Call) -> Offloading:
@@ -65,7 +65,7 @@ def _number(value: object, what: str) -> int:
 
 
 def read_policies(call: Call) -> dict[str, Any]:
-    """The body, Pulsar's offload policies. Raises BadRequestError, PreconditionFailedError."""
+    """The offload policies in the body. Raises BadRequestError, PreconditionFailedError."""
     given = as_object(call.json())
     if given is None:
         level = "topic" if "topic" in call.params else "namespace"
@@ -194,7 +194,7 @@ async def remove_policies_of_topic(call: Call) -> None:
 
 
 async def start(call: Call) -> None:
-    """Offloads what lies before a message; 409 while that goes on."""
+    """Starts to offload all messages before a message; 409 while a request runs."""
     offloading = _offloading(call)
     name = call.topic()
     await refuse_partitioned(call.broker, name, "offloading on request")

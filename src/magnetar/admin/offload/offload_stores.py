@@ -1,4 +1,4 @@
-"""Object stores of history: whose they are, and taking one over. Not of Pulsar's API; superusers."""
+"""Object stores of history: their owners, and claims. Not a part of Pulsar's API; for superusers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def _document(owner: StoreOwner) -> dict[str, Any]:
 
 
 async def stores(call: Call) -> object:
-    """The stores that this broker has looked at: `owner`, `read-only` with the reason, or `undecided`."""
+    """The stores that this broker has used, each `owner`, `read-only` with the reason, or `undecided`."""
     return [_document(owner) for owner in _owners(call)]
 
 
 async def claim(call: Call) -> object:
-    """Takes a store over: the one of new copies, or `?url=`; `?sweepEarlier=true` has objects deleted that
-    were there before and that no log names."""
+    """Claims the store of new copies, or `?url=`.
+
+    `?sweepEarlier=true` allows the deletion of older objects that no log names.
+    """
     owners = _owners(call)
     storage = call.broker.offloading.storage if call.broker.offloading is not None else None
     assert storage is not None

@@ -1,5 +1,5 @@
-"""What a policy is: one declaration gives its routes, its place in the stored documents, what applies where
-nothing is set, and its part of the OpenAPI document."""
+"""Declarations of policies: one declaration gives the routes, the place in stored documents, the default, and
+the part of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from magnetar.broker.config import BrokerConfig
 from magnetar.broker.policies.policies import Policies
 
 Schema = Mapping[str, Any]
-"""A JSON schema, as OpenAPI has them."""
+"""A JSON schema for OpenAPI."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyKind:
-    """A type of values."""
+    """A type of policy values."""
 
     read: Callable[[Call], Any]
-    """The value of a request; None takes the policy away. Raises BadRequestError (no value of this type),
-    PreconditionFailedError (one that makes no sense)."""
+    """Reads the value of a request; None removes the policy. Raises BadRequestError for another type,
+    PreconditionFailedError for an invalid value."""
     schema: Schema
 
 
@@ -31,24 +31,24 @@ class Policy:
 
     kind: PolicyKind
     of_namespace: str | None = None
-    """Last part of the namespace's path; None: only topics have it."""
+    """Last part of the namespace's path; None: only topics have the policy."""
     of_topic: str | None = None
     namespace_key: str = ""
-    """In the namespace's document."""
+    """Key in the namespace's document."""
     topic_key: str = ""
-    """In a topic's document."""
+    """Key in a topic's document."""
     by_cluster: bool = False
     """Whether the namespace's document holds it by cluster."""
     put: bool = False
-    """Whether a namespace's is set by PUT; all others by POST."""
+    """Whether the policy of a namespace is set by PUT; else by POST."""
     unset: Any = None
-    """What GET answers when it is not set; None: 204."""
+    """Answer of GET when the policy is not set; None: 204."""
     default: Callable[[BrokerConfig], Any] | None = None
-    """What applies where neither the topic nor its namespace says anything."""
+    """Returns the default when neither the topic nor its namespace sets the policy."""
     kind_of_topic: PolicyKind | None = None
-    """Where a topic's is read otherwise than the namespace's: Pulsar says or takes something else there."""
+    """The type for topics if Pulsar treats them differently; None: the same type."""
     check: Callable[[Any, Policies, Policies], None] | None = None
-    """Whether a value suits what is set beside it, in the topic's document and the namespace's. Raises
+    """Checks a value against other policies in the documents of topic and namespace. Raises
     PreconditionFailedError."""
 
     def in_namespace(self, document: Policies, cluster: str) -> Any:
@@ -57,7 +57,7 @@ class Policy:
         return (found or {}).get(cluster) if self.by_cluster else found
 
     def store_in_namespace(self, document: Policies, cluster: str, value: Any) -> None:
-        """Puts a value into the namespace's document; None takes it out."""
+        """Puts a value into the namespace's document; None removes it."""
         if not self.by_cluster:
             _store(document, self.namespace_key, value)
             return
@@ -69,11 +69,11 @@ class Policy:
         _store(document, self.namespace_key, others or None)
 
     def store_in_topic(self, document: Policies, value: Any) -> None:
-        """Puts a value into a topic's document; None takes it out."""
+        """Puts a value into a topic's document; None removes it."""
         _store(document, self.topic_key, value)
 
     def applied(self, own: Policies, namespace: Policies, config: BrokerConfig) -> Any:
-        """What is in force on a topic: its own, its namespace's or the broker's."""
+        """The value in force on a topic: its own, its namespace's or the broker's."""
         found = own.get(self.topic_key)
         if found is None:
             found = self.in_namespace(namespace, config.cluster)

@@ -1,7 +1,7 @@
-"""Types of policies' values that are no objects: what a request may carry.
+"""Types of policy values that are not objects.
 
-A value that reads as None removes the policy. What stands for nothing is 0 or false where Pulsar's method
-takes a Java primitive, and nothing where it takes an object: `OPTIONAL_…`.
+A value that reads as None removes the policy. JSON's null is 0 or false where Pulsar's method takes a Java
+primitive, and None where it takes an object (`OPTIONAL_…`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from magnetar.tiered.policy import MAX_AGE_LEAST_S, is_max_age
 _BOOLEAN: Final = {"type": "boolean"}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _TYPES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
-"""Of subscriptions, in Pulsar's order."""
+"""Types of subscriptions, in Pulsar's order."""
 
 
 def limit(
     refusal: str = "{} must be 0 or more", *, bits: int = INT_BITS, optional: bool = False
 ) -> PolicyKind:
-    """A number from 0 up. `refusal` is said of numbers below 0; `{}` is the last part of the path."""
+    """A number >= 0. `refusal`: error text for numbers below 0; `{}` is the last part of the path."""
 
     def read(call: Call) -> int | None:
         value = as_whole(call.json() if optional else call.json_given(), bits=bits)
@@ -65,7 +65,7 @@ _NO_TTL: Final = "Invalid value for message TTL, message TTL must >= 0"
 
 
 def _topic_ttl(call: Call) -> int | None:
-    """In the query, as Pulsar's clients send it, or in the body."""
+    """The TTL in the query, where Pulsar's clients send it, or in the body."""
     text = call.query.get("messageTTL")
     value = as_whole(call.json() if text is None else text, what="messageTTL")
     if value is not None and value < 0:
@@ -90,7 +90,7 @@ def _spelled(value: Any) -> Any:
 
 
 def _always(_: Call) -> bool:
-    """A switch that is set without a body."""
+    """A switch that a call without a body turns on."""
     return True
 
 

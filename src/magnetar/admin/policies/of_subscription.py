@@ -1,4 +1,4 @@
-"""Policies of single subscriptions, and the clusters that a topic or namespace may be in."""
+"""Policies of single subscriptions, and the clusters of a topic or namespace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALLOWED = "allowed_clusters"
 
 
 async def get_rate(call: Call) -> object:
-    """How fast a subscription may be served."""
+    """Dispatch rate of a subscription."""
     if call.flag("applied"):
         own = await call.broker.policies.topic_policies(call.topic())
     else:
@@ -28,7 +28,7 @@ async def get_rate(call: Call) -> object:
 
 
 async def set_rate(call: Call) -> None:
-    """Says how fast a subscription may be served; in force on return."""
+    """Sets the dispatch rate of a subscription; in force on return."""
     value, name = documents.DISPATCH.read(call), call.params["subscription"]
 
     def change(document: Policies) -> None:
@@ -40,7 +40,7 @@ async def set_rate(call: Call) -> None:
 
 
 async def remove_rate(call: Call) -> None:
-    """What holds for all subscriptions holds for this one again."""
+    """Removes the dispatch rate of a subscription: that of all subscriptions applies again."""
     name = call.params["subscription"]
 
     def change(document: Policies) -> None:
@@ -55,7 +55,8 @@ async def remove_rate(call: Call) -> None:
 
 
 async def only_this(call: Call) -> list[str]:
-    """Clusters of the body. Only the cluster itself can be named: nothing is replicated yet."""
+    """The clusters in the body. Only this cluster is allowed, as replication is not supported yet. Raises
+    BadRequestError, PreconditionFailedError, UnsupportedError."""
     clusters, own = call.json(), call.broker.config.cluster
     if clusters is None or clusters == []:
         raise PreconditionFailedError("ClusterIds should not be null or empty", remedy=f"send [{own!r}]")
@@ -93,7 +94,7 @@ async def set_topic_clusters(call: Call) -> None:
 
 
 async def remove_topic_clusters(call: Call) -> None:
-    """The namespace's hold again."""
+    """Removes the clusters of a topic: those of its namespace apply again."""
 
     def change(document: Policies) -> None:
         document.pop(_REPLICATION, None)
@@ -114,7 +115,7 @@ async def set_allowed(call: Call) -> None:
 
 
 async def allowed_of(call: Call, document: Policies) -> list[str]:
-    """The clusters of the body. Raises BadRequestError, PreconditionFailedError."""
+    """The allowed clusters in the body. Raises BadRequestError, PreconditionFailedError."""
     clusters = call.json()
     if not isinstance(clusters, list) or not clusters or not all(isinstance(each, str) for each in clusters):
         raise BadRequestError("the body must be a list of clusters")

@@ -1,6 +1,6 @@
-"""Types of policies' values that are objects: what their fields are, and what they are without them.
+"""Types of policy values that are objects, with the defaults of their fields.
 
-What a field is not given is what it is in Pulsar's own class; checks and their words are Pulsar's too.
+A missing field has the default of Pulsar's own class; checks and their error texts are Pulsar's too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def flag_of(document: Fields, name: str) -> bool:
 
 
 def _rate(**fields: tuple[int, int]) -> PolicyKind:
-    """`fields`: bits of each number, and what it is when it is not given."""
+    """A rate. `fields`: bits and default of each number."""
 
     def read(call: Call) -> Fields | None:
         document = as_object(call.json())
@@ -107,7 +107,7 @@ def _retention(call: Call) -> Fields | None:
 
 _MARK_RATE: Final = "managedLedgerMaxMarkDeleteRate"
 _COPIES_MAX: Final = 5
-"""As in Pulsar's check."""
+"""Most copies, as in Pulsar's check."""
 _COPIES_SAID: Final = ("Bookkeeper-Ensemble", "Bookkeeper-WriteQuorum", "Bookkeeper-AckQuorum")
 
 

@@ -1,7 +1,7 @@
 """Routes of declared policies: read, set and remove, for a namespace and for a topic.
 
-A topic's can be for this cluster (the default) or, with `?isGlobal=true`, for all clusters; the first wins.
-`?applied=true` tells what is in force, wherever it comes from.
+A topic's policy applies to this cluster (the default) or, with `?isGlobal=true`, to all clusters; the first
+wins. `?applied=true` returns the value in force, whatever its source.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _of_topic(policy: Policy) -> Iterator[Route]:
 
 
 def _where_the_topic_is(route: Route) -> Route:
-    """The route for existing topics: a policy must not wait for a topic that is created later."""
+    """Restricts a route to existing topics, since a policy must not wait for a topic that is created
+    later."""
     method, path, handler = route
     if not path.startswith(T):
         return route
@@ -99,7 +100,7 @@ def _where_the_topic_is(route: Route) -> Route:
 
 
 async def remove_all_of_topic(call: Call) -> None:
-    """Everything that is set on the topic itself, for this cluster and for all."""
+    """Removes all policies of a topic, for this cluster and for all clusters."""
     topic = call.topic()
     await call.broker.check_name(topic)
     await call.broker.policies.forget_topic(topic)

@@ -1,4 +1,4 @@
-"""Backlog quotas of namespaces and topics: one a kind, by size and by age."""
+"""Backlog quotas of namespaces and topics: one by size and one by age."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _QUERY: Final = ("backlogQuotaType",)
 
 
 def kind_of(text: str) -> QuotaKind:
-    """Raises BadRequestError."""
+    """The kind of quota in the query. Raises BadRequestError."""
     try:
         return QuotaKind(text)
     except ValueError:
@@ -40,7 +40,7 @@ def _kind(call: Call) -> QuotaKind:
 
 
 def quota_of(call: Call, retention: Any) -> dict[str, Any] | None:
-    """The quota of the body, which must suit what is retained; None takes it away. Raises BadRequestError,
+    """The quota in the body, which must fit the retention; None removes it. Raises BadRequestError,
     PreconditionFailedError."""
     document = as_object(call.json())
     if document is None:

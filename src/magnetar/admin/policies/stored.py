@@ -1,4 +1,4 @@
-"""The stored documents of policies, as calls read and change them."""
+"""Reads and changes the stored documents of policies for calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def change_topic(call: Call, change: Callable[[Policies], None]) -> None:
 
 
 async def own_of(call: Call) -> Policies:
-    """What is set on the topic of the path itself, at the level that the call names."""
+    """The own policies of the path's topic, at the level that the call names."""
     topic = call.topic()
     await call.broker.check_name(topic)
     return await call.broker.policies.own_topic_policies(topic, everywhere=call.flag("isGlobal"))

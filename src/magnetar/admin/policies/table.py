@@ -1,6 +1,6 @@
-"""All policies that are one value each. Backlog quotas, which are a value a kind, are in `quotas.py`.
+"""The table of all policies with a single value. Backlog quotas, which have one per kind, are in `quotas.py`.
 
-What is here has its effect in the data path as soon as the call returns, on clients that are connected too.
+Policies take effect when the call returns, also on connected clients.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _filters(config: BrokerConfig) -> dict[str, str] | None:
 
 
 def _same(key: str, path: str | None = None, **options: Any) -> Policy:
-    """A policy of both levels that has one name at both."""
+    """A policy of namespaces and topics with the same key at both levels."""
     return Policy(namespace_key=key, topic_key=key, of_namespace=path or key, of_topic=path or key, **options)
 
 

@@ -1,4 +1,4 @@
-"""A producer for one call: publishes a vector, waits until all of it is durable or refused."""
+"""A producer for one call, which publishes a vector and waits until all messages are durable or refused."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
 
 DEADLINE_S: Final = 30.0
-"""After so long without an acknowledgement the call is answered 503."""
+"""Seconds without an acknowledgement after which the call is answered 503."""
 
 Outcome = Position | MagnetarError | None
-"""Where a message lies; why it does not; None: it was a duplicate, or its topic stores nothing."""
+"""Position of a message, or the error; None for a duplicate or a topic that stores nothing."""
 
 
 class OneCall(OwnConnection):
-    """The producer's connection: hears what became of each message, in order."""
+    """The producer's connection, which receives the outcome of each message, in order."""
 
     def __init__(self, count: int) -> None:
         self._outcomes: list[Outcome] = []
@@ -76,16 +76,16 @@ class OneCall(OwnConnection):
 
 
 async def publish(topic: AnyTopic, producer_name: str, run: SendRun) -> list[Outcome]:
-    """Publishes the run under a producer of its own; what became of each entry.
+    """Publishes the run with a new producer; returns the outcome of each entry.
 
-    Raises ServiceNotReadyError, and what `AnyTopic.attach_producer` does.
+    Raises ServiceNotReadyError, and the errors of `AnyTopic.attach_producer`.
     """
     topic.limits.admit_producer(topic.producers, producer_name, encrypted=False)
     return await send(topic, producer_name, run)
 
 
 async def send(topic: AnyTopic, producer_name: str, run: SendRun) -> list[Outcome]:
-    """As `publish`, also where the topic's limits take no more producers."""
+    """As `publish`, but not subject to the topic's limit of producers."""
     connection = OneCall(len(run.entries))
     producer = Producer(producer_id=run.producer_id, name=producer_name, connection=connection)
     topic.attach_producer(producer)

@@ -1,4 +1,4 @@
-"""Bodies of publishing calls to messages, outcomes to answers (pure).
+"""Reads the bodies of publishing calls, and makes their answers (pure).
 
 {"producerName": "name", "valueSchema": "{...}", "messages": [
     {"payload": "text", "key": "k", "properties": {}, "eventTime": ms, "sequenceId": n,
@@ -25,7 +25,7 @@ from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 
 MESSAGES_MAX: Final = 1000
-"""Messages of one call."""
+"""Most messages of one call."""
 
 _TEXTS: Final = frozenset({"NONE", "BYTES", "STRING", "JSON"})
 _WHOLE: Final = {"INT8": ">b", "INT16": ">h", "INT32": ">i", "INT64": ">q"}
@@ -70,7 +70,7 @@ class PublishRequest:
 
 
 def request_of(body: Mapping[str, Any], topic_name: str) -> PublishRequest:
-    """What a body asks for. Raises BadRequestError, NotImplementedHereError."""
+    """The request in a body. Raises BadRequestError, NotImplementedHereError."""
     messages, name = body.get("messages"), body.get("producerName") or ""
     if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
         raise BadRequestError('the body must be {"messages": [{"payload": "..."}, ...]}')
@@ -112,7 +112,7 @@ def entry_of(
     number: int,
     now_ms: int,
 ) -> bytes:
-    """A message as it is stored. Raises BadRequestError."""
+    """The entry of a message. Raises BadRequestError."""
     metadata = pb.MessageMetadata(producer_name=name, sequence_id=number, publish_time=now_ms)
     key, properties = message.get("key"), message.get("properties") or {}
     if key is not None:

@@ -1,4 +1,4 @@
-"""`POST /topics/...`: publishing over HTTP, and which partition a message goes to."""
+"""`POST /topics/...`: publishing over HTTP, with the choice of a partition for each message."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _places(
 ) -> list[TopicName]:
     """The topic or partition of each message, all served by this broker.
 
-    Messages with a key go by the key, as clients do; the others of a call stay together.
+    The key of a message determines its partition, as in clients; messages without a key stay together.
     """
     if not count:
         await _check_here(call, {name})
@@ -74,7 +74,7 @@ async def _places(
 
 
 def _any_partition(call: Call, name: TopicName, count: int) -> TopicName:
-    """One that this broker serves, if it serves any."""
+    """A partition that this broker serves, if it serves any; else another one."""
     owners = call.broker.owners
     every = [name.with_partition(number) for number in range(count)]
     here = every if owners is None else [part for part in every if owners.has(part)] or every
@@ -82,9 +82,9 @@ def _any_partition(call: Call, name: TopicName, count: int) -> TopicName:
 
 
 async def _check_here(call: Call, places: set[TopicName]) -> None:
-    """Returns when this broker serves all these.
+    """Checks that this broker serves all these topics.
 
-    Raises ServedElsewhereError when another one serves all, ServiceNotReadyError when several do.
+    Raises ServedElsewhereError when another broker serves all, ServiceNotReadyError when several do.
     """
     owners = call.broker.owners
     if owners is None:
@@ -104,7 +104,7 @@ async def _check_here(call: Call, places: set[TopicName]) -> None:
 
 
 def _hash(key: str) -> int:
-    """What Java's clients route by unless told otherwise: `String.hashCode`, without its sign."""
+    """The default hash of Java's clients: `String.hashCode` without its sign."""
     data, value = key.encode("utf-16-be", "surrogatepass"), 0
     for at in range(0, len(data), 2):
         value = (31 * value + int.from_bytes(data[at : at + 2], "big")) & 0xFFFFFFFF

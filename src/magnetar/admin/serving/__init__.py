@@ -1,1 +1,1 @@
-"""How a call of the admin API gets in and its answer out. See README.md."""
+"""Receives calls of the admin API and sends their answers. See README.md."""

@@ -1,7 +1,7 @@
-"""The ASGI application: from a request to a handler, from its result or error to an answer.
+"""The ASGI application: calls the handler of a request, and answers with its result or error.
 
-Paths are matched as they were sent, before percent-decoding, so that an encoded slash in a name of a
-subscription does not become a separator; variables are decoded afterwards.
+Paths are matched before percent-decoding, so that an encoded slash in the name of a subscription does not
+become a separator; variables are decoded afterwards.
 
 Rights: see `access.py`. Without authentication two kinds of requests are refused, which any web page could
 have a browser on this machine send. A request that changes something and carries an `Origin` other than the
@@ -54,16 +54,16 @@ from magnetar.runtime.tasks import yield_loop
 _log = logging.getLogger("magnetar.admin")
 
 BODY_S: Final = 30.0
-"""How long a body may take to arrive."""
+"""Seconds for the arrival of a body."""
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="magnetar"'}
-"""What a 401 must carry. Source: RFC 9110, 11.6.1."""
+"""Header of every 401. Source: RFC 9110, 11.6.1."""
 
 _AMBIGUOUS: Final = frozenset((b"content-length", b"transfer-encoding"))
 _CLOSE: Final = {"Connection": "close"}
 _ONE_LENGTH: Final = "send Content-Length or Transfer-Encoding, not both"
-"""A proxy that reads the one and a server that reads the other see different requests: smuggling. Source: RFC
-9112, 6.3."""
+"""Refusal of two lengths: a proxy that reads one header and a server that reads the other would see different
+requests (request smuggling). Source: RFC 9112, 6.3."""
 
 
 def build(broker: Broker, service: Service, routes: list[Route], sockets: ASGIApp | None = None) -> ASGIApp:
@@ -145,7 +145,7 @@ class _Resource:
             params = decoded(request.path_params)
             guard, identity = self._broker.guard, None
             if guard is not None:
-                # Before the body is read: strangers do not get to fill memory.
+                # Before the body is read: unauthenticated clients must not fill the memory.
                 identity = await access.admit(guard, access.need(request.method, self._path), request, params)
             owner = identity.role if identity is not None else access.address_of(request)
             self._check_quota(owner)

@@ -1,10 +1,10 @@
-"""Calls about topics that another broker serves: they are sent there, as in Pulsar.
+"""Redirects calls about topics to the broker that serves them, as Pulsar does.
 
-A call about a partitioned topic as a whole stays where it came. So does one that only concerns what the
-metadata store has: how many partitions there are. Any broker answers a look-up, except of a topic without an
-owner: the broker is asked that is to have it. A call about the topics of one bundle goes to its owner.
+Calls about a whole partitioned topic are answered by any broker, and so are calls that only need the metadata
+store, such as the number of partitions. Any broker answers a look-up, except for a topic without an owner:
+that one goes to the broker that will get the topic. A call about the topics of one bundle goes to its owner.
 
-Some calls find out later where they belong: those raise ServedElsewhereError.
+Some handlers find the right broker later: they raise ServedElsewhereError.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _OF_A_BUNDLE: Final = "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/clearB
 
 
 async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: Request) -> str | None:
-    """The same call at the broker that serves the topic which the path names; None: it is answered here.
+    """URL of the same call at the broker that serves the path's topic; None: it is answered here.
 
-    `path`: as it is routed. Raises ServiceNotReadyError, NamespaceNotFoundError, InvalidTopicNameError.
+    `path`: path template of the route. Raises ServiceNotReadyError, NamespaceNotFoundError,
+    InvalidTopicNameError.
     """
     assert broker.owners is not None, "asked before"
     authoritative = request.query_params.get(AUTHORITATIVE, "").lower() == "true"
@@ -57,7 +58,7 @@ async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: 
 
 
 def location(place: TopicPlace, request: Request) -> str | None:
-    """The same call at that broker; None: it is this one."""
+    """URL of the same call at the broker of `place`; None when that is this one."""
     if place.urls is None:
         return None
     at = place.urls.addresses

@@ -1,4 +1,5 @@
-"""Paths of the first generation of Pulsar's admin API, where a cluster stood behind the tenant (pure).
+"""Translates paths of the first generation of Pulsar's admin API, which have a cluster after the tenant
+(pure).
 
     /admin/properties/...                                     /admin/v2/tenants/...
     /admin/{clusters|brokers|broker-stats}/...                the same below /admin/v2
@@ -7,8 +8,8 @@
     /admin/v2/schemas/{tenant}/{cluster}/{namespace}/{topic}/schema...
     /lookup/v2/destination/{domain}/{tenant}/{cluster}/{namespace}/{topic}
 
-Names of the first generation are not offered: such a path means what it means without the cluster, where the
-cluster is this one. Others name nothing that is here.
+Names of the first generation are not supported. A path with this cluster means the path without it; a path
+with another cluster names nothing here.
 
 Source: Pulsar's admin API, v1.
 """
@@ -21,11 +22,11 @@ _SAME: Final = ("clusters", "brokers", "broker-stats", "resource-quotas")
 _DOMAINS: Final = ("persistent", "non-persistent")
 _OF_SCHEMAS: Final = ("schema", "schemas", "compatibility", "version")
 _GLOBAL: Final = "global"
-"""The cluster of names that belong to several."""
+"""The cluster in names that belong to several clusters."""
 
 
 def present_path(path: str, cluster: str) -> str:
-    """The path of today for one as it was sent; itself when it is none of the first generation."""
+    """The present path for an old one; other paths are returned unchanged."""
     parts = path.split("/")[1:]
     if parts[:2] == ["admin", "v2"]:
         return _schemas(path, parts, cluster)
@@ -55,7 +56,7 @@ def _schemas(path: str, parts: list[str], cluster: str) -> str:
 
 
 def _without_cluster(parts: list[str], at: int, cluster: str) -> list[str] | None:
-    """None: the cluster, which stands at this place, is another one."""
+    """The parts without the cluster at index `at`; None when it is another cluster."""
     if parts[at : at + 1] not in ([cluster], [_GLOBAL]):
         return None
     return [*parts[:at], *parts[at + 1 :]]

@@ -1,4 +1,4 @@
-"""The broker's HTTP server itself. Importing this module loads the HTTP stack: see `server.py`."""
+"""The broker's HTTP server. Importing this module loads the HTTP stack: see `server.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from magnetar.runtime.entrance import Entrance
 
 
 class _Protocol(CallProtocol):
-    """Tells the application the role in the client's certificate."""
+    """Passes the role in the client's certificate to the application."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -30,7 +30,7 @@ class _Protocol(CallProtocol):
 
 
 class HttpServer(LoopServer):
-    """The broker's."""
+    """The broker's HTTP server."""
 
     def __init__(
         self,
@@ -63,6 +63,6 @@ class HttpServer(LoopServer):
         super().__init__(config, entrance)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """uvicorn's, after the WebSockets, of which it does not know."""
+        """Closes the WebSockets, which uvicorn does not know, then shuts uvicorn down."""
         await self._upgrades.shutdown()
         await super().shutdown(sockets)

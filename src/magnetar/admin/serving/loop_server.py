@@ -1,4 +1,4 @@
-"""uvicorn in a loop that others own. Importing this module loads the HTTP stack."""
+"""Runs uvicorn in an existing event loop. Importing this module loads the HTTP stack."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from magnetar.runtime.entrance import Entrance
 from magnetar.runtime.tasks import happens_within, race, soon
 
 _KEEP_ALIVE_S: Final = 60
-"""Idle connections are kept so long; scrapers ask every 15 to 60 seconds."""
+"""Seconds for which idle connections are kept; scrapers call every 15 to 60 seconds."""
 _GRACE_S: Final = 1
-"""How long running calls may take when the server stops."""
+"""Seconds for running calls when the server stops."""
 HEAD_S: Final = 10.0
-"""A request's head may take so long, from the opening of the connection or from its first byte on."""
+"""Seconds for the head of a request, from the opening of the connection or from its first byte on."""
 HEAD_LINES_MAX: Final = 256
-"""Lines of a request's head, which may have 64 KiB: 12,000 short lines take 240 ms to be read."""
+"""Most lines of a request's head. A head may have 64 KiB, and 12,000 short lines take 240 ms to parse."""
 SLICE_BYTES: Final = 8 << 10
-"""Bytes of a read that are parsed in one turn of the loop: a body in chunks of one byte takes 1 µs a byte."""
+"""Bytes that are parsed in one turn of the loop; a body in chunks of one byte takes 1 µs per byte."""
 STUCK_S: Final = 60.0
-"""A client that takes nothing of its answer for so long is dropped."""
+"""Seconds without progress after which a client that does not read its answer is disconnected."""
 LOOK_S: Final = 1.0
-"""Between two looks at all connections, while there are any."""
+"""Seconds between two checks of all connections, while there are any."""
 _CALLERS_MAX: Final = 1_024
-"""Connections, without WebSockets; for one more the idle one goes that was silent for longest."""
+"""Most connections without WebSockets. One more closes the connection that has been idle for longest."""
 _SOCKETS_MAX: Final = 1_024
-"""Connections at a time, by default."""
+"""Default of the most connections at a time."""
 
 
 def config_of(app: Any, *, calls_per_second: int = 0, **more: Any) -> Config:
-    """uvicorn's configuration for an ASGI application, with these options of its own besides; loaded."""
+    """A loaded configuration of uvicorn for an ASGI application. `more`: further options of uvicorn."""
     config = Config(
         CallPlaces(app, calls_per_second),
         lifespan="off",
@@ -56,14 +56,14 @@ def config_of(app: Any, *, calls_per_second: int = 0, **more: Any) -> Config:
 
 
 class CallProtocol(H11Protocol):
-    """uvicorn's connection, which does not wait for ever."""
+    """uvicorn's connection, with bounded waits."""
 
     order: dict[CallProtocol, None]
-    """All connections of the server, the one that was silent for longest first; set by the server."""
+    """All connections of the server in the order of their last activity; set by the server."""
     _head_since_s: float | None = None
-    """Since when a request's head is awaited; None: none is, or uvicorn's own timer runs."""
+    """Time since which a request's head is awaited; None when none is, or uvicorn's own timer runs."""
     _stuck: tuple[int, float] = (0, 0.0)
-    """How much of answers waited for the client when it last took any, and when that was."""
+    """Unsent bytes of answers when the client last took some, and the time of that."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -83,8 +83,8 @@ class CallProtocol(H11Protocol):
         received.maybe_extract_lines = lines_of_head
 
     def data_received(self, data: bytes) -> None:
-        """Takes what was read; a large read is parsed in slices, a turn of the loop each, and nothing more is
-        read before its last one."""
+        """Parses the read bytes. A large read is parsed in slices, one per turn of the loop; reading pauses
+        until the last one."""
         if self.order.pop(self, self) is None:
             self.order[self] = None
         if self._rest or len(data) > SLICE_BYTES:
@@ -130,13 +130,13 @@ class CallProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no request in work: none has come yet (then uvicorn's types hide a None), or the
-        last one is answered."""
+        """Whether no request is in work: none has come yet (uvicorn's types hide the None), or the last one
+        is answered."""
         cycle = cast("Any", self.cycle)
         return (cycle is None or cycle.response_complete) and self.conn.their_state is not h11.SEND_BODY
 
     def look(self, now_s: float) -> None:
-        """Ends it when its client takes too long."""
+        """Closes the connection when its client takes too long."""
         if self._head_since_s is not None and now_s - self._head_since_s > HEAD_S:
             self.transport.close()
         unsent = self.transport.get_write_buffer_size()
@@ -147,11 +147,11 @@ class CallProtocol(H11Protocol):
 
 
 class LoopServer(Server):
-    """A server without signal handlers, without a loop of its own, and without periodic wake-ups while it is
+    """A uvicorn server without signal handlers, without its own loop, and without periodic wake-ups while
     idle."""
 
     def __init__(self, config: Config, entrance: Entrance | None = None) -> None:
-        """`config` is of `config_of`, with a CallProtocol; `entrance` counts the sockets."""
+        """`config`: from `config_of`, with a CallProtocol. `entrance` counts the sockets."""
         super().__init__(config)
         self._announce = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -162,12 +162,12 @@ class LoopServer(Server):
         self._entrance = entrance
 
     async def run_on(self, listener: socket.socket, serving: asyncio.Event) -> None:
-        """Serves until `stop`; sets `serving` when calls are answered. Closes the socket."""
+        """Serves until `stop`; sets `serving` when calls are answered. Closes the socket at the end."""
         self._announce = serving
         await self._serve([listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """uvicorn's, with sockets that are counted when they are accepted."""
+        """As uvicorn's, but counts sockets when they are accepted."""
         assert sockets is not None
         await self.lifespan.startup()
         self.servers = [
@@ -198,8 +198,8 @@ class LoopServer(Server):
         return made
 
     def _drop_idle(self, address: str) -> bool:
-        """Ends the connection without a request, of an address or ("") of any, that was silent for longest;
-        whether there was one."""
+        """Closes the connection that has been idle for longest, of an address or ("") of any; returns whether
+        there was one."""
         for connection in self._order:
             if connection.is_idle and (not address or (connection.client or ("",))[0] == address):
                 del self._order[connection]
@@ -208,7 +208,7 @@ class LoopServer(Server):
         return False
 
     async def main_loop(self) -> None:
-        """Waits for the end; uvicorn's own loop wakes ten times a second to check for it.
+        """Waits for the end of the server; uvicorn's own loop would wake up ten times a second for that.
 
         Closes connections that send no whole request: uvicorn waits for one for ever, and a few hundred such
         connections would use up all places.
@@ -224,6 +224,6 @@ class LoopServer(Server):
                 connection.look(now_s)
 
     def stop(self) -> None:
-        """Lets `run_on` end."""
+        """Ends `run_on`."""
         self.should_exit = True
         self._stopped.set()

@@ -1,7 +1,7 @@
-"""The OpenAPI document: made from the routes themselves, so that it cannot say anything else than they do.
+"""The OpenAPI document, generated from the routes, so that it always matches them.
 
-A route's path and method are its own; its summary is the first line of its handler's documentation; what it
-takes and gives is as closely said as an `Operation` declares it, else "any". Source: OpenAPI 3.1.
+A route gives path and method; the first line of its handler's docstring is the summary. Bodies and answers
+have the schemas that an `Operation` declares, else "any". Source: OpenAPI 3.1.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PATH: Final = "/openapi.json"
 
 _VARIABLE: Final = re.compile(r"\{(\w+)\}")
 _NUMBERS: Final = frozenset({"count", "seconds", "timestamp", "ledger", "entry", "number", "version"})
-"""Variables of paths that are numbers."""
+"""Names of path variables that are numbers."""
 _FLAGS: Final = frozenset({"applied", "isGlobal", "force"})
-"""Parameters of queries that are true or false."""
+"""Names of query parameters that are true or false."""
 _FORCED: Final = ("tenants", "namespaces", "persistent", "non-persistent", "schemas")
-"""Groups in which deleting can be forced."""
+"""Groups of routes whose deletions can be forced."""
 
 _REFUSALS: Final = {
     "400": "the request cannot be read",
@@ -47,11 +47,11 @@ _ANY: Final[Mapping[str, Any]] = {
     "text/plain": {"schema": {"type": "string"}},
     "application/octet-stream": {"schema": {}},
 }
-"""The content of a route that declares none."""
+"""The content of a route without a declaration."""
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The document of these routes; those that answer every method (what is not offered) stay out."""
+    """The document of these routes, without those that refuse every method."""
     paths: dict[str, dict[str, Any]] = {}
     for method, path, handler in routes:
         if method != "*":

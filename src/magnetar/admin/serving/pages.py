@@ -1,4 +1,4 @@
-"""What a person or a load balancer sees who opens the port in a browser."""
+"""Pages for browsers and load balancers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from magnetar.broker.errors import ServiceNotReadyError
 
 
 async def status(call: Call) -> object:
-    """Load balancers ask this; it says OK as long as the broker takes clients."""
+    """OK while the broker accepts clients; for load balancers."""
     if call.broker.draining:
         raise ServiceNotReadyError("the broker is shutting down")
     return Text("OK")

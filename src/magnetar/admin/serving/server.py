@@ -1,8 +1,8 @@
 """Drives the admin service: a listening socket and an HTTP server in the broker's event loop.
 
-Start is in two steps, because importing the HTTP stack takes as long as starting the rest of a
-broker: first the port is bound and listens, so that a port in use is found at once and early calls
-wait in the backlog; then the imports run in a thread while the broker already serves its clients.
+The start has two steps, because importing the HTTP stack takes as long as starting the rest of a broker.
+First the port is bound and listens, so that a port in use is detected at once and early calls wait in the
+backlog. Then the imports run in a thread while the broker already serves its clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.admin")
 
 _BACKLOG: Final = 256
-"""Connections that may wait to be accepted."""
+"""Most connections that wait to be accepted."""
 
 
 class AdminServer:
@@ -64,21 +64,21 @@ class AdminServer:
         return int(self._socket.getsockname()[1])
 
     def serve(self) -> None:
-        """Begins to load the HTTP stack; answers come as soon as that is done."""
+        """Starts to load the HTTP stack; calls are answered once it is loaded."""
         assert self._socket is not None, "listen comes first"
         port = int(self._socket.getsockname()[1])
         self._task = begin(self._serve(self._socket, port))
         self._task.add_done_callback(_tell_failure)
 
     async def start(self) -> int:
-        """`listen`, then `serve`; the port."""
+        """Calls `listen`, then `serve`; returns the port."""
         port = self.listen()
         self.serve()
         return port
 
     async def serving(self) -> None:
-        """Waits until calls are answered, or never will be, and until the first WebSocket finds its library
-        loaded: within the handshake that would take the event loop for 30 ms of a processor."""
+        """Waits until calls are answered, or never will be, and until the library of WebSockets is loaded.
+        Loading it in the first handshake would block the event loop for 30 ms."""
         task = self._task
         if task is None:
             return
@@ -87,7 +87,7 @@ class AdminServer:
             await in_thread(_import_sockets)
 
     async def stop(self) -> None:
-        """Takes no more calls, finishes those that run, for a second at most."""
+        """Takes no more calls, and finishes running ones for a second at most."""
         task, self._task = self._task, None
         if task is not None:
             if self._server is not None:
@@ -133,7 +133,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket on the first address that `host` stands for."""
+    """A listening socket on the first address of `host`. Raises StartupError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:

@@ -1,9 +1,8 @@
-"""uvicorn's WebSocket, put right in one place. Importing this module loads the library for WebSockets.
+"""uvicorn's WebSocket with bounded work per turn. Importing this module loads the library for WebSockets.
 
-The library handles all frames of a read at once, and a read holds forty thousand PINGs. Here what was read
-is handed to it a few frames at a time, and all WebSockets together take turns with the commands of other
-clients, address after address. Nothing is handed on while answers wait for the client, or messages for the
-application.
+The library handles all frames of a read at once, and a read may hold forty thousand PINGs. Here it gets a few
+frames at a time, and all WebSockets take turns with the commands of other clients, address by address. It
+gets no frames while answers wait for the client, or messages for the application.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from magnetar.websocket.app import ABORT, GONE
 from magnetar.websocket.pieces import SocketPieces
 
 _LAST_WORDS_S: Final = 10.0
-"""Time to take what was sent before the end."""
+"""Seconds for the client to take the last bytes before the end."""
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -83,7 +82,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def go_on(self) -> None:
-        """Its turn has come."""
+        """Handles the next frames when its turn has come."""
         self._due = False
         if self._pieces and self.writable.is_set() and not self.read_paused:
             self._hand_on()
@@ -96,7 +95,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._settle()
 
     def _settle(self) -> None:
-        """Nothing is read while something waits; the rest is handed on in a later turn."""
+        """Pauses reading while answers or messages wait; the rest is handled in a later turn."""
         transport, takes, waits = self.transport, self.writable.is_set(), bool(self._pieces)
         if transport.is_closing():
             return

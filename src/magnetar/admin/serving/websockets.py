@@ -1,8 +1,8 @@
-"""WebSockets on the admin port: which web pages may open one, and uvicorn's part of serving them.
+"""WebSockets on the admin port: the check of origins, and their place in uvicorn.
 
-A browser lets every page open a WebSocket to every address. Without authentication a page that names another
-origin than the address it opens is refused, as it is for changes by HTTP; pages of this machine may, while
-only this machine can reach the port.
+A browser lets every page open a WebSocket to every address. Without authentication, a page with another
+origin than the address is refused, as for changes by HTTP. Pages of this machine are allowed while only this
+machine can reach the port.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from magnetar.websocket.app import WebSockets
 
 TEXT_BESIDE_BYTES: Final = 1 << 20
-"""What a text may have beside its largest payload in base64."""
+"""Most bytes of a text besides its payload in base64."""
 _GRACE_S: Final = 1.0
-"""For so long sockets may take to end when the server stops."""
+"""Seconds for sockets to end when the server stops."""
 PING_S: Final = 30.0
-"""Between two pings to a client that answers."""
+"""Seconds between two pings to a client that answers."""
 PONG_S: Final = 300.0
-"""After so long without a pong the client is taken for dead: clients that work on a message answer late."""
+"""Seconds without a pong after which a client counts as dead; clients that work on a message answer late."""
 
 
 class Gate:
-    """Lets those through to the WebSockets who may open one."""
+    """Passes handshakes to the WebSockets if their origin is allowed."""
 
     def __init__(self, broker: Broker, service: Service) -> None:
         self._sockets: WebSockets | None = None
@@ -68,13 +68,13 @@ class Gate:
 
 
 class Upgrades:
-    """What uvicorn makes of a connection whose client asks for a WebSocket.
+    """Creates the protocol of connections whose client requests a WebSocket.
 
-    The connections are counted apart: those that stay open for hours must not take the places of calls.
+    They are counted separately: connections that stay open for hours must not take the places of calls.
     """
 
     def __init__(self, turns: CommandTurns) -> None:
-        """`turns`: those of the broker's clients."""
+        """`turns`: the turns of the broker's clients."""
         self.state = ServerState()
         self._turns = turns
 
@@ -88,7 +88,7 @@ class Upgrades:
         return made
 
     async def shutdown(self) -> None:
-        """Closes all, and waits until they are gone."""
+        """Closes all WebSockets and waits for their end."""
         for connection in list(self.state.connections):
             connection.shutdown()
         await ended(*self.state.tasks, within_s=_GRACE_S)

@@ -22,11 +22,11 @@ from magnetar.runtime.tasks import in_slices
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 _S: Final = f"{_T}/subscription/{{subscription}}"
 _STEPS_PER_TURN: Final = 2_000
-"""From one unacknowledged entry to the next: 3 ms."""
+"""Steps from one unacknowledged entry to the next before the event loop gets a turn, 3 ms."""
 
 
 def find(topic: Topic, name: str) -> Subscription:
-    """Raises SubscriptionNotFoundError."""
+    """A subscription of a topic. Raises SubscriptionNotFoundError."""
     subscription = topic.subscriptions.get(name)
     if subscription is None:
         raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {topic.name}")
@@ -49,9 +49,9 @@ async def list_subscriptions(call: Call) -> object:
 
 
 async def create_subscription(call: Call) -> None:
-    """Begins at the message id of the body; at the end of the topic without one, as Pulsar does.
+    """Creates a subscription at the message id of the body, without one at the end of the topic.
 
-    A topic that does not exist is created where clients may create it.
+    A missing topic is created if clients may create it.
     """
     name = call.params["subscription"]
     topic_name = call.topic()
@@ -121,8 +121,8 @@ async def skip(call: Call) -> None:
 
 
 async def nth_unacked(topic: Topic, subscription: Subscription, count: int) -> Position:
-    """The count-th entry that is not acknowledged; the last entry when there are fewer. Others run meanwhile:
-    a step takes 1.4 µs."""
+    """The count-th entry that is not acknowledged; the last entry when there are fewer. A step takes 1.4 µs,
+    and the event loop gets turns in between."""
     log, cursor = topic.log, subscription.cursor
     last = log.last_position
     if count >= cursor.backlog_entries:
@@ -134,7 +134,7 @@ async def nth_unacked(topic: Topic, subscription: Subscription, count: int) -> P
 
 
 async def expire(call: Call) -> None:
-    """Skips what is older than so many seconds."""
+    """Skips messages older than a number of seconds."""
     for topic, subscription in await _found(call):
         await _expire(topic, subscription, _oldest_kept(call))
 
@@ -147,7 +147,7 @@ async def expire_all(call: Call) -> None:
 
 
 def _oldest_kept(call: Call) -> int:
-    """Unix ms; what is older goes."""
+    """Unix ms before which messages are skipped."""
     return call.broker.clock.settled_ms() - call.integer("seconds") * 1000
 
 
@@ -157,7 +157,7 @@ async def _expire(topic: Topic, subscription: Subscription, kept_from_ms: int) -
 
 
 async def expire_to(call: Call) -> None:
-    """Skips everything up to the message id of the body, that one too unless it says `isExcluded`."""
+    """Skips all messages up to the message id of the body, which is included unless `isExcluded` is true."""
     position, excluded = message_position(call.json())
     await refuse_partitioned(call.broker, call.topic(), "expiry up to a message")
     for topic, subscription in await _found(call):
@@ -165,7 +165,7 @@ async def expire_to(call: Call) -> None:
 
 
 async def reset_to_time(call: Call) -> None:
-    """The next message is the first one that the broker got at the time (Unix ms) or later."""
+    """Moves the subscription to the first message that the broker stored at the time (Unix ms) or later."""
     time_ms = call.integer("timestamp")
     for topic, subscription in await _found(call):
         await subscription.seek(await topic.log.position_of_time(time_ms))
@@ -200,12 +200,12 @@ async def set_properties(call: Call) -> None:
 
 
 async def replicated(call: Call) -> object:
-    """Whether the place of a subscription is replicated: nothing is."""
+    """Whether a subscription is replicated: always false."""
     return {str(topic.name): False for topic, _ in await _found(call)}
 
 
 async def set_replicated(call: Call) -> None:
-    """Refused, unless it is turned off."""
+    """Refused, except to turn replication off."""
     wanted = call.json_bool()
     await _found(call)
     if wanted:

@@ -1,7 +1,7 @@
 """`/admin/v2/resourcegroups` and `/admin/v2/resource-quotas`.
 
-A resource group's rates are shared by all topics of the namespaces that name it. A resource quota is the
-expected load of a bundle: a hint for a load balancer, which one broker does not have.
+All topics of the namespaces that name a resource group share its rates. A resource quota is the expected load
+of a bundle: a hint for a load balancer, which a single broker does not have.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _QUOTA: Final = {
     "memory": 80.0,
     "dynamic": True,
 }
-"""Of bundles for which nothing was said: Pulsar's defaults."""
+"""Default quota of bundles, as in Pulsar."""
 
 
 # -- groups ------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ async def get_group(call: Call) -> Policies:
 
 
 async def set_group(call: Call) -> None:
-    """Makes a group, or changes the rates that are given."""
+    """Creates a group, or changes the given rates."""
     body, numbers = call.json_object(), {}
     for name in NUMBERS:
         number = whole(body.get(name, -1)) if body.get(name) is not None else -1
@@ -69,7 +69,7 @@ async def set_group(call: Call) -> None:
 
 
 async def delete_group(call: Call) -> None:
-    """Forgets a group that no namespace uses."""
+    """Deletes a group that no namespace uses."""
     await get_group(call)
     name, policies = call.name("group"), call.broker.policies
     for tenant in await policies.tenants():
@@ -123,7 +123,7 @@ def _key(call: Call) -> str:
 
 
 async def get_quota(call: Call) -> object:
-    """What a bundle is expected to need; without a bundle, any."""
+    """Expected load of a bundle; without a bundle, the default."""
     if "tenant" in call.params:
         await call.broker.policies.namespace(call.namespace())
     policies = call.broker.policies
@@ -132,7 +132,7 @@ async def get_quota(call: Call) -> object:
 
 
 async def set_quota(call: Call) -> None:
-    """Says what a bundle is expected to need."""
+    """Sets the expected load of a bundle."""
     if "tenant" in call.params:
         await call.broker.policies.namespace(call.namespace())
     body = call.json_object()
@@ -146,7 +146,7 @@ async def set_quota(call: Call) -> None:
 
 
 async def remove_quota(call: Call) -> None:
-    """What holds for any bundle holds for this one again."""
+    """Removes the expected load of a bundle: the default applies again."""
     await call.broker.policies.namespace(call.namespace())
     await call.broker.store.delete_recursive(_key(call))
 

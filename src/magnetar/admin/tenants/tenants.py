@@ -43,7 +43,8 @@ async def _known(call: Call) -> Policies:
 
 
 async def _document(call: Call) -> Policies:
-    """The tenant that the body describes; without a body one that may use this cluster."""
+    """The tenant in the body; without a body one that may use this cluster. Raises BadRequestError,
+    PreconditionFailedError."""
     body = call.json()
     if body is None:
         return {"adminRoles": [], "allowedClusters": [call.broker.config.cluster]}
@@ -97,7 +98,7 @@ async def delete_tenant(call: Call) -> object:
 
 
 async def get_stored(call: Call) -> object:
-    """What a tenant stores and may store, in bytes. Not a part of Pulsar's API."""
+    """Stored bytes of a tenant and their limit. Not a part of Pulsar's API."""
     await _known(call)
     tenant = call.name("tenant")
     # A caller that asks in a loop gets a count that is a second old at most.
@@ -107,7 +108,7 @@ async def get_stored(call: Call) -> object:
 
 
 async def set_stored_max(call: Call) -> None:
-    """Says how many bytes a tenant may store over all its topics; 0: without limit. In force on return."""
+    """Sets the bytes that a tenant may store over all its topics; 0: no limit. In force on return."""
     limit = as_whole(call.json_given(), bits=LONG_BITS)
     if limit is None or limit < 0:
         raise PreconditionFailedError("the limit of stored bytes must be 0 or more", remedy="0: no limit")
@@ -115,7 +116,7 @@ async def set_stored_max(call: Call) -> None:
 
 
 async def remove_stored_max(call: Call) -> None:
-    """The broker's setting `tenant_stored_bytes_max` holds again. In force on return."""
+    """Removes the limit: the setting `tenant_stored_bytes_max` applies again. In force on return."""
     await _change_stored(call, None)
 
 

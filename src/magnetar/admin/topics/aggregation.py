@@ -1,4 +1,4 @@
-"""Statistics of the partitions of a topic as those of one. Pure."""
+"""Aggregates the statistics of a topic's partitions. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Document = dict[str, Any]
 
 
 def aggregate(documents: list[Document]) -> Document:
-    """Numbers of all partitions added up; producers and subscriptions of the same name are one."""
+    """Adds the numbers of all partitions; merges producers and subscriptions of the same name."""
     total: Document = {
         "publishers": [],
         "subscriptions": {},
@@ -36,7 +36,7 @@ def aggregate(documents: list[Document]) -> Document:
 
 
 _OF_ANY_PART: Final = frozenset({"type", "keySharedMode", "activeConsumerName", "subscriptionProperties"})
-"""What is alike in all partitions, as a rule."""
+"""Fields that are usually equal in all partitions."""
 
 _LARGEST_WINS: Final = frozenset(
     {
@@ -50,12 +50,12 @@ _LARGEST_WINS: Final = frozenset(
         "lastAckedTimestamp",
     }
 )
-"""Numbers that cannot be added."""
+"""Fields whose largest value counts."""
 
 _SMALLEST_WINS: Final = frozenset(
     {"topicCreationTimeStamp", "earliestMsgPublishTimeInBacklog", "earliestMsgPublishTimeInBacklogs"}
 )
-"""Times of what came first."""
+"""Times whose smallest value counts."""
 
 
 def _add(total: Document, document: Document) -> None:

@@ -1,4 +1,4 @@
-"""What lies behind a message or a subscription: its size, what is in it, and how to be rid of it."""
+"""Routes about backlogs: size, analysis and truncation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from magnetar.managedlog.config import Retention
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 _READ_BYTES: Final = 4 << 20
 _SCAN_ENTRIES_MAX: Final = 10_000
-"""Entries that one analysis looks at (Pulsar's limit); `aborted` says that there are more."""
+"""Most entries of one analysis (Pulsar's limit); `aborted` is true when there are more."""
 
 
 async def size(call: Call) -> object:
-    """Bytes behind a message, by the log's average."""
+    """Bytes after a message, estimated by the log's average entry size."""
     name = call.topic()
     await call.broker.check_name(name)
     await topics.refuse_partitioned(call.broker, name, "the size of a backlog")
@@ -72,7 +72,7 @@ async def analyze(call: Call) -> object:
 
 
 async def truncate(call: Call) -> None:
-    """Moves every subscription to the end and deletes what was there, whatever is retained."""
+    """Moves every subscription to the end and deletes all messages, also retained ones."""
     for topic in await topics.parts(call.broker, call.topic()):
         for subscription in list(topic.subscriptions.values()):
             await subscription.skip_all()

@@ -1,4 +1,4 @@
-"""Compaction on demand, and what is told of it."""
+"""Compaction on request, and its statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _C: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/compaction"
 
 
 def compacted_ledger(topic: Topic) -> Document:
-    """The compacted ledger in Pulsar's internal statistics; -1 where there is none."""
+    """The compacted ledger in Pulsar's internal statistics; ledger id -1 when there is none."""
     stored = topic.compaction.stored
     return {
         "ledgerId": -1 if stored is None else stored.ledger_id,
@@ -37,7 +37,7 @@ def compaction_stats(topic: Topic) -> Document:
 
 
 async def start(call: Call) -> None:
-    """Begins to compact the topic, or all of its partitions; 409 while that goes on."""
+    """Starts to compact the topic or all its partitions; 409 while a compaction runs."""
     for topic in await parts(call.broker, call.topic()):
         topic.compaction.start()
 

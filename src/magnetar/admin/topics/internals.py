@@ -1,4 +1,4 @@
-"""The insides of a topic's log as Pulsar's admin API shows them.
+"""Internal statistics of a topic's log, in the form of Pulsar's admin API.
 
 Beyond Pulsar's fields, ledgers carry the index (PIP-70) of their first message, so that a reader of a range
 can plan by message numbers, and a cursor that fell back because its ledger is damaged says why.
@@ -26,7 +26,7 @@ _STATES: Final = {
     "closing": "Closing",
     "closed": "Closed",
 }
-"""Our states in Pulsar's words."""
+"""Pulsar's names of our states."""
 
 
 def internal_stats(topic: Topic) -> Document:
@@ -58,7 +58,7 @@ def internal_stats(topic: Topic) -> Document:
 
 
 def _ledgers(info: LogInfo, place: Callable[[str], str]) -> list[Document]:
-    """Each ledger; `messages` is how far it is to the first index of the next one."""
+    """The ledgers; `messages` is the difference of the first indexes of two ledgers."""
     ends = [*(ledger.first_index for ledger in info.ledgers[1:]), info.next_index]
     return [
         {
@@ -77,7 +77,7 @@ def _ledgers(info: LogInfo, place: Callable[[str], str]) -> list[Document]:
 
 
 def _objects(log_name: str, ledger: LedgerInfo, place: Callable[[str], str]) -> Document:
-    """Where a ledger's copy is, with its objects, so that Spark reads them by itself."""
+    """The store of a ledger's copy and its objects, so that Spark can read them directly."""
     context = ledger.offload
     assert context is not None, "only ledgers with a copy are asked for it"
     copy = OffloadedCopy(ledger.ledger_id, context)
@@ -97,7 +97,7 @@ def _objects(log_name: str, ledger: LedgerInfo, place: Callable[[str], str]) -> 
 
 
 def offloaded_to(ledger: LedgerInfo, place: Callable[[str], str]) -> Document:
-    """Where a ledger's copy is."""
+    """The store of a ledger's copy."""
     context = ledger.offload
     assert context is not None, "only ledgers with a copy are asked for it"
     return {
@@ -134,7 +134,7 @@ def _cursor(cursor: CursorInfo, subscription: Subscription | None) -> Document:
 
 
 def stored_info(info: LogInfo) -> dict[str, Any]:
-    """What the metadata store keeps of the log and its cursors."""
+    """The log and its cursors in the metadata store."""
     terminated = info.terminated
     return {
         "version": 1,

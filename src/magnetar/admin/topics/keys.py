@@ -1,6 +1,6 @@
 """`.../messagesByKey`: messages of a topic's offloaded history by their key, newest first.
 
-What has no copy in an object store has no index: the answer names these entries, and who asks reads them.
+Entries without a copy in an object store have no index: the answer names them, and the caller must read them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from magnetar.tiered.key_lookup import LoggedLedger
 from magnetar.tiered.parquet.parquet_history import FoundMessage, MessagePlace
 
 COUNT_MAX: Final = 1000
-"""Messages in one answer."""
+"""Most messages in one answer."""
 _PATH: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/messagesByKey"
 
 
 async def messages_by_key(call: Call) -> object:
-    """`?key=` base64url of the key's bytes; `?limit=`; `?before=ledger:entry:batch index` goes on."""
+    """Messages with a key, newest first.
+
+    `?key=`: base64url of the key's bytes; `?limit=`; `?before=ledger:entry:batch index` continues.
+    """
     name = call.topic()
     await refuse_partitioned(call.broker, name, "looking a key up")
     offloading = call.broker.offloading

@@ -1,7 +1,7 @@
-"""`/admin/v2/persistent`: positions of messages, and single messages as they are stored.
+"""`/admin/v2/persistent`: positions of messages, and single stored messages.
 
-A message is answered as Pulsar does: its payload, uncompressed, as the body; what is known about it in
-`X-Pulsar-*` headers. A batch is one entry and is answered whole, in the batch's own framing.
+The answer for a message is as in Pulsar: the body is the uncompressed payload, and `X-Pulsar-*` headers hold
+the metadata. A batch is one entry and is returned whole, in the batch's own framing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 
 PLAIN_BYTES_MAX: Final = 64 << 20
-"""Largest payload that is decompressed for an answer: far above what a producer may send."""
+"""Most bytes of a payload that is decompressed for an answer, far above what a producer may send."""
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
@@ -55,7 +55,7 @@ async def last_message_id(call: Call) -> object:
 
 
 async def message_id_of_time(call: Call) -> object:
-    """The first entry that the broker got at the time (Unix ms) or later; after the last one if none."""
+    """First entry stored at the time (Unix ms) or later; the position after the last one if none."""
     topic = await _one(call, "a message by time")
     return position_document(await topic.log.position_of_time(call.integer("timestamp")), topic.name)
 
@@ -84,7 +84,7 @@ async def entry(call: Call) -> object:
 async def peek(call: Call) -> object:
     """The n-th message, from 1, that the subscription has not acknowledged. It stays unacknowledged.
 
-    A subscription that does not exist is made at the first message, as Pulsar does.
+    A missing subscription is created at the first message, as in Pulsar.
     """
     topic = await _one(call, "Peek messages")
     number = call.integer("number")
@@ -178,7 +178,7 @@ def _optional_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
 
 
 def _plain(body: bytes, metadata: pb.MessageMetadata) -> bytes:
-    """The uncompressed payload. The size is the producer's word, so it is bounded before it is believed."""
+    """The uncompressed payload. The producer names its size, which is bounded before memory is allocated."""
     size = metadata.uncompressed_size
     if metadata.compression == pb.NONE:
         return body
@@ -196,7 +196,7 @@ def _plain(body: bytes, metadata: pb.MessageMetadata) -> bytes:
 
 
 def _time(ms: int) -> str:
-    """ISO 8601 with milliseconds, UTC; the number itself when no calendar reaches it."""
+    """ISO 8601 with milliseconds, UTC; the number itself when it is beyond the calendar."""
     try:
         moment = datetime.fromtimestamp(ms / 1000, tz=UTC)
     except (ValueError, OverflowError, OSError):
@@ -205,7 +205,7 @@ def _time(ms: int) -> str:
 
 
 def _header(value: str) -> str:
-    """A client's text as a header value: what is no visible ASCII is escaped as in JSON."""
+    """A client's text as a header value; characters other than visible ASCII are escaped as in JSON."""
     return (
         json.dumps(value)[1:-1].replace('\\"', '"')
         if not value.isprintable() or not value.isascii()

@@ -1,4 +1,5 @@
-"""`/admin/v2/non-persistent`: topics that store nothing. What both domains have is done by `topics.py`."""
+"""`/admin/v2/non-persistent`: topics that store nothing. `topics.py` has the routes that both domains
+share."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _T: Final = f"{_N}/{{topic}}"
 
 
 def topic_stats(topic: NonPersistentTopic, asked: Asked) -> Document:
-    """One topic or partition."""
+    """Statistics of one topic or partition."""
     rates = asked.rates
     subscriptions = {
         name: _subscription_stats(topic, subscription, asked)
@@ -88,7 +89,7 @@ def _subscription_stats(
 
 
 async def _there(call: Call) -> list[NonPersistentTopic]:
-    """The topic or the partitions of it that are there. Raises TopicNotFoundError."""
+    """The topic, or its loaded partitions. Raises TopicNotFoundError."""
     found = await any_parts(call.broker, call.topic())
     return [topic for topic in found if isinstance(topic, NonPersistentTopic)]
 
@@ -124,7 +125,7 @@ async def _partitions(call: Call) -> int:
 
 
 async def internal_stats(call: Call) -> object:
-    """There is no log: the shape of Pulsar's answer, with nothing in it."""
+    """Internal statistics in Pulsar's form; empty, because there is no log."""
     topic = await _one(call)
     cursors: Document = {name: {} for name in topic.subscriptions}
     return {
@@ -158,7 +159,7 @@ async def delete_subscription(call: Call) -> None:
 
 
 async def list_in_bundle(call: Call) -> object:
-    """Topics of the namespace that fall into a bundle, which stands where other paths have a topic."""
+    """Topics of a bundle; the path has the bundle in the place of a topic."""
     bundle = call.params["topic"]
     await call.broker.policies.namespace(call.namespace())
     found = await call.broker.topics_of(call.namespace(), NON_PERSISTENT)

@@ -1,7 +1,7 @@
 """`/admin/v2/schemas`: the schemas of a topic and their versions.
 
-The definition of a KeyValue schema is shown and taken as `{"key": ..., "value": ...}`, where a part without
-a definition is "".
+The definition of a KeyValue schema has the form `{"key": ..., "value": ...}`; a part without a definition is
+"".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _T: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 
 
 def document(stored: StoredSchema) -> dict[str, Any]:
-    """A schema as the admin API shows it."""
+    """The document of a schema."""
     return {
         "version": stored.version,
         "type": NAMES[stored.schema.type],
@@ -110,7 +110,7 @@ async def post(call: Call) -> object:
 
 
 async def compatibility(call: Call) -> object:
-    """Whether `post` would take the schema."""
+    """Whether `post` would accept the schema."""
     topic = call.topic()
     await call.broker.check_name(topic)
     rules = await rules_of(call.broker, topic)
@@ -127,7 +127,7 @@ async def compatibility(call: Call) -> object:
 
 
 async def version_of(call: Call) -> object:
-    """The version that a schema has already."""
+    """The version of a stored schema."""
     topic = call.topic()
     await call.broker.check_name(topic)
     stored = await call.broker.schemas.find(topic, _posted(call))
@@ -137,7 +137,7 @@ async def version_of(call: Call) -> object:
 
 
 async def delete(call: Call) -> object:
-    """Takes the schemas out of force; `force` removes them, and with them the way to read old messages."""
+    """Ends the validity of all schemas; `force` deletes them, after which old messages cannot be decoded."""
     topic = call.topic()
     await call.broker.check_name(topic)
     version = await call.broker.schemas.retire(topic)
@@ -148,7 +148,7 @@ async def delete(call: Call) -> object:
 
 
 async def metadata(call: Call) -> object:
-    """Where the schemas lie: here beside the topic's other metadata, in no ledger."""
+    """Storage of the schemas: here in the metadata, not in a ledger."""
     topic = call.topic()
     await call.broker.check_name(topic)
     versions = await call.broker.schemas.versions(topic)

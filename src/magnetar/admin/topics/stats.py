@@ -1,7 +1,7 @@
-"""Statistics of topics as Pulsar's admin API shows them, read from what the broker holds anyway.
+"""Statistics of topics in the form of Pulsar's admin API, from values that the broker holds anyway.
 
-Beyond Pulsar's fields, `dispatchState` and `whyIdle` of a subscription say in a word and in a sentence why
-it does or does not dispatch.
+Beyond Pulsar's fields, `dispatchState` (a word) and `whyIdle` (a sentence) explain why a subscription does or
+does not dispatch.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Asked:
     rates: Rates
     broker_id: str
     backlog_sizes: bool = True
-    """Whether the sizes of backlogs in bytes are told; else -1."""
+    """Whether to compute the sizes of backlogs in bytes; else they are -1."""
     oldest: bool = False
-    """Whether it is looked up when the oldest message of each backlog was published."""
+    """Whether to look up the publish time of the oldest message of each backlog."""
     publishers: bool = True
     consumers: bool = True
 
@@ -68,11 +68,11 @@ QUERY: Final = (
     "excludePublishers",
     "excludeConsumers",
 )
-"""What a caller may say. Backlogs are precise in any case."""
+"""Query parameters. Backlogs are always precise."""
 
 
 def asked(call: Call) -> Asked:
-    """Raises BadRequestError."""
+    """The options in the query. Raises BadRequestError."""
     call.flag("getPreciseBacklog")
     return Asked(
         call.service.rates,
@@ -85,7 +85,7 @@ def asked(call: Call) -> Asked:
 
 
 def topic_stats(topic: Topic, asked: Asked) -> Document:
-    """One topic or partition."""
+    """Statistics of one topic or partition."""
     rates = asked.rates
     subscriptions = {
         name: subscription_stats(topic, subscription, asked)
@@ -122,12 +122,12 @@ def topic_stats(topic: Topic, asked: Asked) -> Document:
 
 
 def publishers(topic: AnyTopic, asked: Asked) -> list[Document]:
-    """A topic's producers, where they are asked for."""
+    """Statistics of a topic's producers, if requested."""
     return [producer_stats(each, asked) for each in topic.producers.values()] if asked.publishers else []
 
 
 def producer_stats(producer: Producer, asked: Asked) -> Document:
-    """One producer."""
+    """Statistics of one producer."""
     counters = (producer.messages_in, producer.bytes_in)
     rate_in, bytes_in = asked.rates.per_second(producer, counters, producer.connected_ms)
     return {
@@ -153,7 +153,7 @@ def _backlog_bytes(topic: Topic, entries: int) -> int:
 
 
 def subscription_stats(topic: Topic, subscription: Subscription, asked: Asked) -> Document:
-    """One subscription of a topic or partition."""
+    """Statistics of one subscription of a topic or partition."""
     cursor = subscription.cursor
     consumers = subscription.consumers
     view = subscription.view()
@@ -207,7 +207,7 @@ def subscription_stats(topic: Topic, subscription: Subscription, asked: Asked) -
 
 
 def last_times(subscription: AnySubscription) -> Document:
-    """When its consumers last did something, Unix ms; 0: never."""
+    """Times of the last actions of its consumers, Unix ms; 0: never."""
     tally = subscription.tally
     return {
         "lastConsumedFlowTimestamp": tally.flow_ms,
@@ -217,7 +217,7 @@ def last_times(subscription: AnySubscription) -> Document:
 
 
 def filter_stats(subscription: AnySubscription) -> Document:
-    """What its entry filters decided, in messages."""
+    """Numbers of messages by the decisions of its entry filters."""
     counts = subscription.filtered or FilterCounts()
     return {
         "filterProcessedMsgCount": counts.processed,
@@ -228,7 +228,7 @@ def filter_stats(subscription: AnySubscription) -> Document:
 
 
 def consumer_stats(consumer: AttachedConsumer, asked: Asked) -> Document:
-    """One consumer."""
+    """Statistics of one consumer."""
     counters = (consumer.messages_out, consumer.bytes_out, consumer.redelivered, consumer.acks)
     rate_out, bytes_out, again, acks = asked.rates.per_second(consumer, counters, consumer.connected_ms)
     return {
@@ -284,7 +284,7 @@ async def _stats(topic: Topic, asked: Asked) -> Document:
 
 
 async def _add_oldest(topic: Topic, document: Document) -> None:
-    """When the oldest message of each backlog came, Unix ms; -1: there is none."""
+    """Adds the time of the oldest message of each backlog, Unix ms; -1 without a backlog."""
     found: list[int] = []
     for name, shown in document["subscriptions"].items():
         subscription = topic.subscriptions.get(name)
@@ -334,7 +334,7 @@ async def _partitions(call: Call) -> tuple[list[Topic], int]:
 
 
 async def internal_info(call: Call) -> object:
-    """What the metadata store keeps of the log and its cursors."""
+    """The log and its cursors in the metadata store."""
     return internals.stored_info((await loaded(call.broker, call.topic())).log.info())
 
 

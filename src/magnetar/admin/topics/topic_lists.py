@@ -1,4 +1,4 @@
-"""What of a list of topics is asked for."""
+"""Filters lists of topics by the query."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ QUERY: Final = ("match", "includeSystemTopic")
 
 
 async def chosen(call: Call, namespace: NamespaceName, topics: Iterable[TopicName]) -> list[str]:
-    """The topics that the query asks for: by a wildcard (`match`); with `includeSystemTopic` those too that
-    brokers keep for themselves, as in Pulsar. Raises BadRequestError."""
+    """The topics that match the wildcard `match`; with `includeSystemTopic` also the brokers' own topics, as
+    in Pulsar. Raises BadRequestError."""
     everything = call.flag("includeSystemTopic")
     found = [topic for topic in topics if everything or not is_system(topic)]
     wildcard = call.query.get("match", "")

@@ -49,13 +49,13 @@ async def _why_no_partition(broker: Broker, name: TopicName) -> str:
 
 
 def refuse_partition(name: TopicName) -> None:
-    """Raises PreconditionFailedError where only a topic as a whole makes sense."""
+    """Raises PreconditionFailedError when the name is a partition's but the call needs a whole topic."""
     if name.partition >= 0:
         raise PreconditionFailedError("Partitioned Topic Name should not contain '-partition-'")
 
 
 async def any_parts(broker: Broker, name: TopicName) -> list[AnyTopic]:
-    """The topic of either domain, or the partitions of it that exist.
+    """The topic of either domain, or its existing partitions.
 
     Raises TopicNotFoundError when there are none at all.
     """
@@ -63,7 +63,7 @@ async def any_parts(broker: Broker, name: TopicName) -> list[AnyTopic]:
 
 
 async def parts(broker: Broker, name: TopicName) -> list[Topic]:
-    """As `any_parts`, of a persistent topic."""
+    """As `any_parts`, for a persistent topic."""
     return [await loaded(broker, part) for part in await _part_names(broker, name)]
 
 
@@ -76,7 +76,7 @@ async def _part_names(broker: Broker, name: TopicName) -> list[TopicName]:
 
 
 async def refuse_partitioned(broker: Broker, name: TopicName, what: str, *, of: str = "on") -> None:
-    """Raises NotAllowedError (405, as Pulsar) for what makes sense on one partition only."""
+    """Raises NotAllowedError (405, as in Pulsar) for operations that need a single partition."""
     if name.partition < 0 and await broker.policies.partitions(name):
         raise NotAllowedError(
             f"{what} {of} a partitioned topic is not allowed", remedy="name one of its partitions"
@@ -103,7 +103,7 @@ async def list_partitioned(call: Call) -> object:
 
 
 _SHADOW_SOURCE: Final = "PULSAR.SHADOW_SOURCE"
-"""Property of a topic that is to show another one's messages."""
+"""Property of a shadow topic, which shows the messages of another topic."""
 
 
 async def create_topic(call: Call) -> None:
@@ -141,7 +141,7 @@ async def delete_topic(call: Call) -> None:
 
 
 async def forget_policies(broker: Broker, name: TopicName) -> None:
-    """A later topic of the same name must not find the policies of this one."""
+    """Deletes the policies of a deleted topic, so that a later topic of the same name does not get them."""
     await broker.policies.forget_topic(name)
 
 
@@ -179,7 +179,7 @@ async def terminate_partitions(call: Call) -> object:
 
 
 async def get_properties(call: Call) -> object:
-    """Those of a partitioned topic are kept beside the number of partitions, others with the log."""
+    """Properties of a topic. Those of a partitioned topic are stored with its number of partitions."""
     name = call.topic()
     if await _is_partitioned(call.broker, name):
         return await call.broker.policies.partitioned_properties(name)
@@ -187,7 +187,7 @@ async def get_properties(call: Call) -> object:
 
 
 async def set_properties(call: Call) -> None:
-    """Adds to the properties, as Pulsar does; a name that is given again gets the new value."""
+    """Adds properties, as in Pulsar; an existing name gets the new value."""
     given = call.json_strings()
     await _change_properties(call, lambda properties: {**properties, **given})
 
@@ -299,7 +299,7 @@ async def delete_partitioned(call: Call) -> None:
 
 
 async def create_missed_partitions(call: Call) -> None:
-    """Partitions come to be when they are first used, so none is ever missed."""
+    """Does nothing: partitions are created when they are first used, so none is missing."""
     name = call.topic()
     refuse_partition(name)
     await call.broker.check_name(name)

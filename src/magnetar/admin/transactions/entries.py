@@ -1,6 +1,6 @@
-"""`.../{topic}/allEntries`: entries as they are stored, also those of open and aborted transactions.
+"""`.../{topic}/allEntries`: all stored entries, including those of open and aborted transactions.
 
-Readers never get these. It is for people who look for what a transaction wrote.
+Readers never get the latter. The route is for operators who examine what a transaction wrote.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from magnetar.broker.transactions.stamp import transaction_of
 
 _ENTRIES_MAX: Final = 1_000
 _BYTES_MAX: Final = 1 << 20
-"""Bytes of an answer, unless its first entry alone is larger."""
+"""Most bytes of an answer, unless its first entry alone is larger."""
 
 Document = dict[str, Any]
 
 
 async def all_entries(call: Call) -> object:
-    """Entries from `ledger` and `entry` on, the first one of the topic where these are missing; none at the
-    end."""
+    """Entries from `ledger` and `entry` on, by default from the first of the topic; empty at the end."""
     name = call.topic()
     await refuse_partitioned(call.broker, name, "reading entries")
     topic = await loaded(call.broker, name)
@@ -50,7 +49,7 @@ def _document(topic: Topic, run: EntryRun) -> Document:
 
 
 def _state_of(topic: Topic, position: Position, stored: bytes) -> str | None:
-    """State of the transaction to which the entry belongs; None: it belongs to none."""
+    """State of the entry's transaction; None when it has none."""
     txn, part = transaction_of(stored), topic.transactions
     if part is not None and part.spans.visible.is_hidden(position):
         # In history only its id is left.

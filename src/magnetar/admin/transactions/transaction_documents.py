@@ -1,4 +1,4 @@
-"""What is told of transactions, in the documents of Pulsar's admin API."""
+"""Documents about transactions, in the form of Pulsar's admin API."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def status_of(txn: Transaction) -> str:
 
 
 def metadata(transactions: Transactions, txn: Transaction) -> Document:
-    """TransactionMetadata; topics by the names that the client gave."""
+    """TransactionMetadata; topics have the names that the client gave."""
     topics = transactions.topics
     return {
         "txnId": str(txn.id),
@@ -69,7 +69,8 @@ def in_buffer(topic: Topic | None, txn_id: TxnId) -> Document:
 
 
 def buffer_stats(topic: Topic) -> Document:
-    """TransactionBufferStats; and, which Pulsar does not tell, who holds readers back, and from where on."""
+    """TransactionBufferStats; and, beyond Pulsar, the transaction that holds readers back, and its
+    position."""
     part = topic.transactions
     spans = None if part is None else part.spans
     oldest = None if spans is None else spans.oldest

@@ -51,7 +51,7 @@ def _found(call: Call) -> Transaction:
 
 
 async def coordinators(call: Call) -> object:
-    """Every coordinator and the broker that has it."""
+    """All coordinators with their brokers."""
     count = await _transactions(call).discovery.count()
     host = call.broker.config.advertised_host or call.host
     at = call.broker.listeners.addresses(host, await broker_port(call))
@@ -80,7 +80,7 @@ async def transaction(call: Call) -> object:
 
 
 async def slow(call: Call) -> object:
-    """Open transactions that have been so for so many milliseconds, by id, oldest first."""
+    """Transactions that have been open for a number of milliseconds, by id, oldest first."""
     transactions = _transactions(call)
     least_ms = call.integer("milliseconds")
     wanted = call.query.get("coordinatorId")
@@ -98,7 +98,7 @@ async def slow(call: Call) -> object:
 
 
 async def abort(call: Call) -> None:
-    """Aborts an open transaction. Its client hears of it when it ends it, or sends or acknowledges in it.
+    """Aborts an open transaction. Its client gets an error when it next uses the transaction.
 
     One whose header is damaged is aborted too, after all topics were searched for its messages.
     """
@@ -108,7 +108,7 @@ async def abort(call: Call) -> None:
 
 
 async def scale(call: Call) -> None:
-    """There are so many coordinators now; there never become fewer."""
+    """Sets the number of coordinators, which can only grow."""
     transactions = _transactions(call)
     count = call.json()
     if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= _COORDINATORS_MAX:
@@ -124,28 +124,28 @@ async def _topic(call: Call) -> Topic:
 
 
 async def buffer_stats(call: Call) -> object:
-    """The part of a topic in transactions: what readers get, and who holds them back."""
+    """Transactions of a topic: the last position for readers, and the transaction that holds them back."""
     return documents.buffer_stats(await _topic(call))
 
 
 async def in_buffer(call: Call) -> object:
-    """Where the messages of a transaction begin in a topic."""
+    """Position of the first message of a transaction in a topic."""
     topic = await _topic(call)
     return documents.in_buffer(topic, _id(call))
 
 
 async def pending_ack_stats(call: Call) -> object:
-    """The part of a subscription in transactions."""
+    """Transactions of a subscription."""
     return documents.pending_ack_stats(find(await _topic(call), call.params["subscription"]))
 
 
 async def in_pending_ack(call: Call) -> object:
-    """What a transaction acknowledges in a subscription."""
+    """Acknowledgements of a transaction in a subscription."""
     return documents.in_pending_ack(find(await _topic(call), call.params["subscription"]), _id(call))
 
 
 async def position(call: Call) -> object:
-    """Whether a message waits for a transaction in a subscription."""
+    """Whether a message is acknowledged by an open transaction in a subscription."""
     subscription = find(await _topic(call), call.params["subscription"])
     at = Position(LedgerId(call.integer("ledger")), call.integer("entry"))
     index = call.query.get("batchIndex")
@@ -154,7 +154,7 @@ async def position(call: Call) -> object:
 
 
 async def no_log(call: Call) -> object:
-    """Transactions are values of the metadata store: there are no logs whose ledgers could be told of."""
+    """Refused: transactions are stored in the metadata, without logs."""
     _transactions(call)
     raise NotAllowedError(
         "this broker keeps transactions in its metadata store, without logs", remedy="see coordinatorStats"
