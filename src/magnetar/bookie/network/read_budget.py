@@ -112,7 +112,7 @@ class ReadBudget:
             return
         stuck = dict.fromkeys(self.outflow.stuck(self._loop.time()))
         if all(connection in stuck for connection in self._behind):
-            # Nobody else waits.
+            # No other client waits.
             stuck.clear()
         for connection in stuck:
             assert isinstance(connection, BookieConnection)
