@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from magnetar.adminclient.errors import AdminRefusedError, AdminTargetError, AdminUnreachableError
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
 
-    def document(self) -> Any:
+    def document(self) -> object:
         """The body: decoded JSON, else a text; None when it is empty."""
         text = self.body.decode("utf-8", "replace").strip()
         try:

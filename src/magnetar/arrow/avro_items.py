@@ -9,7 +9,7 @@ Source: Apache Avro 1.12 specification, "Binary encoding".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ _ITEMS_MAX: Final = 1 << 24
 def in_order(reads: list[Read]) -> Read:
     """Skips several types one after the other."""
 
-    def skip(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def skip(data: Bytes, at: Ints) -> tuple[object, Ints]:
         for read in reads:
             _, at = read(data, at)
         return None, at
@@ -42,7 +42,7 @@ def nulls(target: pa.DataType) -> Read:
 def branches(reads: list[Read], target: pa.DataType | None) -> Read:
     """Reads a union branch by branch; with `target` None it skips them."""
 
-    def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def read(data: Bytes, at: Ints) -> tuple[object, Ints]:
         numbers, behind = zigzags(data, at)
         used: list[int] = np.unique(numbers).tolist()
         if used and not 0 <= used[0] <= used[-1] < len(reads):
@@ -120,7 +120,7 @@ def lists(item: Read, target: pa.DataType) -> Read:
     """Reads an array as the list type `target`."""
     gather = _gathered(item, target.value_type)
 
-    def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def read(data: Bytes, at: Ints) -> tuple[object, Ints]:
         offsets, items, at = gather(data, at)
         return pa.ListArray.from_arrays(offsets, items, type=target), at
 
@@ -132,14 +132,14 @@ def maps(value: Read, target: pa.DataType) -> Read:
     pair = pa.struct([pa.field("key", pa.string()), pa.field("value", target.item_type)])
     key = read_leaf(AvroNode("string"), pa.string())
 
-    def both(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def both(data: Bytes, at: Ints) -> tuple[object, Ints]:
         keys, at = key(data, at)
         values, at = value(data, at)
         return pa.StructArray.from_arrays([keys, values], fields=list(pair)), at
 
     gather = _gathered(both, pair)
 
-    def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def read(data: Bytes, at: Ints) -> tuple[object, Ints]:
         offsets, pairs, at = gather(data, at)
         return pa.MapArray.from_arrays(offsets, pairs.field(0), pairs.field(1)).cast(target), at
 
@@ -149,7 +149,7 @@ def maps(value: Read, target: pa.DataType) -> Read:
 def skip_items(item: Read) -> Read:
     """Skips all items of an array; for a map, `item` skips a pair."""
 
-    def skip(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def skip(data: Bytes, at: Ints) -> tuple[object, Ints]:
         return None, _items(data, at, lambda data, places, rows, number: item(data, places)[1])[1]
 
     return skip

@@ -57,7 +57,7 @@ def skip_leaf(writer: AvroNode) -> Read:
     """Skips the value."""
     kind, size = writer.kind, writer.size
 
-    def skip(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def skip(data: Bytes, at: Ints) -> tuple[object, Ints]:
         if kind in ("int", "long", "enum"):
             return None, zigzags(data, at)[1]
         if kind in ("bytes", "string"):
@@ -79,7 +79,7 @@ def read_leaf(writer: AvroNode, target: pa.DataType) -> Read:
         raise unreadable(writer, target)
     plain = _PLAIN[kind]
 
-    def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def read(data: Bytes, at: Ints) -> tuple[object, Ints]:
         values, at = plain(writer, data, at)
         return (values if values.type == target else values.cast(target)), at
 
@@ -105,14 +105,14 @@ def _logical(writer: AvroNode, target: pa.DataType) -> Read:
     raise unreadable(writer, target)
 
 
-def _then(read: tuple[Any, Ints], change: Callable[[Any], Any]) -> tuple[Any, Ints]:
+def _then(read: tuple[object, Ints], change: Callable[[Any], Any]) -> tuple[object, Ints]:
     return change(read[0]), read[1]
 
 
 def _decimals(writer: AvroNode, target: pa.DataType) -> Read:
     plain = _PLAIN[writer.kind]
 
-    def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+    def read(data: Bytes, at: Ints) -> tuple[object, Ints]:
         values, at = plain(writer, data, at)
         numbers = [
             Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-writer.scale)

@@ -87,7 +87,7 @@ class NodeField:
     names: tuple[str, ...]
     """The name and its aliases."""
     type: AvroNode
-    default: Any
+    default: object
     """The default in the definition; None also when there is none."""
 
 

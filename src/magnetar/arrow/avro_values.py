@@ -13,7 +13,6 @@ Source: Apache Avro 1.12 specification, "Binary encoding" and "Schema Resolution
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -139,7 +138,7 @@ class _Compiler:
             return known
         made: list[Read] = []
 
-        def late(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+        def late(data: Bytes, at: Ints) -> tuple[object, Ints]:
             return made[0](data, at) if len(at) else (None, at)
 
         self._skips[id(writer)] = late
@@ -184,7 +183,7 @@ class _Compiler:
             raise unreadable(branch, target)
         inside = self.read(branch, target.field(number).type, branch)
 
-        def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
+        def read(data: Bytes, at: Ints) -> tuple[object, Ints]:
             values, at = inside(data, at)
             columns = [pa.nulls(len(values), each.type) for each in target]
             columns[number] = values
@@ -218,8 +217,8 @@ class _Compiler:
             if slot not in slots.values()
         }
 
-        def read(data: Bytes, at: Ints) -> tuple[Any, Ints]:
-            columns: list[Any] = [None] * target.num_fields
+        def read(data: Bytes, at: Ints) -> tuple[object, Ints]:
+            columns: list[object] = [None] * target.num_fields
             for slot, value in missing.items():
                 columns[slot] = pa.repeat(value, len(at))
             count = len(at)

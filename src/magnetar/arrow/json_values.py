@@ -102,7 +102,7 @@ def _arrow_reads(type_: pa.DataType) -> bool:
     )
 
 
-def _number_of(type_: pa.DataType) -> Callable[[str], Any]:
+def _number_of(type_: pa.DataType) -> Callable[[str], object]:
     """The parser of numbers; it keeps all digits when the type has decimals."""
     return Decimal if "decimal" in str(type_) else float
 
@@ -130,11 +130,11 @@ def _converter(type_: pa.DataType, *, micros: bool) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _time(value: Any, *, micros: bool, zone: bool) -> Any:
+def _time(value: Any, *, micros: bool, zone: bool) -> object:
     if isinstance(value, int | float):
         moment = datetime(1970, 1, 1, tzinfo=UTC) + (
             timedelta(microseconds=value) if micros else timedelta(milliseconds=value)
@@ -153,7 +153,7 @@ def _bytes(value: Any) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
-def _decimal(value: Any) -> Decimal:
+def _decimal(value: object) -> Decimal:
     return value if isinstance(value, Decimal) else Decimal(str(value))
 
 

@@ -6,8 +6,6 @@ from the batch.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -232,7 +230,7 @@ class MessageColumns:
         return pa.array(np.where(own, singles.numbers(number.S_SEQUENCE_ID), numbered))
 
 
-def _encryption(entry: bytes) -> dict[str, Any]:
+def _encryption(entry: bytes) -> dict[str, object]:
     """The encryption fields of an entry's metadata."""
     _, metadata_at, payload_at = entry_layout(entry)
     metadata = parse_metadata(entry[metadata_at:payload_at])

@@ -133,7 +133,7 @@ def _message_builder(message: Descriptor, type_: pa.DataType) -> Build:
             raise ValueSchemaError(f"{message.full_name} has no field {column.name}")
         builders.append(_field_builder(message.fields_by_name[column.name], column.type))
 
-    def build(messages: list[Any]) -> pa.Array:
+    def build(messages: list[object]) -> pa.Array:
         mask = [each is None for each in messages]
         columns = [builder(messages) for builder in builders]
         if not columns:
@@ -188,7 +188,7 @@ def _converter(field: FieldDescriptor, type_: pa.DataType) -> Callable[[Any], An
     return lambda items: [item(each) for each in items]
 
 
-def _item(field: FieldDescriptor, type_: pa.DataType) -> Callable[[Any], Any]:
+def _item(field: FieldDescriptor, type_: pa.DataType) -> Callable[[object], object]:
     if field.message_type is None:
         return _single(field)
     build = _message_builder(field.message_type, type_)

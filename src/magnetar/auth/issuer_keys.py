@@ -17,7 +17,7 @@ import json
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
@@ -115,7 +115,7 @@ def parse_key_set(document: bytes) -> dict[str, SigningKey]:
     return result
 
 
-def _signing_key(entry: Mapping[str, Any]) -> SigningKey | None:
+def _signing_key(entry: Mapping[str, object]) -> SigningKey | None:
     if entry.get("use", "sig") != "sig":
         return None
     try:
@@ -131,7 +131,7 @@ def _signing_key(entry: Mapping[str, Any]) -> SigningKey | None:
     return SigningKey(key, algorithms) if algorithms else None
 
 
-def _imported(entry: Mapping[str, Any]) -> RSAKey | ECKey | None:
+def _imported(entry: Mapping[str, object]) -> RSAKey | ECKey | None:
     if entry.get("kty") == "RSA":
         # Before the import: the library only warns of weak keys.
         modulus = urlsafe_b64decode(str(entry["n"]) + "==")

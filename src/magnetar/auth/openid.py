@@ -194,7 +194,7 @@ def _unverified(token: bytes) -> tuple[str, str]:
     return issuer, key_id
 
 
-def _object(part: bytes) -> dict[str, Any]:
+def _object(part: bytes) -> dict[str, object]:
     try:
         found = json.loads(urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
     except (ValueError, binascii.Error, RecursionError) as error:

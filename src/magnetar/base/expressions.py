@@ -32,7 +32,7 @@ _COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
-_ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
+_ARITHMETIC: Final[dict[type[ast.operator], Callable[[object, object], object]]] = {
     ast.Add: lambda one, other: _number(one) + _number(other),
     ast.Sub: operator.sub,
     ast.Div: operator.truediv,
@@ -43,7 +43,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
 unbounded value."""
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     """Returns the value. Raises TypeError for a text, which `%` would format and `+` would lengthen."""
     if not isinstance(value, int | float):
         raise TypeError
@@ -54,16 +54,16 @@ class ExpressionError(MagnetarError):
     """The text is not an expression of this notation."""
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """The value as a text; bytes as UTF-8 text, with other bytes escaped."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def _contains(whole: Any, part: Any) -> bool:
+def _contains(whole: Any, part: object) -> bool:
     return part in (as_text(whole) if isinstance(whole, bytes | int | float) else whole)
 
 
-FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     "contains": _contains,
     "lower": lambda text: as_text(text).lower(),
     "len": len,
@@ -76,9 +76,9 @@ class Notation:
     """The names and functions of expressions."""
 
     names: Collection[str]
-    functions: Mapping[str, Callable[..., Any]]
+    functions: Mapping[str, Callable[..., object]]
 
-    def compiled(self, text: str, parts_max: int | None = None) -> Callable[[Mapping[str, Any]], bool]:
+    def compiled(self, text: str, parts_max: int | None = None) -> Callable[[Mapping[str, object]], bool]:
         """A function that tests the values of the names; a name without a value is None.
 
         Raises ExpressionError, also when the expression has more than `parts_max` names, values, functions
@@ -93,7 +93,7 @@ class Notation:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ExpressionError(f"{text!r} is not an expression: {error}") from error
 
-        def holds(names: Mapping[str, Any]) -> bool:
+        def holds(names: Mapping[str, object]) -> bool:
             try:
                 return bool(read(names))
             except (TypeError, ValueError, ArithmeticError, re.error, RecursionError):
@@ -149,8 +149,8 @@ def _reader(node: ast.expr, notation: Notation) -> _Read:
     )
 
 
-def _field(read: _Read, field: Any) -> _Read:
-    def get(names: Mapping[str, Any]) -> Any:
+def _field(read: _Read, field: object) -> _Read:
+    def get(names: Mapping[str, object]) -> Any:
         owner = read(names)
         if isinstance(owner, Mapping):
             return owner.get(field)
@@ -189,7 +189,7 @@ def _operation(node: ast.expr, notation: Notation) -> _Read:
     raise ExpressionError(f"{ast.unparse(node)!r} has no place in a filter")
 
 
-def _holds(read: _Read, names: Mapping[str, Any]) -> bool:
+def _holds(read: _Read, names: Mapping[str, object]) -> bool:
     """The truth of a part; False when its types are unfit for this message, so that `or` can continue."""
     try:
         return bool(read(names))
@@ -197,5 +197,5 @@ def _holds(read: _Read, names: Mapping[str, Any]) -> bool:
         return False
 
 
-def _compared(tests: list[Callable[[Any, Any], Any]], values: list[Any]) -> bool:
+def _compared(tests: list[Callable[[object, object], object]], values: list[object]) -> bool:
     return all(test(one, other) for test, one, other in zip(tests, values, values[1:], strict=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 REMOVED: Final = "(removed)"
 
@@ -31,7 +31,7 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None and _HARMLESS.search(name) is None
 
 
-def without_secrets(value: Any, name: str = "") -> Any:
+def without_secrets(value: object, name: str = "") -> object:
     """A JSON document without its secrets. `name`: the field that holds it."""
     if isinstance(value, dict):
         return {key: without_secrets(each, str(key)) for key, each in value.items()}

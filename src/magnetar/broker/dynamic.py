@@ -57,7 +57,7 @@ _QUOTA_BYTES: Final = "backlogQuotaDefaultLimitBytes"
 _QUOTA_SECONDS: Final = "backlogQuotaDefaultLimitSecond"
 _QUOTA_POLICY: Final = "backlogQuotaDefaultRetentionPolicy"
 
-_FIELDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
+_FIELDS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "allowAutoSubscriptionCreation": (_flag, "creation.subscriptions"),
     "allowAutoTopicCreation": (_flag, "creation.topics"),
     "autoSkipNonRecoverableData": (_flag, "skip_lost"),
@@ -90,7 +90,7 @@ _FIELDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
 }
 """A field of the configuration: the reader of its text, and its place."""
 
-_TOGETHER: Final[dict[str, Callable[[str], Any]]] = {
+_TOGETHER: Final[dict[str, Callable[[str], object]]] = {
     _KIND: _creation_kind,
     _PARTITIONS: _positive,
     _QUOTA_BYTES: _signed,
@@ -118,7 +118,7 @@ def overridden(told: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
     """The configuration in force; unknown names and invalid values, as a later version may store them, are
     ignored."""
     read = {name: _READERS[name](text) for name, text in values.items() if _counts(name, text)}
-    config: Any = told
+    config: object = told
     for name, value in read.items():
         if name in _FIELDS:
             config = _with(config, _FIELDS[name][1].split("."), value)
@@ -133,7 +133,7 @@ def _counts(name: str, text: object) -> bool:
     return name in _READERS and isinstance(text, str) and is_valid(name, text)
 
 
-def _with(config: Any, path: list[str], value: Any) -> Any:
+def _with(config: Any, path: list[str], value: object) -> object:
     """The (nested) dataclass with one field changed."""
     first, *rest = path
     return replace(config, **{first: _with(getattr(config, first), rest, value) if rest else value})
@@ -154,7 +154,7 @@ def _quotas(told: tuple[BacklogQuota, ...], read: Mapping[str, Any]) -> tuple[Ba
 
 
 def _shown(config: BrokerConfig, path: str) -> str:
-    value: Any = config
+    value: object = config
     for part in path.split("."):
         value = getattr(value, part)
     return str(value).lower() if isinstance(value, bool) else str(getattr(value, "value", value))

@@ -8,7 +8,7 @@ these protocols. Nothing here has a body.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.base.ids import ConsumerId, ProducerId
 from magnetar.broker.subscription.any_subscription import ConsumerConnection
@@ -195,14 +195,14 @@ class RequestsPort(Protocol):
     def run(
         self,
         request: NumberedCommand,
-        work: Coroutine[Any, Any, None],
+        work: Coroutine[object, object, None],
         refuse: Refusal,
         *,
         large: bool = False,
     ) -> None: ...
 
     def run_simple(
-        self, request: NumberedCommand, work: Coroutine[Any, Any, None], *, large: bool = False
+        self, request: NumberedCommand, work: Coroutine[object, object, None], *, large: bool = False
     ) -> None: ...
 
 

@@ -139,7 +139,7 @@ def calls(command: _F) -> _F:
     """Gives a command the options of all that call a broker; its first argument is the Caller."""
 
     @wraps(command)
-    def run(context: str | None, timeout: float, output: str, **rest: Any) -> Any:
+    def run(context: str | None, timeout: float, output: str, **rest: Any) -> object:
         given: dict[str, str | None] = {name: rest.pop(name) for name in _OF_PLACES}
         if _said("context", ParameterSource.COMMANDLINE):
             # A context named on the command line wins over the environment.

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 
-def given_as(kind: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def given_as(kind: type[object]) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Hands the options of a command to its function as one `kind`, behind what comes by position.
 
     `kind` is a dataclass with a field for each option and argument of the command. To stand below all
     decorators that declare them.
     """
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Callable[..., object]) -> Callable[..., object]:
         @wraps(command)
-        def run(*places: Any, **options: Any) -> Any:
+        def run(*places: object, **options: object) -> object:
             return command(*places, kind(**options))
 
         return run

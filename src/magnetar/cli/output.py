@@ -57,7 +57,7 @@ def table_lines(document: object, columns: Sequence[str] = ()) -> Iterator[str]:
         yield _cell(document)
 
 
-def flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Objects within objects as keys with dots."""
     for key, value in document.items():
         if isinstance(value, Mapping) and value:

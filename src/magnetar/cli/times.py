@@ -32,7 +32,7 @@ class Moment(_Moment):
 
     name = "moment"
 
-    def get_metavar(self, *args: Any, **kwargs: Any) -> str:
+    def get_metavar(self, *args: object, **kwargs: object) -> str:
         return "TIME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:

@@ -47,7 +47,7 @@ class Verb:
     options: Sequence[click.Option] = ()
     query: Mapping[str, str] | None = None
     """Parameters of the query by the option that gives them; those that are not given are left out."""
-    body: Callable[[Mapping[str, Any]], object] | None = None
+    body: Callable[[Mapping[str, object]], object] | None = None
     """From arguments and options."""
     done: str = ""
     """What is said when a call without an answer was made; arguments in braces."""
@@ -79,7 +79,7 @@ def command_of(verb: Verb) -> click.Command:
     """The command of a row."""
 
     @calls
-    def run(caller: Caller, /, **given: Any) -> None:
+    def run(caller: Caller, /, **given: object) -> None:
         _run(verb, caller, given)
 
     params: list[click.Parameter] = [click.Argument([name]) for name in verb.arguments()]
@@ -128,13 +128,13 @@ def _run(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> None:
         _run_one(verb, caller, {**given, "topic": name, "yes": True})
 
 
-def _called(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> Any:
+def _called(verb: Verb, caller: Caller, given: Mapping[str, object]) -> object:
     with caller.admin() as admin:
         answer = admin.call(verb.method, path_of(verb.path, given), query=_query(verb, given))
     return answer if verb.rows is None else verb.rows(answer)
 
 
-def _query(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+def _query(verb: Verb, given: Mapping[str, object]) -> dict[str, object]:
     return {
         key: given[option] for key, option in (verb.query or {}).items() if given[option] not in (None, False)
     }

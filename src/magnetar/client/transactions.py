@@ -55,7 +55,7 @@ class Coordinator(Closing):
         """
         self._ask("endTxn", "endTxnResponse", txn, txn_action=pb.COMMIT if commit else pb.ABORT)
 
-    def _ask(self, field: str, answer: str, txn: TxnBits | None = None, **fields: Any) -> Any:
+    def _ask(self, field: str, answer: str, txn: TxnBits | None = None, **fields: object) -> Any:
         """Sends a request and returns the body of its answer. Raises RefusedError, UnreachableError,
         RequestTimeoutError."""
         request_id = self._connection.session.next_request_id()

@@ -115,7 +115,7 @@ class Dispatchers:
             for consumer, one in zip(consumers, self.seen, strict=True)
         ]
 
-    def _subscribe(self, cluster: DemoCluster, name: str) -> Any:
+    def _subscribe(self, cluster: DemoCluster, name: str) -> object:
         return self._client.subscribe(
             cluster.topic(ALERTS),
             SUBSCRIPTION,

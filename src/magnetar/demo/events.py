@@ -12,7 +12,6 @@ independent computations can agree to the last digit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,8 +64,8 @@ def departures(data: Dataset, scenario: Scenario) -> list[Feed]:
     arrival_ms = event_ms + lateness_ms(scenario, len(flights), FLIGHTS_SALT)
     order = np.argsort(arrival_ms, kind="stable")
 
-    def column(values: Any) -> list[Any]:
-        ordered: list[Any] = np.asarray(values)[order].tolist()
+    def column(values: object) -> list[object]:
+        ordered: list[object] = np.asarray(values)[order].tolist()
         return ordered
 
     feeds = _feeds(DEPARTURES, "tower", flights["origin"])

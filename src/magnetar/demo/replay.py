@@ -147,7 +147,7 @@ class Replay:
         self.state.refused += receipts.refused
 
 
-def _send(producer: Any, feed: Feed, start: int, stop: int, callback: Any) -> None:
+def _send(producer: Any, feed: Feed, start: int, stop: int, callback: object) -> None:
     send = producer.send_async
     for index in range(start, stop):
         send(
@@ -169,7 +169,7 @@ class _Receipts:
         self._failed = 0
         self.refused = 0
 
-    def __call__(self, result: Any, message_id: Any) -> None:
+    def __call__(self, result: object, message_id: Any) -> None:
         with self._changed:
             self._count += 1
             if result != pulsar.Result.Ok:

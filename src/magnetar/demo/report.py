@@ -38,7 +38,7 @@ class Summary:
     dropped_by_watermark: int
     lost: int
     """Published events that the topics do not hold."""
-    alerts: dict[str, Any]
+    alerts: dict[str, object]
     publish_msgs_per_s: float
     stream_rows_per_s: float
     batch_s: float
@@ -158,7 +158,7 @@ def draw_chart(results: pd.DataFrame, seen: list[SeenAlert], path: Path) -> None
 
 def _label(axes: Any, places: dict[str, tuple[float, float, int, int]], count: int = 12) -> None:
     """Names of the `count` places with the most alerts, each where it covers no other name, or not at all."""
-    taken: list[Any] = []
+    taken: list[object] = []
     for name, (latitude, longitude, _, _) in sorted(places.items(), key=lambda item: -item[1][2])[:count]:
         for right, above in ((5, 4), (5, -11), (-24, 4), (-24, -11), (-9, 9), (-9, -17)):
             note = axes.annotate(

@@ -23,7 +23,7 @@ class DemoStanding(Protocol):
     def recentProgress(self) -> list[Any]: ...  # noqa: N802  # Spark's name
 
     @property
-    def lastProgress(self) -> Any: ...  # noqa: N802  # Spark's name
+    def lastProgress(self) -> object: ...  # noqa: N802  # Spark's name
 
     def exception(self) -> Exception | None: ...
 

@@ -71,7 +71,7 @@ class Alert(Record):  # type: ignore[misc]  # pulsar ships no types
     route_seq = Integer()
 
 
-SCHEMAS: dict[str, type[Any]] = {DEPARTURES: Departure, WEATHER: Observation, ALERTS: Alert}
+SCHEMAS: dict[str, type[object]] = {DEPARTURES: Departure, WEATHER: Observation, ALERTS: Alert}
 
 
 class Encoded(Schema):  # type: ignore[misc]  # pulsar ships no types
@@ -81,13 +81,13 @@ class Encoded(Schema):  # type: ignore[misc]  # pulsar ships no types
     the broker, would set the pace.
     """
 
-    def __init__(self, record: type[Any]) -> None:
+    def __init__(self, record: type[object]) -> None:
         self._inner = JsonSchema(record)
 
     def encode(self, obj: bytes) -> bytes:
         return obj
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> object:
         return self._inner.decode(data)
 
     def schema_info(self) -> Any:

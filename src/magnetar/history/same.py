@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,5 +40,5 @@ def same_columns(
 
 
 def _alike(statistics: pq.Statistics) -> bool:
-    least: Any = statistics.min_raw
+    least: object = statistics.min_raw
     return bool(least == statistics.max_raw)

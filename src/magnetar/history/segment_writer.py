@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -284,7 +284,7 @@ def write_segment(
         raise
 
 
-def _writer_options(schema: pa.Schema) -> dict[str, Any]:
+def _writer_options(schema: pa.Schema) -> dict[str, object]:
     leaves = dict(leaf for field in schema for leaf in leaves_of(field))
     statistics = [path for path in leaves if path not in _WITHOUT_STATISTICS]
     # Of values, whole numbers are written by their differences, all else that repeats by a dictionary.

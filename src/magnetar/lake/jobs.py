@@ -34,7 +34,7 @@ class Job:
     status: JobStatus = JobStatus.NOT_RUN
     done: int = 0
     total: int = 0
-    result: Any = None
+    result: object = None
     error: str = ""
 
 
@@ -45,7 +45,7 @@ Work = Callable[[Callable[[int, int], None]], Awaitable[Any]]
 class Jobs:
     """The running and the finished jobs, by table and kind."""
 
-    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(self, spawn: Callable[[Coroutine[object, object, None]], None]) -> None:
         """`spawn` runs background work."""
         self._spawn = spawn
         self._jobs: dict[tuple[str, str], Job] = {}

@@ -78,7 +78,7 @@ class LogFiles:
     replaced: frozenset[str] = frozenset()
     """Paths of files that merged files have replaced, and that are deleted later."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain values."""
         return {
             "topic": self.topic,
@@ -111,7 +111,7 @@ class CatalogSettings:
     """Location of new tables, without a slash at the end."""
     name: str = "magnetar"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain values."""
         return asdict(self)
 

@@ -40,7 +40,7 @@ def kind_of(error: LakeError) -> str:
 class LakeServer:
     """Answers requests, one after the other."""
 
-    def __init__(self, settings: CatalogSettings, say: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, settings: CatalogSettings, say: Callable[[dict[str, object]], None]) -> None:
         self._settings = settings
         self._say = say
         self._lake: Any = None
@@ -60,7 +60,7 @@ class LakeServer:
         else:
             self._say({"id": number, "done": done})
 
-    def _do(self, number: int, what: str, request: dict[str, Any]) -> Any:
+    def _do(self, number: int, what: str, request: dict[str, Any]) -> object:
         from magnetar.base.names import TopicName
         from magnetar.lake import upkeep
         from magnetar.lake.catalog import Lake
@@ -106,7 +106,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def say(answer: dict[str, Any]) -> None:
+    def say(answer: dict[str, object]) -> None:
         try:
             answers.write(json.dumps(answer, separators=(",", ":")) + "\n")
             answers.flush()

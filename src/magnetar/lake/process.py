@@ -31,7 +31,7 @@ At = Callable[[int, int], None]
 class LakeWorker(Protocol):
     """Reads and changes tables; `lake_worker.py` lists the requests."""
 
-    async def call(self, what: str, at: At | None = None, **request: Any) -> Any:
+    async def call(self, what: str, at: At | None = None, **request: object) -> Any:
         """Sends a request and returns its answer. Raises LakeError, LakeSetupError, LakeConflictError. When
         the caller is cancelled, the worker continues, and the answer is dropped."""
 
@@ -61,7 +61,7 @@ class _Call:
 
     def __init__(self, process: asyncio.subprocess.Process, at: At | None) -> None:
         self.process = process
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self.at = at
 
 
@@ -96,7 +96,7 @@ class WorkerProcess:
         """Process id of the worker; None while no process runs."""
         return None if self._process is None else self._process.pid
 
-    async def call(self, what: str, at: At | None = None, **request: Any) -> Any:
+    async def call(self, what: str, at: At | None = None, **request: object) -> object:
         async with self._starting:
             if self._closed:
                 raise LakeError("the broker stops")
@@ -201,5 +201,5 @@ async def _reap(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _line(said: Mapping[str, Any]) -> bytes:
+def _line(said: Mapping[str, object]) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode() + b"\n"

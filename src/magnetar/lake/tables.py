@@ -113,7 +113,7 @@ class LakeTables:
         store: MetadataStore,
         workers: LakeWorkers,
         clock: Clock,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[object, object, None]], None],
         used: bool,
         places: CopyPlaces | None = None,
         trust: MetadataTrust | None = None,
@@ -334,17 +334,17 @@ class LakeTables:
         found = [await self._wanted(name) for name in await self.logs_of(topic)]
         return [files for files in found if files is not None]
 
-    async def verify(self, topic: TopicName, at: At | None = None) -> dict[str, Any]:
+    async def verify(self, topic: TopicName, at: At | None = None) -> dict[str, object]:
         """Compares table, lists and objects. Raises LakeError, MetadataError."""
         lists = await self.lists(topic)
-        found: dict[str, Any] = await self._workers.upkeep.call(
+        found: dict[str, object] = await self._workers.upkeep.call(
             "verify", at, topic=str(topic.base), logs=[files.to_json() for files in lists]
         )
         return found
 
     async def maintain(
         self, topic: TopicName, *, keep_ms: int, keep_min: int, dry_run: bool, at: At | None = None
-    ) -> dict[str, Any] | None:
+    ) -> dict[str, object] | None:
         """Updates the table, expires its old snapshots and deletes unnamed metadata; None without a table.
 
         Raises LakeError, MetadataError.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -60,7 +60,7 @@ def status(lake: Lake, topic: TopicName) -> TableStatus | None:
 # ------------------------------------------------------------ check
 
 
-def verify(lake: Lake, topic: TopicName, logs: Sequence[LogFiles], progress: Progress) -> dict[str, Any]:
+def verify(lake: Lake, topic: TopicName, logs: Sequence[LogFiles], progress: Progress) -> dict[str, object]:
     """Compares a table with the stored lists and with the objects; `problems` in the result lists
     differences.
 
@@ -151,7 +151,7 @@ def maintain(
     keep_min: int,
     dry_run: bool,
     progress: Progress = lambda done, total: None,
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Expires snapshots older than `keep_ms` except the last `keep_min`, then deletes metadata that nothing
     names; with `dry_run` only counts them. None when there is no table."""
     table = lake.table(topic)
@@ -304,6 +304,6 @@ def drop(lake: Lake, topic: TopicName, versions: Mapping[str, str]) -> bool:
     return True
 
 
-def plain(status_: TableStatus | None) -> dict[str, Any] | None:
+def plain(status_: TableStatus | None) -> dict[str, object] | None:
     """The status as values for JSON."""
     return None if status_ is None else asdict(status_)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any
 from weakref import WeakValueDictionary
 
 from magnetar.base.clock import Clock
@@ -44,7 +43,7 @@ class ManagedLogs:
         ledgers: Ledgers,
         clock: Clock,
         config: ManagedLogConfig | None = None,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[object, object, None]], None],
         tiers: Tiers | None = None,
         holes: HolePolicy | None = None,
     ) -> None:

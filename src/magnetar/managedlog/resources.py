@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.ledger.api import Ledgers
@@ -22,5 +21,5 @@ class LogResources:
     """The entries of logs, and the changes of cursors."""
     clock: Clock
     config: ManagedLogConfig
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    spawn: Callable[[Coroutine[object, object, None]], None]
     """Runs background work."""

@@ -58,11 +58,11 @@ GROUP_MAX: Final = 256
 class _Write:
     """One write call that waits for a group."""
 
-    operation: Callable[[list[Notification]], Any]
+    operation: Callable[[list[Notification]], object]
     future: asyncio.Future[Any]
     many: bool
     """Whether the write may fail after a first change: it then gets its own savepoint."""
-    result: Any = None
+    result: object = None
     error: Exception | None = None
     told: list[Notification] = field(default_factory=list)
 
@@ -288,7 +288,7 @@ class EmbeddedMetadataStore(WatchedStore):
                 execute("RELEASE write")
         return self._writer.total_changes != before
 
-    def _committed(self, group: list[_Write], done: asyncio.Future[Any]) -> None:
+    def _committed(self, group: list[_Write], done: asyncio.Future[object]) -> None:
         error = done.exception()
         if error is None:
             self._finish(group)

@@ -108,7 +108,7 @@ def _nodes(source: sqlite3.Connection, done: Rebuilt) -> Iterator[_Row]:
         yield row
 
 
-def _whole(parent: Any, name: Any, data: Any, numbers: Sequence[Any], checksum: Any) -> _Row | None:
+def _whole(parent: Any, name: Any, data: object, numbers: Sequence[Any], checksum: Any) -> _Row | None:
     """The row, corrected when one bit was flipped; None when more bits are wrong."""
     fields = (parent, name, *numbers, checksum)
     if [type(each) for each in fields] != [bytes, bytes, *[int] * 6] or not isinstance(data, bytes | None):

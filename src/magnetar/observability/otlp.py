@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from magnetar.base.errors import MagnetarError
@@ -95,7 +95,7 @@ def _metric(family: Family, started_ns: int, now_ns: int) -> Metric:
 
     declared = METRICS.get(family.name)
     unit = _UNITS.get(declared.unit, "1") if declared else "1"
-    data: Any
+    data: object
     if family.kind == "histogram":
         points = [
             sdk.HistogramDataPoint(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
 
@@ -14,7 +14,7 @@ class Flight(Generic[_T]):
 
     __slots__ = ("_task",)
 
-    def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
+    def __init__(self, work: Coroutine[object, object, _T]) -> None:
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(_look)
 
@@ -53,7 +53,7 @@ class OneAtATime:
     def __init__(self) -> None:
         self._running: dict[Hashable, asyncio.Future[None] | None] = {}
 
-    async def run(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    async def run(self, key: Hashable, work: Callable[[], Coroutine[object, object, None]]) -> bool:
         """Does the work, or returns when what runs for `key` has ended, however: whether it did it itself."""
         if key in self._running:
             waiting = self._running[key]
@@ -71,7 +71,7 @@ class OneAtATime:
         return True
 
 
-def _look(task: asyncio.Task[Any]) -> None:
+def _look(task: asyncio.Task[object]) -> None:
     """All callers may have left: then no other code retrieves the error."""
     if not task.cancelled():
         task.exception()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _T = TypeVar("_T")
 
 
-def run(main: Coroutine[Any, Any, _T]) -> _T:
+def run(main: Coroutine[object, object, _T]) -> _T:
     """Runs `main` to its end, on uvloop when it is installed, else on asyncio's loop."""
     try:
         import uvloop

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 _log = logging.getLogger("magnetar.runtime")
 
@@ -27,10 +27,10 @@ class TaskGroup:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._closed = False
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+    def spawn(self, work: Coroutine[object, object, object]) -> None:
         """Runs `work` in the background. After `close` it is discarded without being started."""
         if self._closed:
             work.close()
@@ -52,7 +52,7 @@ class TaskGroup:
 
         self.spawn(repeat())
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s: background work failed", self._name, exc_info=error)
@@ -85,7 +85,7 @@ class SingleFlight(Generic[_T]):
     def __init__(self) -> None:
         self._attempts: dict[Hashable, asyncio.Task[_T]] = {}
 
-    async def run(self, key: Hashable, attempt: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def run(self, key: Hashable, attempt: Callable[[], Coroutine[object, object, _T]]) -> _T:
         """The result or error of the running attempt for `key`, started when there is none.
 
         A cancelled caller leaves the attempt running for the others.
@@ -125,8 +125,8 @@ class Rounds:
 
     def __init__(
         self,
-        work: Callable[[], Coroutine[Any, Any, None]],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        work: Callable[[], Coroutine[object, object, None]],
+        spawn: Callable[[Coroutine[object, object, None]], None],
     ) -> None:
         self._work = work
         self._spawn = spawn
@@ -166,7 +166,7 @@ async def pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def begin(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+def begin(work: Coroutine[object, object, _T]) -> asyncio.Task[_T]:
     """Runs `work` in the background for one owner, which keeps the task, retrieves its result and cancels it.
 
     Work whose result is not used belongs into a `TaskGroup`.
@@ -187,14 +187,14 @@ async def settled(works: Iterable[Awaitable[_T]]) -> list[_T | BaseException]:
     return await asyncio.gather(*works, return_exceptions=True)
 
 
-async def ended(*tasks: asyncio.Task[Any], within_s: float | None = None) -> None:
+async def ended(*tasks: asyncio.Task[object], within_s: float | None = None) -> None:
     """Returns when all have ended, or after the given seconds. Does not cancel them, even when it is
     cancelled itself."""
     if tasks:
         await asyncio.wait(tasks, timeout=within_s)
 
 
-async def race(*works: Coroutine[Any, Any, Any]) -> tuple[asyncio.Task[Any], ...]:
+async def race(*works: Coroutine[object, object, object]) -> tuple[asyncio.Task[object], ...]:
     """Runs all until the first of them has ended, and cancels the others.
 
     Returns their tasks in the same order, each of which has ended: with a result, with an error, or
@@ -213,7 +213,7 @@ async def race(*works: Coroutine[Any, Any, Any]) -> tuple[asyncio.Task[Any], ...
     return tasks
 
 
-def won(task: asyncio.Task[Any]) -> bool:
+def won(task: asyncio.Task[object]) -> bool:
     """Whether a task of a `race` ended before it was cancelled; raises its error if it has one."""
     if task.cancelled():
         return False

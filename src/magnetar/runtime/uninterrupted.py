@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 def uninterrupted(
-    work: Callable[_P, Coroutine[Any, Any, _T]],
-) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    work: Callable[_P, Coroutine[object, object, _T]],
+) -> Callable[_P, Coroutine[object, object, _T]]:
     """For a write that others carry out: a caller that left early would not know how it ended."""
 
     @wraps(work)

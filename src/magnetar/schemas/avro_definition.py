@@ -133,7 +133,7 @@ class _Parser:
                 return self._named[full]
         raise InvalidSchemaError(f"{where}: there is no type {name!r}")
 
-    def _object(self, document: dict[str, Any], namespace: str, where: str, depth: int) -> Avro:
+    def _object(self, document: dict[str, object], namespace: str, where: str, depth: int) -> Avro:
         kind = document.get("type")
         if kind == "array":
             return Array(self.type(document.get("items"), namespace, f"{where}[]", depth + 1))
@@ -149,7 +149,9 @@ class _Parser:
             return Primitive(kind, _decimal(document) if kind == "bytes" else None)
         return self.type(kind, namespace, where, depth + 1)
 
-    def _name(self, document: dict[str, Any], namespace: str, where: str) -> tuple[str, str, frozenset[str]]:
+    def _name(
+        self, document: dict[str, object], namespace: str, where: str
+    ) -> tuple[str, str, frozenset[str]]:
         """Full name, namespace of the nested types, and unqualified aliases. Raises InvalidSchemaError."""
         name = document.get("name")
         if not isinstance(name, str) or not name:
@@ -163,7 +165,7 @@ class _Parser:
         aliases = frozenset(alias.rpartition(".")[2] for alias in _strings(document, "aliases", where))
         return full, full.rpartition(".")[0], aliases
 
-    def _record(self, document: dict[str, Any], namespace: str, where: str, depth: int) -> Avro:
+    def _record(self, document: dict[str, object], namespace: str, where: str, depth: int) -> Avro:
         full, inside, _ = self._name(document, namespace, where)
         record = AvroRecord(full.rpartition(".")[2])
         self._named[full] = record
@@ -181,7 +183,7 @@ class _Parser:
             record.fields.append(Field(name, aliases, type_, "default" in item))
         return record
 
-    def _enum(self, document: dict[str, Any], namespace: str, where: str) -> Avro:
+    def _enum(self, document: dict[str, object], namespace: str, where: str) -> Avro:
         full, _, aliases = self._name(document, namespace, where)
         symbols = frozenset(_strings(document, "symbols", where))
         default = document.get("default")
@@ -191,7 +193,7 @@ class _Parser:
         self._named[full] = enum
         return enum
 
-    def _fixed(self, document: dict[str, Any], namespace: str, where: str) -> Avro:
+    def _fixed(self, document: dict[str, object], namespace: str, where: str) -> Avro:
         full, _, aliases = self._name(document, namespace, where)
         size = document.get("size")
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
@@ -201,7 +203,7 @@ class _Parser:
         return fixed
 
 
-def _decimal(document: dict[str, Any]) -> tuple[int, int] | None:
+def _decimal(document: dict[str, object]) -> tuple[int, int] | None:
     precision, scale = document.get("precision"), document.get("scale", 0)
     if document.get("logicalType") != "decimal" or not isinstance(precision, int):
         # The specification says that an invalid logical type is to be ignored.
@@ -209,14 +211,14 @@ def _decimal(document: dict[str, Any]) -> tuple[int, int] | None:
     return (precision, scale) if isinstance(scale, int) else None
 
 
-def _list(document: dict[str, Any], key: str, where: str) -> list[Any]:
+def _list(document: dict[str, object], key: str, where: str) -> list[Any]:
     value = document.get(key)
     if not isinstance(value, list):
         raise InvalidSchemaError(f"{where}: {key} of a {document.get('type')} must be a list")
     return value
 
 
-def _strings(document: dict[str, Any], key: str, where: str) -> Iterator[str]:
+def _strings(document: dict[str, object], key: str, where: str) -> Iterator[str]:
     if key == "aliases" and key not in document:
         return
     for value in _list(document, key, where):

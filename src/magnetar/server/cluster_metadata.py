@@ -7,7 +7,6 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from magnetar.base.errors import StartupError
 from magnetar.broker.ownership.bundle import Bundle
@@ -62,12 +61,12 @@ class ClusterMetadata:
         finally:
             policies.close()
 
-    async def brokers(self) -> list[dict[str, Any]]:
+    async def brokers(self) -> list[dict[str, object]]:
         """A row for each broker that runs or is to be drained. Raises MetadataError."""
         owners = await owners_in(self._store)
         counts = Counter(owners.values())
         drained = await self._store.children(DRAINS)
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, object]] = []
         names = await self._store.children(keys.BROKERS)
         for name in names:
             value = await self._store.get(keys.broker(name))
@@ -108,7 +107,7 @@ class ClusterMetadata:
             await self._store.delete(drain_path(broker))
 
 
-def _row(name: str, report: BrokerReport, bundles: int, *, drained: bool) -> dict[str, Any]:
+def _row(name: str, report: BrokerReport, bundles: int, *, drained: bool) -> dict[str, object]:
     load = report.load
     return {
         "broker": name,

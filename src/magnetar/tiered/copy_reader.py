@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LostEntriesError, LostRange, MagnetarError
@@ -51,7 +51,7 @@ class CopyReading:
 
     cache: PieceCache
     figures: OffloadFigures
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    spawn: Callable[[Coroutine[object, object, None]], None]
     """Runs reads ahead of consumers."""
 
 

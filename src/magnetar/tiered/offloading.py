@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from magnetar.base.errors import MagnetarError
@@ -60,7 +60,7 @@ class Offloading:
         *,
         default: OffloadPolicy,
         new_id: Callable[[], UUID],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[object, object, None]], None],
     ) -> None:
         """`default` applies without a policy; `new_id` returns unique ids."""
         self.before_each: Callable[[], Awaitable[None]] | None = None
@@ -87,7 +87,7 @@ class Offloading:
 
     # What the broker says
 
-    def apply(self, log: OffloadedLog, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
+    def apply(self, log: OffloadedLog, own: Mapping[str, object], namespace: Mapping[str, object]) -> None:
         """Takes an opened log, or new policies of its topic and namespace."""
         policy = self.policy_of(own, namespace)
         known = self._logs.get(log.name)
@@ -96,7 +96,7 @@ class Offloading:
         else:
             known.policy = policy
 
-    def policy_of(self, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> OffloadPolicy:
+    def policy_of(self, own: Mapping[str, object], namespace: Mapping[str, object]) -> OffloadPolicy:
         """The policy in force for a topic with these documents of topic and namespace."""
         return self._default.under(own, namespace, self.storage.url)
 

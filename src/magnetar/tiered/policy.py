@@ -52,7 +52,7 @@ BUCKETS: Final = (
 _BUCKET_SCHEMES: Final = ("s3", "gs", "az")
 
 
-def other_store(document: Mapping[str, Any], url: str) -> str:
+def other_store(document: Mapping[str, object], url: str) -> str:
     """The store of a policy when it is not the broker's `url`; else "".
 
     Such a policy is stored, and nothing is copied: a copy in another store than the one that the policy names

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.tiered.api import Follower
@@ -53,7 +53,7 @@ class TieredStorage:
         work_dir: Path,
         clock: Clock,
         new_worker: Callable[[bool], SegmentWorker],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[object, object, None]], None],
         cache_bytes: int = READ_CACHE_BYTES,
     ) -> None:
         """`work_dir` is for temporary files; `new_worker` makes a worker that has not started its process;

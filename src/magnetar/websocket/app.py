@@ -155,7 +155,9 @@ class _Connection:
         self._send = send
         extensions = scope.get("extensions", {})
         self._abort: Callable[[], None] = extensions.get(ABORT, lambda: None)
-        self.gone: Callable[[], Coroutine[Any, Any, object]] = extensions.get(GONE, asyncio.Event().wait)
+        self.gone: Callable[[], Coroutine[object, object, object]] = extensions.get(
+            GONE, asyncio.Event().wait
+        )
 
     async def text(self, text: str) -> None:
         """Sends a text; returns when the client can take more."""

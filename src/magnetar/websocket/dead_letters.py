@@ -7,7 +7,7 @@ place.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar.base.ids import ProducerId
 from magnetar.base.names import TopicName
@@ -62,7 +62,7 @@ class LettersSocket(Protocol):
     @property
     def subscription(self) -> str: ...
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
+    def spawn(self, work: Coroutine[object, object, None]) -> None: ...
 
     def count_held(self) -> None: ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.expressions import as_text
@@ -46,7 +46,7 @@ class Incoming:
     publish_ms: int
     event_ms: int
     redelivery_count: int
-    encryption: Mapping[str, Any] | None = None
+    encryption: Mapping[str, object] | None = None
     """Data with which the client decrypts the message; None when it is not encrypted."""
     pieces: tuple[Position, ...] = ()
     """Positions of the other pieces of a large message."""
@@ -209,7 +209,7 @@ def _single(
     event: MessageEvent,
     metadata: pb.MessageMetadata,
     body: bytes,
-    encryption: Mapping[str, Any] | None = None,
+    encryption: Mapping[str, object] | None = None,
     pieces: tuple[Position, ...] = (),
 ) -> Incoming:
     return Incoming(
@@ -267,7 +267,7 @@ def _is_set(words: tuple[int, ...], index: int) -> bool:
     return word < len(words) and bool(words[word] >> (index & 63) & 1)
 
 
-def _encryption_context(metadata: pb.MessageMetadata) -> Mapping[str, Any]:
+def _encryption_context(metadata: pb.MessageMetadata) -> Mapping[str, object]:
     """Source: Pulsar's EncryptionContext as its WebSocket API writes it."""
     return {
         "keys": {

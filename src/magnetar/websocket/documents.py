@@ -27,7 +27,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -121,7 +121,7 @@ def not_published(error: MessageError) -> str:
 def delivered(message: Incoming, message_id: str, topic: TopicName | None = None) -> str:
     """The document of a message for a consumer or reader. `topic`: its topic, for consumers of several
     topics."""
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "properties": message.properties,
         "publishTime": _time(message.publish_ms),
         "redeliveryCount": message.redelivery_count,
@@ -200,7 +200,7 @@ _WORD: Final = (1 << 64) - 1
 # -- fields ----------------------------------------------------------------------------------------------
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> dict[str, object]:
     if text.count('"') + text.count("[") + text.count("{") > _QUOTES_MAX:
         raise MessageError(Fault.NOT_JSON, "not JSON of a message: it has too many parts")
     try:
@@ -212,7 +212,7 @@ def _object(text: str) -> dict[str, Any]:
     return document
 
 
-def _text(document: dict[str, Any], name: str) -> str | None:
+def _text(document: dict[str, object], name: str) -> str | None:
     value = document.get(name)
     if value is None:
         return None
@@ -234,7 +234,7 @@ def _has_utf8(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _number(document: dict[str, Any], name: str, context: str | None) -> int | None:
+def _number(document: dict[str, object], name: str, context: str | None) -> int | None:
     value = document.get(name)
     if value is None:
         return None
@@ -243,7 +243,7 @@ def _number(document: dict[str, Any], name: str, context: str | None) -> int | N
     return value
 
 
-def _properties(document: dict[str, Any], context: str | None) -> Mapping[str, str]:
+def _properties(document: dict[str, object], context: str | None) -> Mapping[str, str]:
     value = document.get("properties") or {}
     found: dict[str, str] = {}
     for key, each in value.items() if isinstance(value, dict) else (("", None),):
@@ -254,7 +254,7 @@ def _properties(document: dict[str, Any], context: str | None) -> Mapping[str, s
     return found
 
 
-def _clusters(document: dict[str, Any], context: str | None) -> tuple[str, ...] | None:
+def _clusters(document: dict[str, object], context: str | None) -> tuple[str, ...] | None:
     value = document.get("replicationClusters")
     if value is None:
         return None

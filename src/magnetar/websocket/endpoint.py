@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
@@ -138,11 +138,11 @@ class Endpoint(ABC):
         await self._wake.wait()
         self._wake.clear()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Runs work in the background until the socket ends; an error of the work ends the socket."""
         self._tasks.spawn(self._watched(work))
 
-    async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _watched(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
         except MagnetarError as error:

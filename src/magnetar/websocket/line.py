@@ -151,7 +151,7 @@ class Line:
             self._answers[request_id] = answer
         return answer
 
-    async def _answered(self, request_id: RequestId, answer: asyncio.Future[pb.BaseCommand]) -> Any:
+    async def _answered(self, request_id: RequestId, answer: asyncio.Future[pb.BaseCommand]) -> object:
         try:
             async with asyncio.timeout(ANSWER_S):
                 command = await answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from magnetar.broker.service import Broker
 from magnetar.broker.session.answering import owner_of
@@ -48,6 +48,6 @@ class Share:
             finally:
                 self._broker.alarms.discard(rested)
 
-    def timing(self, work: Coroutine[Any, Any, _T]) -> Awaitable[_T]:
+    def timing(self, work: Coroutine[object, object, _T]) -> Awaitable[_T]:
         """Wraps work so that its time on the event loop is counted."""
         return self._broker.quotas.timing(self._owner, work)

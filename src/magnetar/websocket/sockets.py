@@ -87,7 +87,7 @@ class OpenSockets:
         )
         return ()
 
-    def describe(self, topic: TopicName | None = None) -> dict[str, dict[str, Any]]:
+    def describe(self, topic: TopicName | None = None) -> dict[str, dict[str, object]]:
         """Statistics by topic, in the form of Pulsar's proxy; with `topic`, of this topic only."""
         found: dict[str, dict[str, Any]] = {}
         for endpoint in self._open:

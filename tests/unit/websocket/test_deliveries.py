@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode
+from typing import Any
 
 import pytest
 
@@ -103,8 +104,9 @@ def test_encrypted_messages() -> None:
     assert message.payload == b"sealed"
     context = message.encryption
     assert context is not None
-    assert b64decode(context["keys"]["k"]["keyValue"]) == b"secret"
-    assert context["keys"]["k"]["metadata"] == {"a": "b"}
+    shown: Any = context["keys"]
+    assert b64decode(shown["k"]["keyValue"]) == b"secret"
+    assert shown["k"]["metadata"] == {"a": "b"}
     assert b64decode(context["param"]) == b"iv"
 
 

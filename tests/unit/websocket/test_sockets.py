@@ -291,7 +291,7 @@ def test_several_topics_and_their_statistics() -> None:
         got = await consumer.got(2)
         assert sorted(payload_of(each) for each in got) == [b"a", b"b"]
         assert {each["topic"].rpartition("/")[2] for each in got} == {"a", "b"}
-        stats = clients.app.open.describe()["persistent://public/default/a"]
+        stats: Any = clients.app.open.describe()["persistent://public/default/a"]
         assert stats["producerStats"] == [{"remoteConnection": "10.0.0.9:4711", "numberOfMsgPublished": 1}]
         assert stats["consumerStats"][0]["subscriptionName"] == "s"
 

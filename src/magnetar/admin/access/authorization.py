@@ -6,7 +6,7 @@ Every role may ask about itself; administrators of the tenant may ask about othe
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Handler, Route
 from magnetar.admin.calls.errors import BadRequestError
@@ -23,7 +23,7 @@ ACTIONS: Final = {
 """Actions by their names in the query."""
 
 
-async def answer(call: Call, topic: TopicName) -> dict[str, Any]:
+async def answer(call: Call, topic: TopicName) -> dict[str, object]:
     """Whether `?role=` may do `?action=` with the topic, with the rule that grants it or the missing
     grant."""
     action = ACTIONS.get(call.query.get("action", ""))

@@ -30,7 +30,7 @@ def _grants(document: Policies, level: str) -> dict[str, Any]:
     policies = document.get("auth_policies") or {}
     document["auth_policies"] = policies
     policies[level] = policies.get(level) or {}
-    grants: dict[str, Any] = policies[level]
+    grants: dict[str, object] = policies[level]
     return grants
 
 
@@ -43,7 +43,7 @@ def actions_in(actions: object) -> list[str]:
     return sorted(set(actions))
 
 
-async def _of_namespace(call: Call, level: str) -> dict[str, Any]:
+async def _of_namespace(call: Call, level: str) -> dict[str, object]:
     document = await call.broker.policies.namespace(call.namespace())
     return (document.get("auth_policies") or {}).get(level) or {}
 

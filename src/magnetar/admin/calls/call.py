@@ -153,7 +153,7 @@ class Call:
 
     # -- body ----------------------------------------------------------------------------------------
 
-    def json(self) -> Any:
+    def json(self) -> object:
         """The body; None when it is empty. Raises BadRequestError."""
         if not self.body.strip():
             return None
@@ -171,7 +171,7 @@ class Call:
             raise BadRequestError("the body must be a JSON object")
         return document
 
-    def json_given(self) -> Any:
+    def json_given(self) -> object:
         """The body, which must not be empty. Raises BadRequestError."""
         if not self.body.strip():
             raise BadRequestError("The request entity cannot be empty.")
@@ -200,9 +200,9 @@ class Operation:
     """A handler with its part of the OpenAPI document; the first line of its docstring is the summary."""
 
     handler: Handler
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, object] | None = None
     """JSON schema of the body; None: no body or any."""
-    answer: Mapping[str, Any] | None = None
+    answer: Mapping[str, object] | None = None
     """JSON schema of the answer with status 200; None: any."""
     query: tuple[str, ...] = ()
     """Parameters of the query."""

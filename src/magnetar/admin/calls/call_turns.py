@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 
@@ -46,11 +46,11 @@ class CallTurns:
         """Waiting calls, by address and number of the call; the address with the oldest turn first."""
 
     @types.coroutine
-    def sharing(self, address: str, work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
+    def sharing(self, address: str, work: Coroutine[object, object, _T]) -> Generator[object, object, _T]:
         """Wraps work so that each of its steps waits for its turn."""
         self._calls += 1
         number = self._calls
-        sent: Any = None
+        sent: object = None
         error: BaseException | None = None
         while True:
             if self._line or self._used_ms >= TURN_MS:
@@ -72,7 +72,7 @@ class CallTurns:
             except BaseException as raised:  # noqa: BLE001  # it is the work's, cancellation too
                 error = raised
 
-    def _turn_of(self, address: str, number: int) -> Generator[Any, Any, None]:
+    def _turn_of(self, address: str, number: int) -> Generator[object, object, None]:
         place = asyncio.get_running_loop().create_future()
         self._line.setdefault(address, {})[number] = place
         self._wake()

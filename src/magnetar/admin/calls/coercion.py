@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.errors import BadRequestError
 
@@ -128,7 +128,7 @@ def as_choice(value: object, names: Sequence[str], *, what: str = "the body") ->
     raise _refused(value, "enum", what, f"not one of the values accepted: [{', '.join(names)}]")
 
 
-def as_object(value: object, *, what: str = "the body") -> dict[str, Any] | None:
+def as_object(value: object, *, what: str = "the body") -> dict[str, object] | None:
     """An object; None for null. Raises BadRequestError."""
     if value is None or isinstance(value, dict):
         return value

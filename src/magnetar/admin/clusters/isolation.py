@@ -114,7 +114,7 @@ async def get_policy(call: Call) -> object:
     return found
 
 
-def _checked(body: dict[str, Any]) -> dict[str, Any]:
+def _checked(body: dict[str, object]) -> dict[str, object]:
     for key in _LISTS:
         value = body.get(key) or []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -151,7 +151,7 @@ async def delete_policy(call: Call) -> None:
     await call.broker.policies.update_document(keys.isolation_policies(call.name("cluster")), change)
 
 
-async def _of_broker(call: Call, broker: str) -> dict[str, Any]:
+async def _of_broker(call: Call, broker: str) -> dict[str, object]:
     host = broker.rpartition(":")[0]
     found: list[tuple[str, bool, list[str]]] = []
     for name, policy in (await _policies(call)).items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Route
 from magnetar.admin.calls.errors import BadRequestError, NotHereError
@@ -117,7 +117,7 @@ async def _local(call: Call) -> Policies:
     return await call.broker.policies.document(keys.local_policies(call.namespace())) or {}
 
 
-async def _put_local(call: Call, key: str, value: Any) -> None:
+async def _put_local(call: Call, key: str, value: object) -> None:
     await call.broker.policies.namespace(call.namespace())
 
     def change(document: Policies) -> None:

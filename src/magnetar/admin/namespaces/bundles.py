@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
 _BOUND: Final = re.compile(r"0x[0-9a-fA-F]{1,8}")
 
 
-def wanted(document: object) -> dict[str, Any]:
+def wanted(document: object) -> dict[str, object]:
     """The bundles of a namespace created with `document`: `{"numBundles": n}`, `{"boundaries": [...]}` or
     both; 0 and nothing are Pulsar's default. Raises BadRequestError."""
     if document is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.access import permissions
 from magnetar.admin.calls.call import Call
@@ -74,16 +74,16 @@ def _first_generation(body: Policies) -> Policies | None:
     return {name: body[name] for name in _BOUNDS if name in body} or None
 
 
-def _is_unset(value: Any) -> bool:
+def _is_unset(value: object) -> bool:
     return value in _UNSET or value in ([], {})
 
 
-def _with(call: Call, value: Any, name: str) -> Call:
+def _with(call: Call, value: object, name: str) -> Call:
     """The call for the route of a part."""
     return replace(call, body=json.dumps(value).encode(), path=f"{N}/{name}", query={})
 
 
-def _declared(call: Call, policy: Policy, value: Any) -> Any:
+def _declared(call: Call, policy: Policy, value: object) -> object:
     if value is None or value == -1 or value in ([], {}):
         return None
     if not policy.by_cluster:
@@ -97,14 +97,14 @@ def _declared(call: Call, policy: Policy, value: Any) -> Any:
     return {cluster: each for cluster, each in read_of.items() if each is not None} or None
 
 
-def _value(call: Call, policy: Policy, kind: PolicyKind, value: Any) -> Any:
+def _value(call: Call, policy: Policy, kind: PolicyKind, value: object) -> object:
     if value == policy.unset and isinstance(value, str):
         return None
     kind = kinds.BOOLEAN if kind is kinds.SWITCH else kind
     return kind.read(_with(call, value, str(policy.of_namespace)))
 
 
-async def _quotas(call: Call, value: Any) -> Policies:
+async def _quotas(call: Call, value: object) -> Policies:
     # Whether they suit what is retained is asked with the retention.
     document = as_object(value, what=QUOTAS_OF_NAMESPACE) or {}
     return {
@@ -114,7 +114,7 @@ async def _quotas(call: Call, value: Any) -> Policies:
     }
 
 
-async def _grants(_: Call, value: Any) -> Policies:
+async def _grants(_: Call, value: object) -> Policies:
     document = as_object(value, what=_GRANTS) or {}
     found: Policies = {}
     for level, of_level in document.items():
@@ -136,11 +136,11 @@ async def _grants(_: Call, value: Any) -> Policies:
     return {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}, **found}
 
 
-async def _mode(_: Call, value: Any) -> str | None:
+async def _mode(_: Call, value: object) -> str | None:
     return as_choice(value, permissions.MODES, what=_MODE)
 
 
-async def _group(call: Call, value: Any) -> str:
+async def _group(call: Call, value: object) -> str:
     guard = call.broker.guard
     if guard is not None and call.identity is not None:
         # As by its own route: it decides with whom limits are shared.
@@ -151,27 +151,27 @@ async def _group(call: Call, value: Any) -> str:
     return value
 
 
-async def _properties(call: Call, value: Any) -> dict[str, str]:
+async def _properties(call: Call, value: object) -> dict[str, str]:
     return _with(call, value, PROPERTIES).json_strings()
 
 
-async def _offload_policies(call: Call, value: Any) -> Policies:
+async def _offload_policies(call: Call, value: object) -> Policies:
     return offload.read_policies(_with(call, value, "offloadPolicies"))
 
 
-async def _offload_number(_: Call, value: Any) -> int | None:
+async def _offload_number(_: Call, value: object) -> int | None:
     return as_whole(value, bits=LONG_BITS, what="an offload threshold")
 
 
-async def _clusters(call: Call, value: Any) -> list[str]:
+async def _clusters(call: Call, value: object) -> list[str]:
     return await of_subscription.only_this(_with(call, value, "replication"))
 
 
-async def _allowed(call: Call, value: Any) -> list[str]:
+async def _allowed(call: Call, value: object) -> list[str]:
     return await of_subscription.allowed_of(_with(call, value, "allowedClusters"), {})
 
 
-_OTHERS: Final[dict[str, Callable[[Call, Any], Awaitable[Any]]]] = {
+_OTHERS: Final[dict[str, Callable[[Call, object], Awaitable[object]]]] = {
     QUOTAS_OF_NAMESPACE: _quotas,
     _GRANTS: _grants,
     _MODE: _mode,

@@ -133,7 +133,7 @@ def _start(
     lake: LakeTables,
     topic: TopicName,
     kind: str,
-    work: Callable[[Callable[[int, int], None]], Awaitable[Any]],
+    work: Callable[[Callable[[int, int], None]], Awaitable[object]],
 ) -> None:
     try:
         lake.jobs.start(str(topic), kind, work)

@@ -8,7 +8,7 @@ credentials are refused.
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Route, message_position, position_document
 from magnetar.admin.calls.coercion import LONG_BITS, as_object, as_whole
@@ -64,7 +64,7 @@ def _number(value: object, what: str) -> int:
     return max(NEVER, as_whole(value, bits=LONG_BITS, what=what) or 0)
 
 
-def read_policies(call: Call) -> dict[str, Any]:
+def read_policies(call: Call) -> dict[str, object]:
     """The offload policies in the body. Raises BadRequestError, PreconditionFailedError."""
     given = as_object(call.json())
     if given is None:

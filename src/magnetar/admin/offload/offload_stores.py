@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Route
 from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
@@ -18,7 +18,7 @@ def _owners(call: Call) -> ObjectOwners:
     return owners
 
 
-def _document(owner: StoreOwner) -> dict[str, Any]:
+def _document(owner: StoreOwner) -> dict[str, object]:
     return {"url": owner.url, "role": owner.role.value, "reason": owner.reason, "changes": owner.epoch}
 
 

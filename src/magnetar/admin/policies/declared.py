@@ -19,7 +19,7 @@ Schema = Mapping[str, Any]
 class PolicyKind:
     """A type of policy values."""
 
-    read: Callable[[Call], Any]
+    read: Callable[[Call], object]
     """Reads the value of a request; None removes the policy. Raises BadRequestError for another type,
     PreconditionFailedError for an invalid value."""
     schema: Schema
@@ -41,22 +41,22 @@ class Policy:
     """Whether the namespace's document holds it by cluster."""
     put: bool = False
     """Whether the policy of a namespace is set by PUT; else by POST."""
-    unset: Any = None
+    unset: object = None
     """Answer of GET when the policy is not set; None: 204."""
-    default: Callable[[BrokerConfig], Any] | None = None
+    default: Callable[[BrokerConfig], object] | None = None
     """Returns the default when neither the topic nor its namespace sets the policy."""
     kind_of_topic: PolicyKind | None = None
     """The type for topics if Pulsar treats them differently; None: the same type."""
-    check: Callable[[Any, Policies, Policies], None] | None = None
+    check: Callable[[object, Policies, Policies], None] | None = None
     """Checks a value against other policies in the documents of topic and namespace. Raises
     PreconditionFailedError."""
 
-    def in_namespace(self, document: Policies, cluster: str) -> Any:
+    def in_namespace(self, document: Policies, cluster: str) -> object:
         """The namespace's value; None when it is not set."""
         found = document.get(self.namespace_key) if self.namespace_key else None
         return (found or {}).get(cluster) if self.by_cluster else found
 
-    def store_in_namespace(self, document: Policies, cluster: str, value: Any) -> None:
+    def store_in_namespace(self, document: Policies, cluster: str, value: object) -> None:
         """Puts a value into the namespace's document; None removes it."""
         if not self.by_cluster:
             _store(document, self.namespace_key, value)
@@ -68,11 +68,11 @@ class Policy:
             others[cluster] = value
         _store(document, self.namespace_key, others or None)
 
-    def store_in_topic(self, document: Policies, value: Any) -> None:
+    def store_in_topic(self, document: Policies, value: object) -> None:
         """Puts a value into a topic's document; None removes it."""
         _store(document, self.topic_key, value)
 
-    def applied(self, own: Policies, namespace: Policies, config: BrokerConfig) -> Any:
+    def applied(self, own: Policies, namespace: Policies, config: BrokerConfig) -> object:
         """The value in force on a topic: its own, its namespace's or the broker's."""
         found = own.get(self.topic_key)
         if found is None:
@@ -82,7 +82,7 @@ class Policy:
         return found
 
 
-def _store(document: Policies, key: str, value: Any) -> None:
+def _store(document: Policies, key: str, value: object) -> None:
     if value is None:
         document.pop(key, None)
     else:

@@ -7,7 +7,7 @@ primitive, and None where it takes an object (`OPTIONAL_…`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call
 from magnetar.admin.calls.coercion import INT_BITS, LONG_BITS, as_boolean, as_choice, as_whole
@@ -85,7 +85,7 @@ def _types(call: Call) -> list[str]:
     return sorted(each for each in found if each is not None)
 
 
-def _spelled(value: Any) -> Any:
+def _spelled(value: object) -> object:
     return "Key_Shared" if value == "KeyShared" else value
 
 

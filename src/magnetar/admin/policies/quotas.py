@@ -39,7 +39,7 @@ def _kind(call: Call) -> QuotaKind:
     return kind_of(call.query.get("backlogQuotaType", QuotaKind.SIZE))
 
 
-def quota_of(call: Call, retention: Any) -> dict[str, Any] | None:
+def quota_of(call: Call, retention: Any) -> dict[str, object] | None:
     """The quota in the body, which must fit the retention; None removes it. Raises BadRequestError,
     PreconditionFailedError."""
     document = as_object(call.json())
@@ -107,7 +107,7 @@ async def _delete_topic_quota(call: Call) -> None:
     await change_topic(call, lambda found: _put_quota(found, QUOTAS_OF_TOPIC, kind, None))
 
 
-def _put_quota(document: Policies, key: str, kind: QuotaKind, quota: dict[str, Any] | None) -> None:
+def _put_quota(document: Policies, key: str, kind: QuotaKind, quota: dict[str, object] | None) -> None:
     quotas = {known: value for known, value in (document.get(key) or {}).items() if known != kind}
     document[key] = quotas if quota is None else {**quotas, kind.value: quota}
 

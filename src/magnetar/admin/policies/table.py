@@ -40,7 +40,7 @@ def _retention(config: BrokerConfig) -> dict[str, int]:
     }
 
 
-def _inactive(config: BrokerConfig) -> dict[str, Any]:
+def _inactive(config: BrokerConfig) -> dict[str, object]:
     return {
         "inactiveTopicDeleteMode": config.inactive.mode.value,
         "maxInactiveDurationSeconds": config.inactive.idle_s,

@@ -16,7 +16,7 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import whole
 from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
@@ -66,10 +66,10 @@ class PublishRequest:
     producer_name: str
     """"" when the call names none."""
     schema: pb.Schema | None
-    messages: list[Mapping[str, Any]]
+    messages: list[Mapping[str, object]]
 
 
-def request_of(body: Mapping[str, Any], topic_name: str) -> PublishRequest:
+def request_of(body: Mapping[str, object], topic_name: str) -> PublishRequest:
     """The request in a body. Raises BadRequestError, NotImplementedHereError."""
     messages, name = body.get("messages"), body.get("producerName") or ""
     if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
@@ -104,7 +104,7 @@ def _schema(text: object, topic_name: str) -> pb.Schema | None:
 
 
 def entry_of(
-    message: Mapping[str, Any],
+    message: Mapping[str, object],
     schema: pb.Schema | None,
     version: bytes,
     *,
@@ -132,7 +132,7 @@ def entry_of(
     return payload.build_entry(metadata, _encoded(message.get("payload"), schema))
 
 
-def sequence_of(message: Mapping[str, Any], usual: int) -> int:
+def sequence_of(message: Mapping[str, object], usual: int) -> int:
     """The message's sequence id; `usual` when it names none. Raises BadRequestError."""
     given = message.get("sequenceId")
     return usual if given is None else _time(given, "sequenceId")

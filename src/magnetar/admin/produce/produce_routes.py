@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import AUTHORITATIVE, Call, Operation, Route
 from magnetar.admin.calls.errors import BadRequestError, ServedElsewhereError
@@ -39,7 +39,7 @@ async def produce(call: Call) -> object:
         name = name.with_partition(call.integer("partition"))
     count = await partitions(call.broker, str(name))
     places = await _places(call, name, count, request.messages)
-    results: list[dict[str, Any]] = [{} for _ in places]
+    results: list[dict[str, object]] = [{} for _ in places]
     version = -1
     for place in sorted(set(places), key=str):
         rows = [row for row, each in enumerate(places) if each == place]
@@ -54,7 +54,7 @@ async def produce(call: Call) -> object:
 
 
 async def _places(
-    call: Call, name: TopicName, count: int, messages: Sequence[Mapping[str, Any]]
+    call: Call, name: TopicName, count: int, messages: Sequence[Mapping[str, object]]
 ) -> list[TopicName]:
     """The topic or partition of each message, all served by this broker.
 
@@ -135,7 +135,7 @@ async def _publish(
     return await publish(topic, name, run)
 
 
-def _result(outcome: Outcome, place: TopicName) -> dict[str, Any]:
+def _result(outcome: Outcome, place: TopicName) -> dict[str, object]:
     if isinstance(outcome, Position):
         return {"messageId": f"{outcome.ledger_id}:{outcome.entry_id}:{place.partition}"}
     if outcome is None:

@@ -74,7 +74,7 @@ class CallProtocol(H11Protocol):
         received: Any = self.conn._receive_buffer
         extract = received.maybe_extract_lines
 
-        def lines_of_head() -> Any:
+        def lines_of_head() -> object:
             lines = extract()
             if lines is not None and len(lines) > HEAD_LINES_MAX:
                 raise h11.RemoteProtocolError("a head of very many lines", error_status_hint=431)

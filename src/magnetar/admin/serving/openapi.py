@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from magnetar import __version__
 from magnetar.admin.calls.call import Call, Handler, Operation, Route
@@ -42,7 +42,7 @@ _REFUSALS: Final = {
     "503": "not now; try again",
     "507": "the disk is full",
 }
-_ANY: Final[Mapping[str, Any]] = {
+_ANY: Final[Mapping[str, object]] = {
     "application/json": {"schema": {}},
     "text/plain": {"schema": {"type": "string"}},
     "application/octet-stream": {"schema": {}},
@@ -50,9 +50,9 @@ _ANY: Final[Mapping[str, Any]] = {
 """The content of a route without a declaration."""
 
 
-def document(routes: Iterable[Route]) -> dict[str, Any]:
+def document(routes: Iterable[Route]) -> dict[str, object]:
     """The document of these routes, without those that refuse every method."""
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, object]] = {}
     for method, path, handler in routes:
         if method != "*":
             paths.setdefault(path, {})[method.lower()] = _operation(method, path, handler)
@@ -79,11 +79,11 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(method: str, path: str, handler: Handler) -> dict[str, Any]:
+def _operation(method: str, path: str, handler: Handler) -> dict[str, object]:
     declared = handler if isinstance(handler, Operation) else Operation(handler)
     summary = (declared.handler.__doc__ or "").strip().partition("\n")[0]
     answer = _ANY if declared.answer is None else {"application/json": {"schema": declared.answer}}
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "operationId": _name(method, path),
         **({"summary": summary} if summary else {}),
         "parameters": [*_in_path(path), *_in_query(method, path, declared)],
@@ -104,7 +104,7 @@ def _name(method: str, path: str) -> str:
     return "_".join([method.lower(), *re.findall(r"\w+", path.removeprefix("/admin"))])
 
 
-def _in_path(path: str) -> list[dict[str, Any]]:
+def _in_path(path: str) -> list[dict[str, object]]:
     return [
         {
             "name": name,
@@ -116,7 +116,7 @@ def _in_path(path: str) -> list[dict[str, Any]]:
     ]
 
 
-def _in_query(method: str, path: str, declared: Operation) -> list[dict[str, Any]]:
+def _in_query(method: str, path: str, declared: Operation) -> list[dict[str, object]]:
     names = list(declared.query)
     if method == "DELETE" and path.split("/")[3:4] and path.split("/")[3] in _FORCED and not names:
         names.append("force")
@@ -135,7 +135,7 @@ def route_for(routes: list[Route]) -> Route:
     """The route that answers with the document of `routes`."""
 
     @cache
-    def made() -> dict[str, Any]:
+    def made() -> dict[str, object]:
         return document(routes)
 
     async def openapi(call: Call) -> object:

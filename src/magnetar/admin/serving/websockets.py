@@ -8,7 +8,7 @@ machine can reach the port.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
@@ -79,7 +79,7 @@ class Upgrades:
         self._turns = turns
 
     def __call__(
-        self, config: Config, server_state: ServerState, app_state: dict[str, Any]
+        self, config: Config, server_state: ServerState, app_state: dict[str, object]
     ) -> asyncio.Protocol:
         from magnetar.admin.serving.socket_protocol import SocketProtocol
 

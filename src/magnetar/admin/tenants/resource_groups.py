@@ -7,7 +7,7 @@ of a bundle: a hint for a load balancer, which a single broker does not have.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Operation, Route, whole
 from magnetar.admin.calls.errors import BadRequestError, NotHereError
@@ -136,7 +136,7 @@ async def set_quota(call: Call) -> None:
     if "tenant" in call.params:
         await call.broker.policies.namespace(call.namespace())
     body = call.json_object()
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, default in _QUOTA.items():
         value = body.get(name, default)
         if name != "dynamic" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):

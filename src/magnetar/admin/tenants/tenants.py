@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Operation, Route
 from magnetar.admin.calls.coercion import LONG_BITS, as_whole
@@ -14,7 +14,7 @@ from magnetar.broker.limits.stored_bytes import STORED_BYTES_MAX, look_at
 from magnetar.broker.policies.policies import Policies
 
 _STORED: Final = "/admin/v2/tenants/{tenant}/storedBytes"
-_STORED_SCHEMA: Final[dict[str, Any]] = {
+_STORED_SCHEMA: Final[dict[str, object]] = {
     "type": "object",
     "properties": {
         "limit": {"type": "integer", "description": "0: none"},

@@ -133,7 +133,7 @@ def _cursor(cursor: CursorInfo, subscription: Subscription | None) -> Document:
     }
 
 
-def stored_info(info: LogInfo) -> dict[str, Any]:
+def stored_info(info: LogInfo) -> dict[str, object]:
     """The log and its cursors in the metadata store."""
     terminated = info.terminated
     return {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Route, natural
 from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
@@ -77,7 +77,7 @@ def _place(text: str | None) -> MessagePlace | None:
     return MessagePlace(LedgerId(ledger), entry, batch_index)
 
 
-def _document(message: FoundMessage) -> dict[str, Any]:
+def _document(message: FoundMessage) -> dict[str, object]:
     return {
         "ledgerId": message.ledger_id,
         "entryId": message.entry_id,

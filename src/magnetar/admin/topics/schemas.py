@@ -22,7 +22,7 @@ from magnetar.wire import pulsar_pb2 as pb
 _T: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 
 
-def document(stored: StoredSchema) -> dict[str, Any]:
+def document(stored: StoredSchema) -> dict[str, object]:
     """The document of a schema."""
     return {
         "version": stored.version,

@@ -264,7 +264,7 @@ def _instant(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def _total(documents: Iterable[Document], key: str) -> Any:
+def _total(documents: Iterable[Document], key: str) -> object:
     return sum(document[key] for document in documents)
 
 

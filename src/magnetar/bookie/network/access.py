@@ -105,7 +105,7 @@ class Door:
         """Whether the client may send any request."""
         return self._tls_done and self._user_done
 
-    def secured(self, certificate: Mapping[str, Any] | None) -> str | None:
+    def secured(self, certificate: Mapping[str, object] | None) -> str | None:
         """TLS is established: why this client is refused, or None."""
         if self._access.roles:
             role = role_of(certificate)

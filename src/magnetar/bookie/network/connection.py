@@ -225,7 +225,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         return self._securing or self._transport.get_extra_info("sslcontext") is not None
 
     @property
-    def certificate(self) -> Mapping[str, Any] | None:
+    def certificate(self) -> Mapping[str, object] | None:
         """The client's verified certificate; None without one, and without TLS."""
         return cast("Mapping[str, Any] | None", self._transport.get_extra_info("peercert"))
 

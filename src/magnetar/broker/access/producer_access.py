@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
@@ -21,13 +21,13 @@ EPOCH_PROPERTY: Final = "pulsar.topic.epoch"
 class ProducerOutlet(Protocol):
     """What the room needs of a producer's connection. The producers are the room's own."""
 
-    def producer_detached(self, producer: Any) -> None:
+    def producer_detached(self, producer: object) -> None:
         """The producer was attached and is not any more: the client looks the topic up again."""
 
-    def producer_ready(self, producer: Any) -> None:
+    def producer_ready(self, producer: object) -> None:
         """The producer, which was queued or waited for its epoch, may publish."""
 
-    def producer_refused(self, producer: Any, error: MagnetarError) -> None:
+    def producer_refused(self, producer: object, error: MagnetarError) -> None:
         """The producer, which was queued or waited for its epoch, will not publish."""
 
 
@@ -65,7 +65,7 @@ P = TypeVar("P", bound=Attachable)
 class ProducerAccess(Generic[P]):
     """Plugged into a topic; see the room's README."""
 
-    def __init__(self, log: EpochHome, spawn: Callable[[Coroutine[Any, Any, Any]], None]) -> None:
+    def __init__(self, log: EpochHome, spawn: Callable[[Coroutine[object, object, object]], None]) -> None:
         """`spawn` runs the writes of epochs."""
         self._log = log
         self._spawn = spawn

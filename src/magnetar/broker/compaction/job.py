@@ -87,7 +87,10 @@ class CompactionJob:
         return self._machine.now is CompactionStatus.RUNNING
 
     def apply(
-        self, config: BrokerConfig, topic_policies: Mapping[str, Any], namespace_policies: Mapping[str, Any]
+        self,
+        config: BrokerConfig,
+        topic_policies: Mapping[str, Any],
+        namespace_policies: Mapping[str, object],
     ) -> None:
         """These are in force now; the topic's threshold wins over the namespace's, which wins over the
         broker's."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
@@ -54,7 +53,7 @@ class DelayedDelivery:
         clock: Clock,
         alarms: Alarms,
         cursor: Cursor,
-        spawn: Callable[[Coroutine[Any, Any, Any]], None],
+        spawn: Callable[[Coroutine[object, object, object]], None],
         *,
         wake: Callable[[], None],
         reread: Callable[[], None],

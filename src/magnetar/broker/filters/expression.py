@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.expressions import FUNCTIONS, ExpressionError, Notation, as_text, parts_of
 from magnetar.broker.filters.entry_filter import Candidate, Context, FilterError, Verdict
@@ -70,7 +70,7 @@ def _key(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | None:
     return as_text(key)
 
 
-def _names(candidate: Candidate) -> dict[str, Any]:
+def _names(candidate: Candidate) -> dict[str, object]:
     metadata = candidate.metadata
     return {
         "key": _key(metadata),
@@ -84,7 +84,7 @@ def _names(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _names_of_single(candidate: Candidate, single: pb.SingleMessageMetadata, size: int) -> dict[str, Any]:
+def _names_of_single(candidate: Candidate, single: pb.SingleMessageMetadata, size: int) -> dict[str, object]:
     batch = candidate.metadata
     return {
         "key": _key(single),

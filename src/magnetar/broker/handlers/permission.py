@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from magnetar.auth.errors import AuthorizationError
 from magnetar.auth.identity import Identity
@@ -76,7 +76,7 @@ async def recheck(broker: BrokerPort) -> None:
             await _recheck(session, rights)
 
 
-async def opening(session: SessionPort, work: Coroutine[Any, Any, None]) -> None:
+async def opening(session: SessionPort, work: Coroutine[object, object, None]) -> None:
     """Awaits `work`, which checks a right and then attaches a producer or consumer.
 
     A right may be revoked in between: checked, revoked, all rechecked, attached. So a client that was

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from magnetar.broker.policies.policies import Policies
 
@@ -32,7 +32,7 @@ class InactivePolicy:
     def under(self, own: Policies, namespace: Policies) -> InactivePolicy:
         """The policy of a topic with these policies of its own in this namespace."""
         for level in (own, namespace):
-            document: Any = level.get(INACTIVE_POLICY)
+            document: object = level.get(INACTIVE_POLICY)
             if isinstance(document, dict):
                 return InactivePolicy(
                     delete=document.get("deleteWhileInactive") is True,

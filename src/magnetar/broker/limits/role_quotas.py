@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.broker.limits.token_bucket import TokenBucket
@@ -51,13 +51,13 @@ class RoleQuotas:
             rest_ms = max(rest_ms, self._of_time.take(owner, used_us, int(now_ms)))
         return rest_ms
 
-    def timing(self, owner: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+    def timing(self, owner: str, work: Coroutine[object, object, T]) -> Awaitable[T]:
         """Wraps work so that its time on the loop counts."""
         return self._timed(owner, work) if self.timed else work
 
     @types.coroutine
-    def _timed(self, owner: str, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        sent: Any = None
+    def _timed(self, owner: str, work: Coroutine[object, object, T]) -> Generator[object, object, T]:
+        sent: object = None
         error: BaseException | None = None
         while True:
             begun_ms = self.now_ms()

@@ -9,7 +9,7 @@ topics were deleted. Between two rounds a tenant may store more than its limit: 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.rounds import guarded
@@ -33,7 +33,7 @@ _TOPICS_PER_TURN: Final = 200
 
 async def limit_of(broker: BrokerPort, tenant: str) -> int:
     """Bytes that a tenant may store, by its document or the broker's setting; 0: without limit."""
-    own: Any = (await broker.policies.tenant(tenant) or {}).get(STORED_BYTES_MAX)
+    own: object = (await broker.policies.tenant(tenant) or {}).get(STORED_BYTES_MAX)
     if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
         return own
     # The broker's own topics, which show its health, belong to no tenant.

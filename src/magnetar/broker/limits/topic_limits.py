@@ -55,7 +55,7 @@ class Holder(Protocol):
     """A subscription, as its limits see it."""
 
     @property
-    def consumers(self) -> Collection[Any]: ...
+    def consumers(self) -> Collection[object]: ...
 
 
 class LimitedTopic(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
@@ -41,7 +40,7 @@ class NonPersistentTopic(AnyTopic):
     """One non-persistent topic or partition."""
 
     def __init__(
-        self, name: TopicName, *, clock: Clock, spawn: Callable[[Coroutine[Any, Any, Any]], None]
+        self, name: TopicName, *, clock: Clock, spawn: Callable[[Coroutine[object, object, object]], None]
     ) -> None:
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
         access: ProducerAccess[Producer] = ProducerAccess(PassingEpoch(str(name)), spawn)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
@@ -19,7 +18,7 @@ class NonPersistentTopics:
     def __init__(
         self,
         clock: Clock,
-        spawn: Callable[[Coroutine[Any, Any, Any]], None],
+        spawn: Callable[[Coroutine[object, object, object]], None],
         alarms: Alarms,
         limits_of: Callable[[TopicName], Awaitable[Limits]],
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.broker.listeners import NOWHERE
@@ -46,7 +46,7 @@ class Claims:
         broker: BrokerPort,
         urls: BrokerUrls,
         peers: Peers,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[object, object, None]], None],
     ) -> None:
         """`urls`: of this broker."""
         self.ownership = Ownership()

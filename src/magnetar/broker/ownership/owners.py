@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
@@ -317,7 +317,7 @@ class Owners:
         return await self._located(itself, authoritative=authoritative)
 
     async def _located(
-        self, bundle_now: Callable[[], Coroutine[Any, Any, Bundle]], *, authoritative: bool
+        self, bundle_now: Callable[[], Coroutine[object, object, Bundle]], *, authoritative: bool
     ) -> TopicPlace:
         until_ms = self._moves.deadline_ms()
         while True:

@@ -21,7 +21,6 @@ from magnetar.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from typing import Any
 
 _log = logging.getLogger("magnetar.broker.ownership")
 
@@ -61,7 +60,7 @@ class Peers:
         socket: str,
         clock: Clock,
         probe: Probe,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[object, object, None]], None],
         changed: Callable[[], None],
     ) -> None:
         """`socket`: see `BrokerReport`. `changed` is called after the table was read anew."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from magnetar.broker.listeners import Addresses, unknown_listener
@@ -74,7 +74,7 @@ class BrokerUrls:
         """As the record of an owner."""
         return _encode({**self._urls("nativeUrl", "httpUrl"), "disabled": False})
 
-    def _urls(self, plain: str, http: str) -> dict[str, Any]:
+    def _urls(self, plain: str, http: str) -> dict[str, object]:
         at = self.addresses
         return {
             plain: at.plain or None,
@@ -98,7 +98,7 @@ class BrokerUrls:
         return cls._of(_document(data), "nativeUrl", "httpUrl")
 
     @classmethod
-    def _of(cls, document: Mapping[str, Any], plain: str, http: str) -> BrokerUrls:
+    def _of(cls, document: Mapping[str, object], plain: str, http: str) -> BrokerUrls:
         told = document.get("advertisedListeners") or {}
         if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
             raise ValueError("advertisedListeners is an object of objects")
@@ -217,7 +217,7 @@ def decode_move(data: bytes) -> str:
     return str(_document(data).get("to") or "")
 
 
-def _document(data: bytes) -> dict[str, Any]:
+def _document(data: bytes) -> dict[str, object]:
     try:
         document = json.loads(data)
     except RecursionError as error:
@@ -227,7 +227,7 @@ def _document(data: bytes) -> dict[str, Any]:
     return document
 
 
-def _url(document: Mapping[str, Any], name: str) -> str:
+def _url(document: Mapping[str, object], name: str) -> str:
     """ "": there is none. Raises ValueError, also for an address that nothing can connect to."""
     url = document.get(name)
     if url is None:
@@ -238,7 +238,7 @@ def _url(document: Mapping[str, Any], name: str) -> str:
     return url
 
 
-def _number(document: Mapping[str, Any], name: str) -> float:
+def _number(document: Mapping[str, object], name: str) -> float:
     """0 where there is none; finite, as 1e999 in JSON is not. Raises ValueError."""
     number = document.get(name) or 0
     if not isinstance(number, int | float) or not abs(number) < _BEYOND:
@@ -246,5 +246,5 @@ def _number(document: Mapping[str, Any], name: str) -> float:
     return float(number)
 
 
-def _encode(document: Mapping[str, Any]) -> bytes:
+def _encode(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()

@@ -20,7 +20,7 @@ DEFAULT_BUNDLES: Final = 4
 own."""
 
 
-def equal_parts(number: int) -> dict[str, Any]:
+def equal_parts(number: int) -> dict[str, object]:
     """This many bundles of equal size, in the form of a namespace's document."""
     size = (LAST + 1) // number
     bounds = [*(size * i for i in range(number)), LAST]
@@ -41,7 +41,7 @@ def ranges(policies: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     return itertools.pairwise(int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"])
 
 
-def range_of(topic: TopicName, policies: Mapping[str, Any]) -> tuple[int, int]:
+def range_of(topic: TopicName, policies: Mapping[str, object]) -> tuple[int, int]:
     """Bounds of the topic's bundle; `policies` is its namespace's document."""
     place = hash_of(topic)
     for bounds in ranges(policies):
@@ -50,7 +50,7 @@ def range_of(topic: TopicName, policies: Mapping[str, Any]) -> tuple[int, int]:
     raise AssertionError(f"the bundles of {topic.namespace_name} do not end at the last hash")
 
 
-def bundle_of(topic: TopicName, policies: Mapping[str, Any]) -> str:
+def bundle_of(topic: TopicName, policies: Mapping[str, object]) -> str:
     """Name of the topic's bundle; `policies` is its namespace's document."""
     return keys.bundle(*range_of(topic, policies))
 

@@ -9,7 +9,7 @@ Source: Pulsar's policies documents.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from magnetar.broker.policies.policies import Policies
 
@@ -33,7 +33,7 @@ class CreationRules:
     def under(self, own: Policies, namespace: Policies) -> CreationRules:
         """The rules for a topic with these policies of its own in this namespace."""
         rules = self
-        topics: Any = namespace.get(TOPICS_POLICY)
+        topics: object = namespace.get(TOPICS_POLICY)
         if isinstance(topics, dict):
             partitioned = str(topics.get("topicType")).lower() == PARTITIONED
             rules = replace(
@@ -42,7 +42,7 @@ class CreationRules:
                 partitions=int(topics.get("defaultNumPartitions") or 1) if partitioned else 0,
             )
         for document in (namespace, own):
-            subscriptions: Any = document.get(SUBSCRIPTIONS_POLICY)
+            subscriptions: object = document.get(SUBSCRIPTIONS_POLICY)
             if isinstance(subscriptions, dict):
                 allowed = subscriptions.get("allowAutoSubscriptionCreation") is not False
                 rules = replace(rules, subscriptions=allowed)

@@ -14,21 +14,21 @@ from typing import Any, Final
 Shape = Callable[[Any], bool]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     if isinstance(value, bool):
         return False
     return isinstance(value, int | float) and math.isfinite(value) and abs(value) < 1 << 63
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_texts(value: Any) -> bool:
+def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> bool:
     return isinstance(value, dict)
 
 
@@ -37,26 +37,26 @@ def _of(shape: Shape) -> Shape:
     return lambda value: isinstance(value, dict) and all(map(shape, value.values()))
 
 
-def _is_policy(value: Any) -> bool:
+def _is_policy(value: object) -> bool:
     """An object of numbers, texts and switches."""
     return isinstance(value, dict) and all(
         each is None or isinstance(each, bool | str) or _is_number(each) for each in value.values()
     )
 
 
-def _is_numbers(value: Any) -> bool:
+def _is_numbers(value: object) -> bool:
     """An object of numbers and switches."""
     return isinstance(value, dict) and all(
         isinstance(each, bool) or _is_number(each) for each in value.values()
     )
 
 
-def _is_bundles(value: Any) -> bool:
-    bounds: Any = value.get("boundaries") if isinstance(value, dict) else None
+def _is_bundles(value: object) -> bool:
+    bounds: object = value.get("boundaries") if isinstance(value, dict) else None
     return isinstance(bounds, list) and len(bounds) > 1 and all(map(_is_bound, bounds))
 
 
-def _is_bound(text: Any) -> bool:
+def _is_bound(text: object) -> bool:
     if not isinstance(text, str):
         return False
     try:
@@ -86,7 +86,7 @@ def _is_creation(value: Any) -> bool:
     return _is_policy(value) and _is_number(value.get("defaultNumPartitions") or 0)
 
 
-def _is_grants(value: Any) -> bool:
+def _is_grants(value: object) -> bool:
     shapes: dict[str, Shape] = {
         "namespace_auth": _of(_is_texts),
         "destination_auth": _of(_of(_is_texts)),
@@ -152,7 +152,7 @@ _OF_TOPIC: Final[Mapping[str, Shape]] = {
 }
 
 
-def passed_over(document: Mapping[str, Any], *, of_topic: bool) -> list[str]:
+def passed_over(document: Mapping[str, object], *, of_topic: bool) -> list[str]:
     """Names of the parts that cannot be used; null is not set."""
     shapes = _OF_TOPIC if of_topic else _OF_NAMESPACE
     return sorted(

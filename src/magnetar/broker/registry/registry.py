@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
@@ -215,7 +215,7 @@ class TopicRegistry:
     # -- flights -----------------------------------------------------------------------------------
 
     def _begin(
-        self, key: str, state: TopicState, work: Coroutine[Any, Any, None], *, create: bool = False
+        self, key: str, state: TopicState, work: Coroutine[object, object, None], *, create: bool = False
     ) -> _Work:
         now = self.state(key)
         assert state in TRANSITIONS[now], f"{key} is {now.value} and cannot be {state.value}"

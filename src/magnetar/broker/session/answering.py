@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.errors import told, wire_code
@@ -40,7 +40,7 @@ class Requests:
     def run(
         self,
         request: NumberedCommand,
-        work: Coroutine[Any, Any, None],
+        work: Coroutine[object, object, None],
         refuse: Refusal,
         *,
         large: bool = False,
@@ -56,7 +56,7 @@ class Requests:
             session.throttle(_CROWDED)
 
     def run_simple(
-        self, request: NumberedCommand, work: Coroutine[Any, Any, None], *, large: bool = False
+        self, request: NumberedCommand, work: Coroutine[object, object, None], *, large: bool = False
     ) -> None:
         """The same for a command whose failure is answered by an ERROR."""
         number = request.request_id

@@ -13,7 +13,7 @@ and for all connections while one waits for budget. Until then the budget looks 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 READ_BYTES_MAX: Final = 1 << 20
 """Bytes read for consumers at a time."""
@@ -70,13 +70,15 @@ class OutputBudget:
         """Connections that have stopped until there is budget."""
         return len(self._waiting)
 
-    def reading(self, work: Coroutine[Any, Any, None], size_bytes: int) -> Coroutine[Any, Any, None]:
+    def reading(
+        self, work: Coroutine[object, object, None], size_bytes: int
+    ) -> Coroutine[object, object, None]:
         """Runs `work`, which reads up to this many bytes; they count until it ends."""
         self._reserved += size_bytes
         self.free -= size_bytes
         return self._reading(work, size_bytes)
 
-    async def _reading(self, work: Coroutine[Any, Any, None], size_bytes: int) -> None:
+    async def _reading(self, work: Coroutine[object, object, None], size_bytes: int) -> None:
         try:
             await work
         finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from magnetar.base.ids import RequestId
 from magnetar.wire import pulsar_pb2 as pb
@@ -41,7 +41,7 @@ class Request:
     """One request."""
 
     request_id: RequestId
-    work: Coroutine[Any, Any, None]
+    work: Coroutine[object, object, None]
     refuse: Refusal
     size_bytes: int
     large: bool

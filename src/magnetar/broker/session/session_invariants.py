@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from magnetar.base.machine import Machine
 from magnetar.broker.session.session_states import SessionState
@@ -28,7 +27,7 @@ def check_counts(out: Sequence[bytes], out_bytes: int, unsent_bytes: int, in_fli
 
 def check_attached(
     session: object,
-    producers: Mapping[int, tuple[Any, Producer]],
+    producers: Mapping[int, tuple[object, Producer]],
     closed_producers: Collection[int],
     consumers: Mapping[int, AttachedConsumer],
     between: Mapping[int, AttachedConsumer],

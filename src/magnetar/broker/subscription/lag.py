@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from magnetar.base.clock import Clock
@@ -52,7 +52,7 @@ class _Oldest:
 class Lags:
     """The lags of a broker's subscriptions."""
 
-    def __init__(self, clock: Clock, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(self, clock: Clock, spawn: Callable[[Coroutine[object, object, None]], None]) -> None:
         """`spawn` runs reads in the background."""
         self._clock = clock
         self._spawn = spawn

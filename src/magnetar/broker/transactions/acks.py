@@ -47,9 +47,9 @@ class TxnAcks:
 
     # Stored form: JSON, runs of entries as one item each.
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, object]:
         """The document that `of_stored` reads."""
-        document: dict[str, Any] = {}
+        document: dict[str, object] = {}
         if self.whole:
             document["w"] = list(_runs(sorted(self.whole)))
         if self.parts:

@@ -33,7 +33,7 @@ def _who(session: SessionPort) -> Who:
     return Who(identity.role, superuser=guard.authorizes and guard.is_superuser(identity))
 
 
-async def _told(work: Coroutine[Any, Any, Any]) -> Any:
+async def _told(work: Coroutine[object, object, object]) -> Any:
     """When the metadata store fails, clients must repeat the request, which they do on this code."""
     try:
         return await work

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
@@ -228,7 +228,7 @@ class Transaction:
         assert self.unresolved <= self.topics
 
 
-_ENCODER: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode
+_ENCODER: Final[Callable[[object], str]] = json.JSONEncoder(separators=(",", ":")).encode
 _text: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
 """A header is written for each step of a transaction: an encoder made anew takes half of that time."""
 

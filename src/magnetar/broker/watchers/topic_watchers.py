@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import RequestId
@@ -125,7 +125,7 @@ class TopicWatchers:
         self,
         store: MetadataStore,
         topics_of: Callable[[NamespaceName], Awaitable[list[TopicName]]],
-        spawn: Callable[[Coroutine[Any, Any, Any]], None],
+        spawn: Callable[[Coroutine[object, object, object]], None],
     ) -> None:
         """`topics_of` lists the persistent topics of a namespace that clients may see."""
         self._store = store

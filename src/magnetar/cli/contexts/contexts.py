@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.errors import MagnetarError
 
@@ -95,7 +95,7 @@ def load(file: Path) -> Contexts:
 
 def save(file: Path, contexts: Contexts) -> None:
     """Replaces the file whole; only its owner may read it. Raises ContextError."""
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "current": contexts.current,
         "contexts": {
             name: {key: value for key, value in asdict(place).items() if value}

@@ -10,7 +10,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -90,7 +90,7 @@ def _contents(caller: Caller, topics: tuple[str, ...], logs: tuple[Path, ...]) -
         yield f"logs/{log.name}", scrubbed(_end_of(log))
 
 
-def _questions(admin: Admin) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _questions(admin: Admin) -> Iterator[tuple[str, Callable[[], object]]]:
     root = "/admin/v2"
     for name, path in {
         "settings.json": f"{root}/brokers/configuration/runtime",
@@ -110,7 +110,7 @@ def _questions(admin: Admin) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
 
 
-def _asked(ask: Callable[[], Any]) -> str:
+def _asked(ask: Callable[[], object]) -> str:
     """The answer without secrets; what cannot be asked says why, and the rest goes on."""
     try:
         answer = ask()
@@ -119,7 +119,7 @@ def _asked(ask: Callable[[], Any]) -> str:
     return scrubbed(answer) if isinstance(answer, str) else _json(answer)
 
 
-def _asked_document(admin: Admin, topic: str) -> Any:
+def _asked_document(admin: Admin, topic: str) -> object:
     try:
         return {"stats": admin.stats(topic), "explain": admin.explain(topic)}
     except MagnetarError as error:
@@ -148,5 +148,5 @@ def _end_of(log: Path) -> str:
         return f"{log} cannot be read: {error.strerror}"
 
 
-def _json(document: Any) -> str:
+def _json(document: object) -> str:
     return json.dumps(without_secrets(document), indent=2, ensure_ascii=False) + "\n"

@@ -56,7 +56,7 @@ class _Bytes:
                 raise AvroError("a number has more than ten bytes")
 
 
-_PRIMITIVES: Final[dict[str, Callable[[_Bytes], Any]]] = {
+_PRIMITIVES: Final[dict[str, Callable[[_Bytes], object]]] = {
     "null": lambda _: None,
     "boolean": lambda data: data.take(1) != b"\x00",
     "int": _Bytes.long,
@@ -68,7 +68,7 @@ _PRIMITIVES: Final[dict[str, Callable[[_Bytes], Any]]] = {
 }
 
 
-def decode(schema: Any, data: bytes, *, whole: bool = False) -> Any:
+def decode(schema: object, data: bytes, *, whole: bool = False) -> object:
     """The value in `data` by the schema (decoded JSON). Raises AvroError.
 
     `whole` says that nothing may follow it: any bytes begin like some record.
@@ -83,7 +83,7 @@ def decode(schema: Any, data: bytes, *, whole: bool = False) -> Any:
     return value
 
 
-def _named(schema: Any, names: dict[str, Any]) -> dict[str, Any]:
+def _named(schema: object, names: dict[str, object]) -> dict[str, object]:
     """Definitions within by name, simple and full."""
     if isinstance(schema, list):
         for each in schema:
@@ -102,7 +102,7 @@ def _named(schema: Any, names: dict[str, Any]) -> dict[str, Any]:
     return names
 
 
-def _decode(schema: Any, data: _Bytes, names: dict[str, Any], depth: int) -> Any:
+def _decode(schema: Any, data: _Bytes, names: dict[str, object], depth: int) -> object:
     if depth > _DEPTH_MAX:
         raise AvroError(f"values lie more than {_DEPTH_MAX} deep")
     if isinstance(schema, str):
@@ -131,8 +131,8 @@ def _decode(schema: Any, data: _Bytes, names: dict[str, Any], depth: int) -> Any
     return _decode(kind, data, names, depth + 1)
 
 
-def _items(data: _Bytes, read: Callable[[], Any]) -> list[Any]:
-    found: list[Any] = []
+def _items(data: _Bytes, read: Callable[[], object]) -> list[Any]:
+    found: list[object] = []
     while count := data.long():
         if count < 0:
             count = -count
@@ -143,7 +143,7 @@ def _items(data: _Bytes, read: Callable[[], Any]) -> list[Any]:
     return found
 
 
-def encode(schema: Any, value: Any) -> bytes:
+def encode(schema: object, value: object) -> bytes:
     """The bytes of a value (decoded JSON) by the schema. Raises AvroError, which names the field."""
     try:
         return _encode(schema, value, _named(schema, {}), "")
@@ -151,7 +151,7 @@ def encode(schema: Any, value: Any) -> bytes:
         raise AvroError(f"its schema is none that is known here: {error!r}") from error
 
 
-def _encode(schema: Any, value: Any, names: dict[str, Any], place: str) -> bytes:
+def _encode(schema: Any, value: Any, names: dict[str, object], place: str) -> bytes:
     """`place` is where the value is, for errors."""
     if isinstance(schema, str):
         return (
@@ -194,7 +194,7 @@ def _encode(schema: Any, value: Any, names: dict[str, Any], place: str) -> bytes
     return _encode(kind, value, names, place)
 
 
-def _branch(schema: list[Any], value: Any, names: dict[str, Any], place: str) -> bytes:
+def _branch(schema: list[object], value: object, names: dict[str, object], place: str) -> bytes:
     """The branch of a union: the first one that the value fits."""
     said = []
     for number, branch in enumerate(schema):

@@ -101,7 +101,7 @@ class KeyReading:
             return [base64.b64encode(self._key).decode()]
 
     def _partition(self, topic: TopicName, page: int) -> Iterator[Record]:
-        query: dict[str, Any] = {
+        query: dict[str, object] = {
             "key": base64.urlsafe_b64encode(self._key).decode().rstrip("="),
             "limit": page,
         }

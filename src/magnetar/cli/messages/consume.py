@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -109,8 +109,8 @@ def consume(caller: Caller, given: _Given) -> None:
 def _print(
     records: Iterator[Record | None],
     decoder: PayloadDecoder,
-    holds: Callable[[Record, Mapping[str, Any]], bool],
-    show: Callable[[Mapping[str, Any]], None],
+    holds: Callable[[Record, Mapping[str, object]], bool],
+    show: Callable[[Mapping[str, object]], None],
     count: int | None,
     taking: _Taking | None,
 ) -> None:

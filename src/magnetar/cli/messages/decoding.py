@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ClientError
 from magnetar.base.names import TopicName
@@ -39,7 +39,7 @@ class PayloadDecoder:
         self._by_schema = by_schema
         self._known: dict[bytes, TopicSchema | None] = {}
 
-    def value(self, record: Record) -> Any:
+    def value(self, record: Record) -> object:
         """The value as plain data: JSON's types, and bytes where it is no text.
 
         A payload that does not follow its schema is text or bytes, as without one.
@@ -66,13 +66,13 @@ class PayloadDecoder:
         return self._known[version]
 
 
-def _decode(kind: int, definition: bytes, properties: dict[str, str], record: Record) -> Any:
+def _decode(kind: int, definition: bytes, properties: dict[str, str], record: Record) -> object:
     if kind == pb.Schema.KeyValue:
         return _key_value(definition, properties, record)
     return decode_payload(kind, definition, record.payload, whole=not record.schema_version)
 
 
-def decode_payload(kind: int, definition: bytes, payload: bytes, *, whole: bool = False) -> Any:
+def decode_payload(kind: int, definition: bytes, payload: bytes, *, whole: bool = False) -> object:
     """The value of a payload by a schema; `whole` for one that names none, which must be all of it.
 
     Raises AvroError, ValueError, struct.error when it does not follow it.
@@ -94,7 +94,7 @@ def decode_payload(kind: int, definition: bytes, payload: bytes, *, whole: bool 
     return text_or_bytes(payload)
 
 
-def _key_value(definition: bytes, properties: dict[str, str], record: Record) -> Any:
+def _key_value(definition: bytes, properties: dict[str, str], record: Record) -> object:
     """Both halves; the definition is size and schema of each, and so is the payload where they are inline."""
     key_schema, value_schema = _halves(definition)
     kinds = [
@@ -144,7 +144,7 @@ def text_or_bytes(payload: bytes) -> str | bytes:
         return payload
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """The same for JSON: bytes in base64."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
@@ -153,7 +153,7 @@ def plain(value: Any) -> Any:
     return [plain(each) for each in value] if isinstance(value, list) else value
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """The same for people."""
     if isinstance(value, str):
         return value

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -29,7 +29,7 @@ NAMES: Final = frozenset(
 )  # fmt: skip
 
 
-def _time(text: str) -> Any:
+def _time(text: str) -> object:
     try:
         return Moment().convert(text, None, None)
     except click.UsageError as error:
@@ -46,6 +46,6 @@ _NOTATION: Final = Notation(
 )
 
 
-def compiled(text: str) -> Callable[[Mapping[str, Any]], bool]:
+def compiled(text: str) -> Callable[[Mapping[str, object]], bool]:
     """A test of a message's names (see the module). Raises ExpressionError."""
     return _NOTATION.compiled(text)

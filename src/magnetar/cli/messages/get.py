@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -82,7 +82,7 @@ def _at_most(records: Iterator[Record], count: int | None) -> Iterator[Record]:
 
 
 def _summary(shown: int, reading: KeyReading) -> str:
-    looked: dict[str, Any] = {
+    looked: dict[str, object] = {
         "partition": reading.partitions,
         "directory of keys": reading.directories,
         "file": reading.files,

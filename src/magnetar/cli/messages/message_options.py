@@ -61,12 +61,12 @@ def range_of(begin: str | int, end: str | int, last: int | None = None) -> Range
     )
 
 
-def names_of(record: Record, decoder: PayloadDecoder) -> dict[str, Any]:
+def names_of(record: Record, decoder: PayloadDecoder) -> dict[str, object]:
     """A message as filters, format strings and `-o json` see it."""
     return record.document(decoder.value(record))
 
 
-def tester(condition: str | None) -> Callable[[Record, Mapping[str, Any]], bool]:
+def tester(condition: str | None) -> Callable[[Record, Mapping[str, object]], bool]:
     """Whether the condition holds for a message and its names. Raises ExpressionError."""
     if condition is None:
         return lambda record, names: True
@@ -78,7 +78,7 @@ def tester(condition: str | None) -> Callable[[Record, Mapping[str, Any]], bool]
     return lambda record, names: holds({**names, "age": time.time() - record.publish_time_ms / 1000})
 
 
-def printer(output: str, template: str | None) -> Callable[[Mapping[str, Any]], None]:
+def printer(output: str, template: str | None) -> Callable[[Mapping[str, object]], None]:
     """What prints a message: by the template, as an object a line (`-o json`), as YAML, or its value."""
     from magnetar.cli.messages import templates
     from magnetar.cli.messages.decoding import plain

@@ -59,9 +59,9 @@ class Record:
         """When the broker got it, as far as known; else when it was published."""
         return self.publish_time_ms if self.broker_time_ms is None else self.broker_time_ms
 
-    def document(self, value: object) -> dict[str, Any]:
+    def document(self, value: object) -> dict[str, object]:
         """All that is known, with the decoded value."""
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "topic": str(self.topic),
             "id": self.id,
             "index": self.index,

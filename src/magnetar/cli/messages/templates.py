@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.cli.messages.decoding import plain, text
@@ -28,9 +28,9 @@ class TemplateError(MagnetarError):
     """The text is no format string."""
 
 
-def compiled(template: str) -> Callable[[Mapping[str, Any]], str]:
+def compiled(template: str) -> Callable[[Mapping[str, object]], str]:
     """What makes a line of a message's names. Raises TemplateError."""
-    pieces: list[str | Callable[[Mapping[str, Any]], str]] = []
+    pieces: list[str | Callable[[Mapping[str, object]], str]] = []
     at = 0
     for found in _PIECE.finditer(template):
         pieces.append(template[at : found.start()])
@@ -45,7 +45,7 @@ def compiled(template: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda names: "".join(each if isinstance(each, str) else each(names) for each in pieces)
 
 
-def _field(written: str) -> Callable[[Mapping[str, Any]], str]:
+def _field(written: str) -> Callable[[Mapping[str, object]], str]:
     path, _, form = written.partition(":")
     name, *fields = path.strip().split(".")
     if name not in NAMES:
@@ -53,7 +53,7 @@ def _field(written: str) -> Callable[[Mapping[str, Any]], str]:
     if form not in ("", "json", "time"):
         raise TemplateError(f"{{{written}}}: after the colon stands json or time")
 
-    def shown(names: Mapping[str, Any]) -> str:
+    def shown(names: Mapping[str, object]) -> str:
         value = names.get(name)
         for field in fields:
             value = value.get(field) if isinstance(value, Mapping) else None
@@ -66,7 +66,7 @@ def _field(written: str) -> Callable[[Mapping[str, Any]], str]:
     return shown
 
 
-def time_text(value: Any) -> str:
+def time_text(value: object) -> str:
     """Unix milliseconds in ISO form, local time."""
     if not isinstance(value, int):
         return text(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -18,7 +18,7 @@ _URLS: Final = (
 _KEYS: Final = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls")
 
 
-def _body(given: Mapping[str, Any]) -> object:
+def _body(given: Mapping[str, object]) -> object:
     return {key: given[key] for key in _KEYS if given[key]}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -28,7 +28,7 @@ MODE: Final = click.Option(
 """Which topics of a namespace are listed."""
 
 
-def _created(given: Mapping[str, Any]) -> object:
+def _created(given: Mapping[str, object]) -> object:
     return {"bundles": {"numBundles": given["bundles"]}} if given["bundles"] else None
 
 

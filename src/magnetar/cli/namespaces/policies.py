@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -233,7 +233,7 @@ def _owners(caller: Caller, level: _Level, name: str) -> list[str]:
     return topics_named(caller, name) if level.kind == "topic" else [name]
 
 
-def _change(caller: Caller, method: str, path: str, body: Any, *, dry_run: bool, done: str) -> None:
+def _change(caller: Caller, method: str, path: str, body: object, *, dry_run: bool, done: str) -> None:
     if dry_run:
         click.echo(f"{method} {path}" + ("" if body is None else f"\n{json.dumps(body)}"))
         return

@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import inspect
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -24,7 +24,7 @@ class UnknownSettingError(MagnetarError):
     """No setting has that name."""
 
 
-def shown(value: object) -> Any:
+def shown(value: object) -> object:
     """A setting as it may be shown: contents that stand in a setting itself are secrets."""
     if type(value).__name__ == "Inline":
         return "(set, not shown)"

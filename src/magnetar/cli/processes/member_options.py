@@ -61,7 +61,7 @@ def bookie_access(command: _F) -> _F:
     """How bookies are reached that ask who comes: the command gets `access`, fields of `LedgerSettings`."""
 
     @wraps(command)
-    def checked(**options: Any) -> Any:
+    def checked(**options: object) -> object:
         access = {name: options.pop(name) for name in list(options) if name.startswith("bookie_")}
         if (access["bookie_tls_certificate"] is None) != (access["bookie_tls_key"] is None):
             raise click.UsageError("--bookie-tls-certificate and --bookie-tls-key go together")

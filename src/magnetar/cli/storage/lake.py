@@ -157,7 +157,7 @@ def maintain(caller: Caller, given: _Given) -> None:
         click.echo(line)
 
 
-def _upkeep_lines(tables: Iterable[dict[str, Any] | None]) -> Iterable[str]:
+def _upkeep_lines(tables: Iterable[dict[str, object] | None]) -> Iterable[str]:
     for table in tables:
         if table is None:
             yield "there is no table: nothing is offloaded yet"

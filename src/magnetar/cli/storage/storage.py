@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -72,7 +72,7 @@ def list_(data: Path | None, output: str) -> None:
     if not rows:
         click.echo("nothing is in quarantine")
         return
-    shown: list[dict[str, Any]] = [{**row, "since": _time(row["since_ms"])} for row in rows]
+    shown: list[dict[str, object]] = [{**row, "since": _time(row["since_ms"])} for row in rows]
     show(shown, output, columns=("ledger", "entries", "bytes", "since", "seen_seconds", "decided"))
 
 

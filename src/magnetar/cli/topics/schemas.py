@@ -44,7 +44,7 @@ def _body(given: Mapping[str, Any]) -> object:
     return {"type": given["kind"].upper(), "schema": text, "properties": properties}
 
 
-def _opened(document: Any) -> Any:
+def _opened(document: Any) -> object:
     """With the definition as a document, where it is one."""
     try:
         return {**document, "data": json.loads(document["data"])}

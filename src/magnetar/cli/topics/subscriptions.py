@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -20,7 +20,7 @@ _WHERE: Final = click.Option(
 _COLUMNS: Final = ("subscription", "type", "consumers", "backlog", "unacked", "rate_out", "state")
 
 
-def _start(given: Mapping[str, Any]) -> object:
+def _start(given: Mapping[str, object]) -> object:
     return str(given["at"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -16,7 +16,7 @@ from magnetar.cli.namespaces.policies import TOPIC_POLICIES
 from magnetar.cli.verbs import Verb, group
 
 
-def _looked_up(document: Mapping[str, Any]) -> object:
+def _looked_up(document: Mapping[str, object]) -> object:
     return {key: value for key, value in document.items() if value}
 
 

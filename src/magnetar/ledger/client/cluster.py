@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Coroutine, Mapping, Sequence, Set
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from magnetar.base.errors import MetadataError
 from magnetar.ledger.client.ledger_options import LedgerClientOptions
@@ -130,7 +130,7 @@ class Cluster:
             chosen |= self._placement.replacements(layout, members, left, others, frozenset(), avoid)
         return chosen
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Runs `work` in the background as long as the client lives."""
         self.pool.tasks.spawn(work)
 

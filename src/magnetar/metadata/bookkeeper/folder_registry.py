@@ -125,7 +125,7 @@ class FolderBookieRegistry:
     def _told(self, bookie_id: str) -> dict[str, Any] | None:
         """The record of a live bookie; None when it is not alive. Raises MetadataError."""
         try:
-            told: dict[str, Any] = json.loads((self._alive / bookie_id).read_bytes())
+            told: dict[str, object] = json.loads((self._alive / bookie_id).read_bytes())
         except (FileNotFoundError, ValueError):
             # Not JSON: a power cut left it, as the files are not synced; the next registration removes it.
             return None

@@ -33,7 +33,7 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # compared with, not 
 class Translation:
     """The result of a translation."""
 
-    settings: dict[str, Any]
+    settings: dict[str, object]
     """Our settings that Pulsar's determine."""
     notes: tuple[str, ...]
     details: tuple[str, ...]
@@ -100,7 +100,7 @@ def _properties(file: Path) -> dict[str, str]:
 
 def _plain(said: Mapping[str, str], source: str) -> dict[str, Any]:
     """Our values of settings that differ only in name or unit."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for name, key in pulsar_names.SAME.items():
         if name in said:
             settings[key] = read(key, said[name], f"{source}, key {name}")
@@ -164,8 +164,8 @@ def _is_true(said: Mapping[str, str], name: str) -> bool:
 
 
 def _tls(
-    given: Mapping[str, str], said: Mapping[str, str], plain: Mapping[str, Any], source: str
-) -> dict[str, Any]:
+    given: Mapping[str, str], said: Mapping[str, str], plain: Mapping[str, object], source: str
+) -> dict[str, object]:
     """TLS is served when one of its ports is given, or by the old switch."""
     if not (said.keys() & {"brokerServicePortTls", "webServicePortTls"} or _is_true(said, "tlsEnabled")):
         return {}
@@ -184,7 +184,7 @@ def _tls(
     return settings
 
 
-def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[str, Any]:
+def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[str, object]:
     if not _is_true(said, "authenticationEnabled"):
         if _is_true(said, "authorizationEnabled"):
             raise StartupError(f"{source}: authorizationEnabled needs authenticationEnabled; set both")
@@ -203,7 +203,7 @@ def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[
             methods.append(method)
     if not methods:
         raise StartupError(f"{source}: authenticationEnabled needs authenticationProviders; name them")
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "authentication": ",".join(methods),
         "authorization": _is_true(said, "authorizationEnabled"),
         "token_multiple_roles": several,
@@ -231,7 +231,7 @@ def _secret(text: str, where: str) -> SecretSource:
     raise StartupError(f"{where} is not a file, a file: or data:;base64, URL, or base 64; correct it")
 
 
-def _java_passwords(environment: Mapping[str, str]) -> dict[str, Any]:
+def _java_passwords(environment: Mapping[str, str]) -> dict[str, object]:
     for variable in _JAVA_OPTIONS:
         for option in shlex.split(environment.get(variable, "")):
             if option.startswith(_BASIC_PROPERTY):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from magnetar.auth.secrets import SecretSource, secret_source
 from magnetar.base.errors import StartupError
@@ -18,7 +18,7 @@ from magnetar.server.settings.config import StandaloneConfig
 _UNITS: Final = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 
-def read(key: str, value: object, where: str) -> Any:
+def read(key: str, value: object, where: str) -> object:
     """The value of the setting `key` in the type of its field. Raises StartupError, which names `where`."""
     kind, reader = _READERS[key]
     try:
@@ -70,7 +70,7 @@ def _secret(value: object) -> SecretSource:
     return secret_source(text)
 
 
-_KINDS: Final[dict[str, tuple[str, Callable[[object], Any]]]] = {
+_KINDS: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
     "str": ("a text", _text),
     "int": ("a whole number", _number),
     "bool": ("true or false", _flag),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.errors import LostEntriesError, MagnetarError
 from magnetar.base.ids import LedgerId
@@ -122,6 +122,6 @@ async def _storage(metadata: MetadataStore, root: Path) -> AsyncIterator[TieredS
         await storage.close()
 
 
-def _leave(work: Coroutine[Any, Any, None]) -> None:
+def _leave(work: Coroutine[object, object, None]) -> None:
     """Drops background work: nothing is read ahead here."""
     work.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
@@ -29,7 +28,7 @@ async def open_stores(
     *,
     clock: Clock,
     cleanup: contextlib.AsyncExitStack,
-    spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    spawn: Callable[[Coroutine[object, object, object]], None],
     failed: Callable[[MagnetarError], None],
     shares: bool = False,
 ) -> MessageStores:
@@ -61,7 +60,7 @@ async def _open_embedded(
     *,
     clock: Clock,
     cleanup: contextlib.AsyncExitStack,
-    spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    spawn: Callable[[Coroutine[object, object, object]], None],
     failed: Callable[[MagnetarError], None],
 ) -> MessageStores:
     """Opens stores in this process: one bookie, and metadata in a file."""

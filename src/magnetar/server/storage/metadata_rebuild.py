@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 from magnetar.base.errors import StartupError
 from magnetar.metadata.sqlite_rebuild import rebuild
@@ -13,7 +12,7 @@ from magnetar.runtime.durable_file import sync_folder
 from magnetar.runtime.file_lock import FileLock
 
 
-def rebuild_metadata(data: Path, *, dry_run: bool) -> dict[str, Any]:
+def rebuild_metadata(data: Path, *, dry_run: bool) -> dict[str, object]:
     """Rebuilds the metadata and returns what was kept, corrected and lost. The damaged file stays beside the
     new one.
 

@@ -46,7 +46,7 @@ class FolderDecisions:
         if not (self._folder / "FORMAT").exists():
             raise StartupError(f"{data} is no folder of messages: name that of the server with --data")
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The owner of the messages, and why metadata is doubted."""
         known = self._known()
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.names import InvalidTopicNameError, TopicName
 from magnetar.spark.errors import OptionError
@@ -44,7 +44,7 @@ class Reach:
         return max(self.end.message_index - self.read.message_index, 0)
 
 
-def reaches(end: Any, latest: Any) -> dict[TopicName, Reach]:
+def reaches(end: object, latest: object) -> dict[TopicName, Reach]:
     """Each partition's reach, from a source's `endOffset` and `latestOffset`.
 
     Empty for what is no source of ours: its offsets look different.

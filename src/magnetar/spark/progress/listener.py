@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -106,7 +106,7 @@ class LagListener(StreamingQueryListener):
                 totals.error = event.exception.strip().splitlines()[0]
         self._export()
 
-    def take(self, progress: Mapping[str, Any]) -> ProgressReport:
+    def take(self, progress: Mapping[str, object]) -> ProgressReport:
         """One progress document, as Spark prints it."""
         report = ProgressReport.from_progress(progress)
         report = replace(report, lags=tuple(self._lags(report)))

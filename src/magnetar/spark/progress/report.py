@@ -78,12 +78,12 @@ class ProgressReport:
         return " · ".join(parts)
 
 
-def _rate(value: Any) -> float:
+def _rate(value: object) -> float:
     """Spark says NaN or nothing for a batch without a time; JSON then has text."""
     return float(value) if isinstance(value, int | float) and value == value else 0.0
 
 
-def _observed(metrics: Mapping[str, Any]) -> dict[str, float]:
+def _observed(metrics: Mapping[str, object]) -> dict[str, float]:
     return {
         f"{name}.{column}": float(value)
         for name, row in metrics.items()

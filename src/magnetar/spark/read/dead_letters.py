@@ -34,7 +34,7 @@ class DeadLetters:
         self._producers: dict[TopicName, Producer] = {}
         self._sent: dict[TopicName, int] = {}
 
-    def send(self, topic: TopicName, letters: Sequence[Mapping[str, Any]]) -> None:
+    def send(self, topic: TopicName, letters: Sequence[Mapping[str, object]]) -> None:
         """Sends broken messages of one partition; returns when all are durable. Raises ClientError.
 
         Those of the dead-letter topic itself, which a pattern may name, stay there: each would make another.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +75,7 @@ class SegmentColumns:
             if batch.num_rows:
                 yield self._batch(batch)
 
-    def _wanted(self, table: pa.Table) -> Any:
+    def _wanted(self, table: pa.Table) -> object:
         assert self._rows is not None
         wanted = pa.array(np.ones(table.num_rows, np.bool_))
         if self._rows.keys is not None:

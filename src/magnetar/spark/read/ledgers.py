@@ -207,7 +207,7 @@ class KnownLog:
         return None
 
 
-def _files(copy: Any, entries: int) -> tuple[HistoryFile, ...]:
+def _files(copy: object, entries: int) -> tuple[HistoryFile, ...]:
     """The files of an offloaded ledger, if they hold all of it and can be read from elsewhere."""
     if not isinstance(copy, dict):
         return ()

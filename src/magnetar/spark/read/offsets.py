@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -82,7 +82,7 @@ Place: TypeAlias = "Offset | AtTime | AtIndex | str"
 """What an option may name; text is `earliest` or `latest`."""
 
 
-def parse_place(option: str, value: Any) -> Place:
+def parse_place(option: str, value: object) -> Place:
     """Reads one place of an option.
 
     Args:
@@ -127,7 +127,7 @@ def parse_places_option(
     `partitions`. Raises OptionError.
     """
     try:
-        decoded: Any = json.loads(text)
+        decoded: object = json.loads(text)
     except ValueError:
         decoded = None
     if not isinstance(decoded, dict):

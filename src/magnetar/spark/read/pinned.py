@@ -44,7 +44,7 @@ def parse_ranges(text: str) -> PinnedRanges | None:
         ) from None
 
 
-def _range(first: Any, stop: Any) -> tuple[Position, Position]:
+def _range(first: object, stop: object) -> tuple[Position, Position]:
     start, end = Offset.parse(str(first)).position, Offset.parse(str(stop)).position
     if start >= end:
         raise OptionError(f"ranges: {first} does not lie before {stop}")

@@ -282,7 +282,7 @@ def _keys(text: str) -> frozenset[bytes] | None:
     """Keys parted by commas, or a list in JSON where they have commas in them."""
     if not text:
         return None
-    names: Any = [name.strip() for name in text.split(",") if name.strip()]
+    names: object = [name.strip() for name in text.split(",") if name.strip()]
     if text.startswith("["):
         try:
             names = json.loads(text)

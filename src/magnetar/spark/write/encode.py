@@ -83,7 +83,7 @@ class RowEncoder:
         self._compression = compression
         self._schema_version = schema_version
         self._next = first_partition
-        self._batches: dict[Any, _Batch] = {}
+        self._batches: dict[object, _Batch] = {}
         self.digest = 0
         """Digest of the rows so far, independent of their order: the sum of their CRCs. Tasks of a repeated
         batch may take the same rows in another order, and cut them into other entries."""
@@ -210,7 +210,7 @@ class _Rows:
         def column(name: str) -> list[Any]:
             if name not in names:
                 return [None] * batch.num_rows
-            values: list[Any] = batch.column(names.index(name)).to_pylist()
+            values: list[object] = batch.column(names.index(name)).to_pylist()
             return values
 
         self._values = column("value")

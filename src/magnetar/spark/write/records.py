@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAYS: Final = date(1970, 1, 1).toordinal()
 
-_PRIMITIVES: Final[dict[type[t.DataType], Any]] = {
+_PRIMITIVES: Final[dict[type[t.DataType], object]] = {
     t.StringType: "string",
     t.BinaryType: "bytes",
     t.BooleanType: "boolean",
@@ -55,7 +55,7 @@ def topic_schema(value_format: str, value: t.StructType) -> pb.Schema:
     )
 
 
-def _schema_of(kind: t.DataType, value_format: str, name: str) -> Any:
+def _schema_of(kind: t.DataType, value_format: str, name: str) -> object:
     """Avro's definition of a type; `name` for records in it, which are named by their place."""
     primitive = _PRIMITIVES.get(type(kind))
     if primitive is not None:
@@ -81,7 +81,7 @@ def _schema_of(kind: t.DataType, value_format: str, name: str) -> Any:
             if _NAME.fullmatch(field.name) is None:
                 raise OptionError(f"column `{field.name}` cannot be a field of Avro: rename it, AS a_name")
             inner = _schema_of(field.dataType, value_format, f"{name}_{field.name}")
-            made: dict[str, Any] = {"name": field.name, "type": _nullable(inner, null=field.nullable)}
+            made: dict[str, object] = {"name": field.name, "type": _nullable(inner, null=field.nullable)}
             if field.nullable:
                 made["default"] = None
             fields.append(made)
@@ -89,7 +89,7 @@ def _schema_of(kind: t.DataType, value_format: str, name: str) -> Any:
     raise OptionError(f"a column of type {kind.simpleString()} has no schema: cast it, or write bytes")
 
 
-def _nullable(definition: Any, *, null: bool) -> Any:
+def _nullable(definition: object, *, null: bool) -> object:
     return ["null", definition] if null else definition
 
 
@@ -108,11 +108,11 @@ _dumps = json.JSONEncoder(
 ).encode
 
 
-def _json(row: dict[str, Any]) -> bytes:
+def _json(row: dict[str, object]) -> bytes:
     return _dumps(row).encode()
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """What JSON has no type for."""
     if isinstance(value, datetime):
         return _micros(value)
@@ -161,7 +161,7 @@ def _writer(kind: t.DataType) -> _Write:
     if isinstance(kind, t.MapType):
         of_value = _or_null(_writer(kind.valueType), null=kind.valueContainsNull)
 
-        def write_map(value: dict[str, Any]) -> bytes:
+        def write_map(value: dict[str, object]) -> bytes:
             pairs = b"".join(sized(key.encode()) + of_value(each) for key, each in value.items())
             return long_bytes(len(value)) * bool(value) + pairs + b"\x00"
 

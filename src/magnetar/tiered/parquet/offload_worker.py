@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import magnetar
 from magnetar.base.entries import EntryRun
@@ -78,7 +78,7 @@ class OffloadWorker:
         self._turn = asyncio.Lock()
         self._expected: Recent[str, tuple[int, int]] = Recent(_SOURCES_KEPT)
         """By source: the place where a sequential reader continues."""
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._calls: set[asyncio.Task[object]] = set()
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -391,10 +391,10 @@ class OffloadWorker:
             await self._reap()
 
 
-def _described(source: AsyncByteSource) -> dict[str, Any]:
+def _described(source: AsyncByteSource) -> dict[str, object]:
     return {"name": source.name, "size": source.size, "path": source.path, "footer": source.footer}
 
 
-def _forget(task: asyncio.Task[Any]) -> None:
+def _forget(task: asyncio.Task[object]) -> None:
     if not task.cancelled():
         task.exception()

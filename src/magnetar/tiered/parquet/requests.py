@@ -35,7 +35,7 @@ def load(body: bytes) -> dict[str, Any]:
     return values
 
 
-def dump_origin(origin: SegmentOrigin) -> dict[str, Any]:
+def dump_origin(origin: SegmentOrigin) -> dict[str, object]:
     """An origin as JSON values."""
     return {
         "topic": origin.topic,

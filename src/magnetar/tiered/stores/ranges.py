@@ -40,7 +40,7 @@ def open_ranges(url: str, name: str, size: int) -> ByteSource:
 
 
 @lru_cache(_STORES_MAX)
-def _cloud(url: str) -> Any:
+def _cloud(url: str) -> object:
     parts = check_url(url)
     return open_cloud(url, parts, dict(parse_qsl(parts.query)), os.environ)
 

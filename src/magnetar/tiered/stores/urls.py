@@ -108,20 +108,20 @@ def _missing(url: str, error: ImportError) -> StoreSetupError:
     )
 
 
-def _client(endpoint: str) -> dict[str, Any]:
+def _client(endpoint: str) -> dict[str, object]:
     # Seconds of one request, its body included: a part of 8 MiB, or a read of as much. A caller waits for
     # four of these at most when a store hangs.
     return {"allow_http": endpoint.startswith("http://"), "timeout": "30s", "connect_timeout": "5s"}
 
 
-def _patience() -> dict[str, Any]:
+def _patience() -> dict[str, object]:
     from datetime import timedelta
 
     # `retrying.py` tries again, and counts it.
     return {"max_retries": 0, "retry_timeout": timedelta(seconds=30)}
 
 
-def _s3(parts: SplitResult, options: dict[str, str]) -> Any:
+def _s3(parts: SplitResult, options: dict[str, str]) -> object:
     from obstore.store import S3Store
 
     settings: Any = {"region": "us-east-1", **options} if "endpoint" in options else dict(options)
@@ -134,7 +134,7 @@ def _s3(parts: SplitResult, options: dict[str, str]) -> Any:
     )
 
 
-def _gs(parts: SplitResult, options: dict[str, str]) -> Any:
+def _gs(parts: SplitResult, options: dict[str, str]) -> object:
     from obstore.store import GCSStore
 
     endpoint = options.get("endpoint", "")
@@ -149,7 +149,7 @@ def _gs(parts: SplitResult, options: dict[str, str]) -> Any:
     )
 
 
-def _az(parts: SplitResult, options: dict[str, str]) -> Any:
+def _az(parts: SplitResult, options: dict[str, str]) -> object:
     from obstore.store import AzureStore
 
     container, _, folder = parts.path.strip("/").partition("/")
@@ -163,10 +163,10 @@ def _az(parts: SplitResult, options: dict[str, str]) -> Any:
     )
 
 
-_CLOUDS: Final[dict[str, Callable[[SplitResult, dict[str, str]], Any]]] = {"s3": _s3, "gs": _gs, "az": _az}
+_CLOUDS: Final[dict[str, Callable[[SplitResult, dict[str, str]], object]]] = {"s3": _s3, "gs": _gs, "az": _az}
 
 
-def open_hadoop(url: str, parts: SplitResult, options: dict[str, str]) -> Any:
+def open_hadoop(url: str, parts: SplitResult, options: dict[str, str]) -> object:
     """pyarrow's file system at a checked URL. Raises StoreSetupError."""
     try:
         from pyarrow import fs

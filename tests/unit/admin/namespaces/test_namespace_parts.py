@@ -49,7 +49,7 @@ def test_boundaries(document: Any, bounds: list[str]) -> None:
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 1024])
 def test_every_topic_falls_into_one_bundle(number: int) -> None:
     policies = {"bundles": bundles.wanted({"numBundles": number})}
-    bounds = policies["bundles"]["boundaries"]
+    bounds: Any = policies["bundles"]["boundaries"]
     names = [f"{lower}_{upper}" for lower, upper in itertools.pairwise(bounds)]
     for i in range(50):
         assert [name for name in names if bundles.within(topic(i), name)] == [bundle_of(topic(i), policies)]

@@ -19,7 +19,7 @@ from magnetar.admin.serving.openapi import document
 from magnetar.observability.metrics import Registry
 from support.admin_api import AdminApi, Answer, with_api
 
-DOCUMENT = document(all_routes(Registry()))
+DOCUMENT: dict[str, Any] = document(all_routes(Registry()))
 OPERATIONS = [
     (method.upper(), path, operation)
     for path, methods in DOCUMENT["paths"].items()

@@ -111,5 +111,6 @@ def test_written_numbers(values: list[int]) -> None:
     ],
 )
 def test_what_does_not_fit_is_named(change: dict[str, Any], said: str) -> None:
+    order: Any = plain(ORDER)
     with pytest.raises(AvroError, match=said):
-        encode(SCHEMA, {**plain(ORDER), **change})
+        encode(SCHEMA, {**order, **change})
