@@ -361,21 +361,74 @@ def test_the_toolbox_rule_sees(line: str) -> None:
     assert list(loose_ends(ast.walk(ast.parse(line))))
 
 
+CHANGING = {
+    *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft"),
+    *("remove", "reverse", "setdefault", "sort", "update"),
+}
+"""Methods of containers that change them."""
+
+
+def root_of(node: ast.expr) -> str | None:
+    """The name that an expression begins with: `self` of `self.a.b(c)[0]`."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def made_here(function: ast.FunctionDef) -> set[str]:
+    """Local names of what the function itself makes, and may change."""
+    given = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            is_name = isinstance(node.value, ast.Name | ast.Attribute | ast.Subscript | ast.NamedExpr)
+            called = node.value.func if isinstance(node.value, ast.Call) else None
+            is_asked = isinstance(called, ast.Attribute) and root_of(called) in given | {"self"}
+            if not is_name and not is_asked:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def changes_something(function: ast.FunctionDef) -> bool:
+    """Whether a function sets an attribute or an item, or changes a container, that it did not make."""
+    own = made_here(function)
+    changed: list[ast.expr] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            changed.append(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            changed += [node.func.value] if node.func.attr in CHANGING else []
+    return any(root_of(each) not in own for each in changed)
+
+
 def effects(walked: Iterable[ast.AST]) -> Iterator[str]:
-    """Properties that change what they are a property of."""
-    for node in walked:
-        if not isinstance(node, ast.FunctionDef):
+    """Properties that change something, by themselves or by what they use of their class."""
+    for kind in walked:
+        if not isinstance(kind, ast.ClassDef):
             continue
-        if not any(ast.unparse(each) == "property" for each in node.decorator_list):
-            continue
-        for inner in ast.walk(node):
-            targets: list[ast.expr] = []
-            if isinstance(inner, ast.Assign | ast.Delete):
-                targets = inner.targets
-            elif isinstance(inner, ast.AugAssign | ast.AnnAssign):
-                targets = [inner.target]
-            if any(ast.unparse(target).startswith("self.") for target in targets):
-                yield f"{inner.lineno}: {node.name}"
+        methods = {
+            each.name: each
+            for each in kind.body
+            if isinstance(each, ast.FunctionDef)
+            and not any(ast.unparse(one).endswith(".setter") for one in each.decorator_list)
+        }
+        uses = {
+            name: {
+                node.attr
+                for node in ast.walk(each)
+                if isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "self"
+            }
+            for name, each in methods.items()
+        }
+        found = {name for name, each in methods.items() if changes_something(each)}
+        while more := {name for name in methods.keys() - found if uses[name] & found}:
+            found |= more
+        for name in sorted(found):
+            if any(ast.unparse(each) == "property" for each in methods[name].decorator_list):
+                yield f"{methods[name].lineno}: {name}"
 
 
 def test_properties_have_no_effect() -> None:
@@ -384,9 +437,35 @@ def test_properties_have_no_effect() -> None:
     assert found == [], "make it a method with the name of what it does, and a property of what it tells"
 
 
-def test_the_rule_about_properties_sees() -> None:
-    text = "class A:\n    @property\n    def a(self):\n        self.n += 1\n        return self.n\n"
-    assert list(effects(ast.walk(ast.parse(text)))) == ["4: a"]
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.n += 1", "self.n = 1", "del self.n", "self.n[0] = 1", "self.n.append(1)", "self.b()",
+        "for each in self.n:\n            each.seen = True", "n = self.n\n        n.pop()",
+        "self.n.get(1).update()", "n = self.get(1)\n        n.pop()", "return [self.b(1) for _ in self.n]",
+    ],
+)  # fmt: skip
+def test_the_rule_about_properties_sees(body: str) -> None:
+    text = (
+        f"class A:\n    @property\n    def a(self):\n        {body}\n"
+        "    def b(self):\n        self.c()\n    def c(self):\n        self.n = 2\n"
+    )
+    assert list(effects(ast.walk(ast.parse(text)))) == ["3: a"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return self.n", "n = []\n        n.append(self.n)", "n = sorted(self.n)\n        n.pop()",
+        "return self.d()", "n = np.ones(2)\n        n[0] = self.n",
+    ],
+)  # fmt: skip
+def test_the_rule_about_properties_does_not_see(body: str) -> None:
+    text = (
+        f"class A:\n    @property\n    def a(self):\n        {body}\n    @a.setter\n"
+        "    def a(self, n):\n        self.n = n\n    def d(self):\n        return self.n\n"
+    )
+    assert list(effects(ast.walk(ast.parse(text)))) == []
 
 
 LOGGING = {"critical", "debug", "error", "exception", "info", "log", "warning"}

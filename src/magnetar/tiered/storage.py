@@ -91,10 +91,10 @@ class TieredStorage:
             self._stores[url] = store
         return store
 
-    @property
-    def is_owned(self) -> bool:
-        """Whether the ownership of the store of new copies is checked."""
-        return self.owners is not None and self.store(self.url).url != MEMORY_URL
+    def owned_store(self) -> ObjectStore | None:
+        """The store of new copies, if its ownership is checked; None: it is not. Raises as `store`."""
+        store = None if self.owners is None else self.store(self.url)
+        return None if store is None or store.url == MEMORY_URL else store
 
     async def check_owner(self) -> Holding | None:
         """Checks the ownership of the store of new copies and returns its note; None without a check.

@@ -38,8 +38,8 @@ async def claim(call: Call) -> object:
     url = call.query.get("url", storage.url)
     # The one of new copies may not have been asked for yet.
     known = {owner.url: owner for owner in owners}
-    if url == storage.url and storage.is_owned:
-        known[url] = owners.of(storage.store(url))
+    if url == storage.url and (owned := storage.owned_store()) is not None:
+        known[url] = owners.of(owned)
     owner = known.get(url)
     if owner is None:
         raise NotHereError(f"no log of this broker has copies in {url}; {_STORES} names the stores")

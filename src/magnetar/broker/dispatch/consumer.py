@@ -75,6 +75,11 @@ class Consumer:
         """Whether an entry may be sent now; if only its connection stops that, see `ConsumerOutlet`."""
         return self.permits > 0 and not self.blocked and self.outlet.ask_output()
 
+    @property
+    def takes_output(self) -> bool:
+        """The same, told to who only looks: nothing is called later."""
+        return self.permits > 0 and not self.blocked and self.outlet.writable
+
     def ask_messages(self) -> int:
         """Messages that may be sent now, one by one; as `ask_output`."""
         if not self.ask_output():

@@ -99,7 +99,15 @@ class KeySharedDispatcher(SharedDispatcher):
     @property
     def can_serve_line(self) -> bool:
         """Whether the first entry of some line can be sent now. Cost: the number of lines."""
-        return any(key.waiting and self._taker(key) is not None for key in self._lines.order)
+        return not self.unacked.blocked and any(
+            key.waiting and self._takes(key, self._owners.owner(key.key_hash)) for key in self._lines.order
+        )
+
+    def _takes(self, key: KeyState, owner: Consumer | None) -> bool:
+        """Whether the owner of a hash could be sent its next entry now."""
+        if owner is None or not owner.takes_output:
+            return False
+        return not key.held or key.holder is owner or self.allow_out_of_order
 
     def lines(self, count_max: int) -> list[HashLine]:
         """Some of the lines, first those that wait for another consumer than the hash's owner."""
@@ -107,7 +115,7 @@ class KeySharedDispatcher(SharedDispatcher):
         for key in self._lines.order:
             if not key.waiting:
                 continue
-            owner = key.owner or self._owner(key)
+            owner = self._owners.owner(key.key_hash)
             found.append(
                 HashLine(
                     key.key_hash,

@@ -66,3 +66,25 @@ def test_damaged_entries_have_a_hash_too() -> None:
 def test_a_key_that_is_no_text_has_the_hash_of_its_bytes() -> None:
     metadata = b"\x0a\x01p\x10\x01\x18\x02\x22\x06\x0a\x01k\x12\x01v\x32\x01\xff"
     assert entry_hash(b"\x0e\x01\0\0\0\0" + len(metadata).to_bytes(4, "big") + metadata) == key_hash(b"\xff")
+
+
+def test_who_looks_at_lines_asks_for_nothing() -> None:
+    # The page that explains a subscription asked the consumers' connections for room, so that the pump was
+    # called because somebody had looked.
+    class Full(Pipe):
+        writable = False
+        asked = 0
+
+        def ask_output(self) -> bool:
+            self.asked += 1
+            return False
+
+    dispatcher, consumer = dispatcher_with_line()
+    assert dispatcher.can_serve_line
+    full = Full()
+    consumer.outlet = full
+    assert not dispatcher.can_serve_line
+    assert len(dispatcher.lines(10)) == 1
+    assert full.asked == 0
+    dispatcher.want()
+    assert full.asked == 1
