@@ -5,15 +5,19 @@ then uses the attribute acts on something that others may have changed. It has t
 or to hold the thing, or to say in a comment between check and use who else can act and why that does no harm.
 `checks_across_waits.txt` lists those that were gone through and says it there.
 
-What the rule sees: in one coroutine, a condition of `if`, `while` or `x if y else z` that reads `self.a`, or
-a name that was made of it; an `await` behind it in the text; and after that a use of `self.a` that is no
-condition itself. Only attributes that change after the object was made are of concern.
+What the rule sees: in one coroutine, a condition of `if`, `while` or `x if y else z` that reads `self.a` or
+`other.a` (of a parameter, a local name, or what either holds, as `self.other.a`), or a name that was made of
+it; an `await` behind it in the text; and after that a use of the same attribute that is no condition itself.
+Only attributes that change after the object was made are of concern: of `self` those that its class changes,
+of others those whose name some module changes of something, as the rule knows no types. It does not see what
+a property or a method reads.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,30 +48,65 @@ class Found(NamedTuple):
 
 
 def attribute_of(node: ast.AST) -> str | None:
-    """The `a` of `self.a`."""
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-        return node.attr
+    """The `a` of `self.a`, and all of `other.a`, `self.other.a`."""
+    if not isinstance(node, ast.Attribute):
+        return None
+    if isinstance(node.value, ast.Name):
+        return node.attr if node.value.id == "self" else f"{node.value.id}.{node.attr}"
+    if isinstance(node.value, ast.Attribute) and (owner := attribute_of(node.value)) is not None:
+        return f"{owner}.{node.attr}" if "." in owner else f"self.{owner}.{node.attr}"
     return None
 
 
-def changing(kind: ast.ClassDef) -> set[str]:
-    """Attributes that methods other than `__init__` set, or whose content they change."""
-    found: set[str | None] = set()
+def changed_in(function: ast.AST) -> Iterator[ast.AST]:
+    """Whatever a function sets, or whose content it changes."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            yield node
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            yield node.value
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _CHANGING
+        ):
+            yield node.func.value
+
+
+def changing(kind: ast.AST) -> set[str]:
+    """Attributes of `self` that methods other than `__init__` change."""
+    found: set[str] = set()
     for function in ast.walk(kind):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or function.name == "__init__":
-            continue
-        for node in ast.walk(function):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
-                found.add(attribute_of(node))
-            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-                found.add(attribute_of(node.value))
-            elif (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in _CHANGING
-            ):
-                found.add(attribute_of(node.func.value))
-    return {name for name in found if name is not None}
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "__init__":
+            names = [attribute_of(node) for node in changed_in(function)]
+            found.update(name for name in names if name is not None and "." not in name)
+    return found
+
+
+@cache
+def changing_anywhere() -> frozenset[str]:
+    """Names of attributes that some module changes after their object was made."""
+    return frozenset(
+        node.attr
+        for path in modules()
+        for function in nodes(path)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "__init__"
+        for node in changed_in(function)
+        if isinstance(node, ast.Attribute)
+    )
+
+
+class Changes:
+    """Which attributes others may change meanwhile."""
+
+    def __init__(self, own: set[str], elsewhere: frozenset[str]) -> None:
+        self._own = own
+        self._elsewhere = elsewhere
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        return name.rpartition(".")[2] in self._elsewhere if "." in name else name in self._own
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
@@ -76,6 +115,12 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             yield node
             yield from own_nodes(node)
+
+
+def within(expression: ast.expr) -> Iterator[ast.AST]:
+    """An expression and its parts, without what lambdas in it do."""
+    yield expression
+    yield from own_nodes(expression)
 
 
 def end(node: ast.expr) -> Place:
@@ -93,22 +138,31 @@ def waits(nodes: list[ast.AST]) -> Iterator[tuple[ast.AST, Place, Place]]:
             yield node, (node.lineno, node.col_offset), end(node.items[-1].context_expr)
 
 
-def checks(nodes: list[ast.AST], changes: set[str]) -> Iterator[tuple[int, Place, set[str]]]:
+def is_other_method(node: ast.AST, called: set[int]) -> bool:
+    """Whether it is the method of another object, where that is called."""
+    return id(node) in called and "." in (attribute_of(node) or "")
+
+
+def checks(nodes: list[ast.AST], called: set[int], changes: Changes) -> Iterator[tuple[int, Place, set[str]]]:
     """Each condition: its line, where it ends, and the attributes that it reads, itself or by names that were
     made of them."""
     made: dict[str, set[str]] = {}
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-            read = {name for each in ast.walk(node.value) if (name := attribute_of(each)) in changes}
+            read = {
+                name
+                for each in within(node.value)
+                if (name := attribute_of(each)) in changes and not is_other_method(each, called)
+            }
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Name):
                     made.setdefault(target.id, set()).update(name for name in read if name is not None)
     for node in nodes:
         if isinstance(node, ast.If | ast.While | ast.IfExp):
             attributes: set[str] = set()
-            for each in ast.walk(node.test):
+            for each in within(node.test):
                 name = attribute_of(each)
-                if name in changes and name is not None:
+                if name in changes and name is not None and not is_other_method(each, called):
                     attributes.add(name)
                 elif isinstance(each, ast.Name):
                     attributes |= made.get(each.id, set())
@@ -135,16 +189,18 @@ def uses_after(nodes: list[ast.AST], wait: ast.AST, after: Place, attribute: str
     return stored + sorted(later, key=lambda node: (node.lineno, node.col_offset))
 
 
-def found_in(function: ast.AsyncFunctionDef, changes: set[str]) -> Iterator[Found]:
+def found_in(function: ast.AsyncFunctionDef, changes: Changes) -> Iterator[Found]:
     """Checks whose outcome is used after a wait without a new look."""
-    nodes = list(own_nodes(function))
+    every = list(own_nodes(function))
+    called = {id(node.func) for node in every if isinstance(node, ast.Call)}
+    nodes = [node for node in every if not is_other_method(node, called)]
     conditions = {
         id(each)
         for node in nodes
         if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert)
         for each in ast.walk(node.test)
     }
-    for line, checked, attributes in checks(nodes, changes):
+    for line, checked, attributes in checks(nodes, called, changes):
         for attribute in sorted(attributes):
             for wait, begin, after in waits(nodes):
                 if begin < checked:
@@ -162,17 +218,25 @@ def is_explained(lines: list[str], found: Found) -> bool:
     return any(line.lstrip().startswith("#") for line in lines[found.checked - 3 : found.used])
 
 
+def coroutines(tree: Iterable[ast.AST]) -> Iterator[tuple[ast.AsyncFunctionDef, set[str]]]:
+    """All coroutines, those within functions too, and the attributes of their `self` that change."""
+    of_class: dict[ast.AST, set[str]] = {}
+    for kind in tree:
+        if isinstance(kind, ast.ClassDef):
+            inner = [each for each in ast.walk(kind) if isinstance(each, ast.AsyncFunctionDef)]
+            of_class.update(dict.fromkeys(inner, changing(kind) if inner else set()))
+    for function in tree:
+        if isinstance(function, ast.AsyncFunctionDef):
+            yield function, of_class.get(function, set())
+
+
 def unexplained(path: Path) -> Iterator[str]:
     """`module:function:attribute` of a module."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    for kind in nodes(path):
-        if isinstance(kind, ast.ClassDef):
-            functions = [each for each in kind.body if isinstance(each, ast.AsyncFunctionDef)]
-            changes = changing(kind) if functions else set()
-            for function in functions:
-                for found in found_in(function, changes):
-                    if not is_explained(lines, found):
-                        yield f"{name_of(path)}:{function.name}:{found.attribute}"
+    for function, own in coroutines(nodes(path)):
+        for found in found_in(function, Changes(own, changing_anywhere())):
+            if not is_explained(lines, found):
+                yield f"{name_of(path)}:{function.name}:{found.attribute}"
 
 
 def reviewed() -> dict[str, str]:
@@ -194,7 +258,7 @@ def test_nobody_acts_on_what_was_checked_before_a_wait() -> None:
 
 def of(body: str) -> list[str]:
     lines = "\n".join(f"        {line}" for line in body.splitlines())
-    text = f"class K:\n    async def f(self):\n{lines}\n    def g(self):\n        self.a = 1\n"
+    text = f"class K:\n    async def f(self, other):\n{lines}\n    def g(self):\n        self.a = 1\n"
     (kind,) = ast.parse(text).body
     assert isinstance(kind, ast.ClassDef)
     (function, _) = kind.body
@@ -202,7 +266,7 @@ def of(body: str) -> list[str]:
     source = text.splitlines()
     return [
         found.attribute
-        for found in found_in(function, changing(kind))
+        for found in found_in(function, Changes(changing(kind), frozenset({"z"})))
         if not is_explained(source, found)
     ]  # fmt: skip
 
@@ -222,6 +286,27 @@ def test_the_rule_sees(body: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "attribute"),
+    [
+        ("if other.z:\n    await done()\n    other.z = 1", "other.z"),
+        ("one = other.get()\nif one.z is None:\n    one.z = await made()", "one.z"),
+        ("while not self.b.z:\n    await done()\n    self.b.z.close()", "self.b.z"),
+        ("z = other.b.z\nif z:\n    await done()\n    use(other.b.z)", "other.b.z"),
+    ],
+)
+def test_the_rule_sees_other_objects(body: str, attribute: str) -> None:
+    assert of(body) == [attribute]
+
+
+def test_the_rule_sees_all_coroutines() -> None:
+    text = "class K:\n    def g(self):\n        async def f(): ...\n        self.a = 1\nasync def h(): ...\n"
+    assert [(each.name, own) for each, own in coroutines(list(ast.walk(ast.parse(text))))] == [
+        ("h", set()),
+        ("f", {"a"}),
+    ]
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "if self.a:\n    self.a.close()\n    await done()",  # before the wait
@@ -230,6 +315,9 @@ def test_the_rule_sees(body: str) -> None:
         "if self.a:\n    # Nobody else sets it.\n    await done()\n    self.a.close()",  # explained
         "if self.b:\n    await done()\n    self.b.close()",  # nobody changes b
         "await done()\nif self.a:\n    self.a.close()",  # checked after the wait
+        "if other.y:\n    await done()\n    other.y.close()",  # nobody changes y
+        "if other.z():\n    await done()\n    other.z()",  # a method
+        "if any(lambda x: x.z):\n    await done()\n    x.z = 1",  # another x
     ],
 )
 def test_the_rule_does_not_see(body: str) -> None:

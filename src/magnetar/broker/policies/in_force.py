@@ -158,9 +158,9 @@ class PoliciesInForce:
         await self._give_deduplication(topic, settings)
 
     async def _give_deduplication(self, topic: Topic, settings: TopicSettings) -> None:
-        # `give` alone sets it, and holds the topic.
         if topic.dedup is not None:
             topic.dedup.limits = settings.dedup_limits
+        # `give` alone sets it, and holds the topic.
         if settings.deduplicates and topic.dedup is None:
             topic.dedup = await Deduplication.load(
                 topic.log,
