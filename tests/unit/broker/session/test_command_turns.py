@@ -107,6 +107,17 @@ def test_a_parser_stops_after_so_many_commands_and_loses_none(per_read: int) -> 
     assert list(map(repr, events)) == list(map(repr, whole))
 
 
+def test_a_command_with_many_properties_counts_as_many() -> None:
+    # Four connections each brought seven of them in a turn, which took 27 ms.
+    pairs = [{"key": str(n), "value": "v" * 58} for n in range(256)]
+    request = {"consumer_id": 1, "request_id": 1, "topic": TOPIC, "subscription": "s", "subType": 0}
+    data = command(Type.SUBSCRIBE, **request, metadata=pairs, subscription_properties=pairs) * 2
+    parser = ServerParser(FRAME_BYTES_MAX)
+    events, consumed = parser.parse(data, len(data), PER_READ)
+    assert (len(events), consumed) == (1, len(data) // 2)
+    assert parser.stopped
+
+
 class Wire(asyncio.Transport):
     """A socket's transport: what is written is kept."""
 
