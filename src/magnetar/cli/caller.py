@@ -1,4 +1,4 @@
-"""What commands that call a broker share: where it is, as whom, and how answers are printed."""
+"""Shared parts of commands that call a broker: its address, credentials, and the output of answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _OF_PLACES: Final = ("url", "admin_url", "token", "token_file", "trust_certs")
-"""Options that a context has values for."""
+"""Options whose values a context may have."""
 _BINARY: Final = ("pulsar://", "pulsar+ssl://")
 _FILE: Final = click.Path(path_type=str)
 
@@ -37,7 +37,7 @@ class Caller:
 
     @property
     def admin_url(self) -> str:
-        """Given, or the usual port of the broker's host."""
+        """URL of the admin API: the given one, or the usual port of the broker's host."""
         place = self.place
         if place.admin_url or not place.url:
             return place.admin_url or "http://127.0.0.1:8080"
@@ -51,12 +51,12 @@ class Caller:
 
     @property
     def service_url(self) -> str:
-        """Where messages go to and come from; over an admin address the broker is looked up."""
+        """URL of the broker; with an admin address the broker is looked up."""
         place = self.place
         return place.url or place.admin_url or "pulsar://127.0.0.1:6650"
 
     def admin(self) -> Admin:
-        """The admin API; close it."""
+        """A client of the admin API; the caller closes it."""
         from magnetar.adminclient.admin import Admin
         from magnetar.adminclient.target import AdminTarget
 
@@ -72,7 +72,7 @@ class Caller:
         )
 
     def client(self) -> Client:
-        """The broker; close it."""
+        """A client of the broker; the caller closes it."""
         from magnetar.client.client import Client
         from magnetar.client.options import ClientOptions
 
@@ -87,12 +87,12 @@ class Caller:
         return Client(self.service_url, options, admin_url=self.admin_url)
 
     def show(self, document: object, *, columns: Sequence[str] = ()) -> None:
-        """Prints in the format that was asked for."""
+        """Prints a document in the requested format."""
         show(document, self.output, columns=columns)
 
 
 def _place(context: str | None, given: dict[str, str | None]) -> ContextPlace:
-    """What was said on the command line, else in the environment, else by the context."""
+    """Address and credentials: from the command line, else the environment, else the context."""
     file = contexts.file_of(os.environ)
     known = contexts.load(file).place(context or "")
     values = {name: value or getattr(known, name) for name, value in given.items()}
@@ -107,7 +107,7 @@ def _place(context: str | None, given: dict[str, str | None]) -> ContextPlace:
 
 
 def _said(option: str, source: ParameterSource) -> bool:
-    """Whether an option of the command that runs comes from there."""
+    """Whether an option of the running command comes from this source."""
     return click.get_current_context().get_parameter_source(option) is source
 
 
@@ -136,7 +136,7 @@ _OPTIONS: Final = (
 
 
 def calls(command: _F) -> _F:
-    """Gives a command the options of all that call a broker; its first argument is the Caller."""
+    """Adds the options of commands that call a broker; the command's first argument is the Caller."""
 
     @wraps(command)
     def run(context: str | None, timeout: float, output: str, **rest: Any) -> object:
@@ -157,6 +157,6 @@ def calls(command: _F) -> _F:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks before what cannot be undone; ends the command unless the answer is yes."""
+    """Asks before a step that cannot be undone; ends the command unless the answer is yes."""
     if not yes:
         click.confirm(question, abort=True, err=True)

@@ -1,4 +1,4 @@
-"""How a command ends, as a number.
+"""Exit codes of commands.
 
 | Code | Meaning |
 |---|---|
@@ -8,7 +8,7 @@
 | 3 | not allowed: the broker does not know you, or you may not |
 | 4 | not there: what was named does not exist |
 | 5 | unreachable, or no answer in time |
-| 6 | it is so already, or something forbids it: the broker said conflict or precondition failed |
+| 6 | conflict or precondition failed: it is so already, or something forbids it |
 | 7 | looked for and not found: `search` without a hit, `doctor` with a failed check |
 | 130 | interrupted |
 """
@@ -50,9 +50,9 @@ _BY_SERVER_ERROR: Final = {
 
 
 def code_of(error: MagnetarError) -> int:
-    """The code of a command that ended with this error.
+    """The exit code for an error.
 
-    By what the error carries, not by its class: the rooms that raise them need not be imported to ask.
+    The fields of the error decide, not its class, so that the rooms that raise it need not be imported.
     """
     status = getattr(error, "status", None)
     if isinstance(status, int):

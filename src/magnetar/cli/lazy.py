@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class LazyGroup(click.Group):
-    """A group whose commands come from a table; what a command needs is imported when it is called."""
+    """A group whose commands come from a table; a command's module is imported when it is called."""
 
     def __init__(self, *args: Any, table: Mapping[str, Command], **options: Any) -> None:
-        """`table`: by name, in the order of the help."""
+        """`table`: commands by name, in the order of the help."""
         super().__init__(*args, **options)
         self._table = table
 
@@ -36,7 +36,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """With the nearest name where there is no such command."""
+        """See click; the error for an unknown command suggests the nearest name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """From the table too; a shell asks for it at every key."""
+        """Completes from the table, without imports, because a shell calls it at every key."""
         from click.shell_completion import CompletionItem
 
         found = [
@@ -60,6 +60,6 @@ class LazyGroup(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the table: help imports no command."""
+        """Formats help from the table, without imports."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, row.help) for name, row in self._table.items()])

@@ -49,7 +49,7 @@ class Moment(_Moment):
             return int(datetime.fromisoformat(value).astimezone().timestamp() * 1000)
         except (ValueError, OverflowError, OSError):
             self.fail(
-                f"{value!r} is no time; write earliest, latest, an age as 90s, 2h, 7d, or 2025-01-31T12:00",
+                f"{value!r} is not a time; write earliest, latest, an age as 90s, 2h, 7d or 2025-01-31T12:00",
                 param,
                 ctx,
             )

@@ -65,7 +65,7 @@ def test_what_cannot_be_undone_is_asked(
         ("schemas upload t --type string --property x", 2, "not KEY=VALUE"),
         ("tenants list --admin-url http://127.0.0.1:1", 5, "is the broker running"),
         ("tenants list --context nowhere", 1, "there is no context 'nowhere'"),
-        ("subscriptions reset t s --to soon", 2, "is no time"),
+        ("subscriptions reset t s --to soon", 2, "is not a time"),
     ],
 )
 def test_what_is_wrong_is_said(magnetar: Callable[..., Any], words: str, code: int, said: str) -> None:

@@ -1,4 +1,4 @@
-"""What the canaries of a broker say, out of its metrics (docs/monitoring.md)."""
+"""Reads the results of a broker's canaries from its metrics (docs/monitoring.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES: Final = {
 
 
 class Canary(NamedTuple):
-    """One namespace's."""
+    """The canary of one namespace."""
 
     namespace: str
     up: bool
@@ -25,11 +25,11 @@ class Canary(NamedTuple):
     lost: int
     refused: int
     mean_ms: float
-    """From publishing to delivery, since the broker's start."""
+    """Average milliseconds from publishing to delivery since the broker's start."""
 
 
 def canaries_of(text: str) -> list[Canary]:
-    """Those in a scrape, by namespace."""
+    """The canaries in a scrape, by namespace."""
     found = []
     for (namespace,), figures in sorted(parsed(text, _NAMES, ("namespace",)).items()):
         received = figures.get("received", 0.0)
@@ -47,7 +47,7 @@ def canaries_of(text: str) -> list[Canary]:
 
 
 def summary(canaries: list[Canary]) -> str:
-    """One line; "" without canaries."""
+    """A line about the canaries; "" without any."""
     if not canaries:
         return ""
     down = [canary.namespace for canary in canaries if not canary.up]

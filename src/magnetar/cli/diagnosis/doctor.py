@@ -1,4 +1,4 @@
-"""`magnetar doctor`: what of this machine and of a broker keeps things from going well."""
+"""`magnetar doctor`: checks this machine and a broker for problems."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _COLORS: Final = {GOOD: "green", DOUBTFUL: "yellow", BAD: "red"}
 
 _SYNCS: Final = 20
 _SYNC_DOUBTFUL_MS: Final = 20.0
-"""An acknowledgement waits for one sync: above this a disk is slow for the purpose."""
+"""Milliseconds of a sync above which the disk counts as slow; each acknowledgement waits for one sync."""
 _FREE_DOUBTFUL: Final = 0.10
 _FREE_BAD_BYTES: Final = 1 << 30
 _FILES_DOUBTFUL: Final = 4096
 _CLOCK_DOUBTFUL_MS: Final = 1_000
 _DAYS_DOUBTFUL: Final = 30
-"""A certificate that ends so soon should have been renewed."""
+"""Days before its end at which a certificate should be renewed."""
 _HEALTH_TOPIC: Final = "persistent://pulsar/system/healthcheck"
-"""Where a health check of the broker publishes."""
+"""Topic of the broker's health check."""
 
 
 class DoctorFinding(NamedTuple):
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     state: str
@@ -74,7 +74,7 @@ doctor.add_command(storage)
 
 
 def machine(folder: Path) -> Iterator[DoctorFinding]:
-    """Of this machine; `folder` is where a broker keeps its data, or would."""
+    """Checks this machine. `folder`: data folder of a broker."""
     yield DoctorFinding(
         "python", GOOD, f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     )
@@ -95,7 +95,7 @@ def _space(folder: Path) -> DoctorFinding:
 
 
 def _syncs(folder: Path) -> DoctorFinding:
-    """How long small syncs take: this bounds how soon a message is acknowledged."""
+    """Measures small syncs, on which the latency of acknowledgements depends."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             taken = []
@@ -169,7 +169,7 @@ def _port(what: str, url: str) -> DoctorFinding:
 
 
 def _certificate(caller: Caller) -> Iterator[DoctorFinding]:
-    """How long the broker's certificate counts, where it has one that is trusted."""
+    """Checks the end of the broker's certificate, if it has a trusted one."""
     import ssl
     from urllib.parse import urlsplit
 
@@ -195,7 +195,7 @@ def _certificate(caller: Caller) -> Iterator[DoctorFinding]:
 
 
 def _metrics(caller: Caller) -> Iterator[DoctorFinding]:
-    """What the broker's metrics tell."""
+    """Checks the broker's metrics."""
     with caller.admin() as admin:
         try:
             text = str(admin.call("GET", "/metrics"))
@@ -207,7 +207,7 @@ def _metrics(caller: Caller) -> Iterator[DoctorFinding]:
 
 
 def history(metrics: str) -> Iterator[DoctorFinding]:
-    """Checks the object stores; nothing where the broker has none, or does not show them."""
+    """Checks the object stores; yields nothing when the broker has none or does not show them."""
     read_only = _sum(metrics, "magnetar_offload_stores_read_only")
     gone = _sum(metrics, "magnetar_lake_files_gone")
     if read_only:
@@ -231,7 +231,7 @@ def history(metrics: str) -> Iterator[DoctorFinding]:
 
 
 def _sum(metrics: str, name: str) -> int | None:
-    """Sum of a metric's series; None: there is none."""
+    """Sum of a metric's series; None without any."""
     rows = (line.rpartition(" ") for line in metrics.splitlines())
     values = [float(value) for series, _, value in rows if series.partition("{")[0] == name]
     return int(sum(values)) if values else None
@@ -251,7 +251,7 @@ def _now_ms() -> int:
 
 
 def _clock(caller: Caller, before_ms: int, after_ms: int) -> DoctorFinding:
-    """Whether the time that the broker noted on the message of the health check lies between these."""
+    """Checks that the broker's time of the health check's message lies between these times."""
     from magnetar.base.names import TopicName
     from magnetar.cli.messages.topic_reading import Range, TopicReading
 

@@ -1,4 +1,4 @@
-"""`magnetar explain`: what an error code means, and what to do about it.
+"""`magnetar explain`: the meaning of an error code, and the next step.
 
 Source: Pulsar binary protocol, ServerError; the exit codes are those of `exit_codes.py`.
 """
@@ -45,7 +45,7 @@ CODES: Final[dict[str, Meaning]] = {
         "close the other one, or use another type or subscription",
     ),
     "ServiceNotReady": Meaning(
-        "the topic is being moved or closed, or the broker starts, stops or has no room",
+        "the topic is being moved or closed, or the broker starts, stops or its disk is full",
         "try again: clients do so automatically; see the broker's log if it continues",
     ),
     "ProducerBlockedQuotaExceededError": Meaning(
@@ -140,15 +140,15 @@ CODES: Final[dict[str, Meaning]] = {
     "501": Meaning("Pulsar offers it, and this broker does not", "docs/compatibility.md says what is there"),
     "503": Meaning("the broker starts, stops, or does too much at once", "try again"),
 }
-"""By the protocol's name, or the HTTP status."""
+"""Meanings by the protocol's name of the code, or by HTTP status."""
 
 
 class UnknownCodeError(MagnetarError):
-    """No code of that name."""
+    """The code is unknown."""
 
 
 def found(code: str) -> str:
-    """The key in CODES, of a name in any spelling, a number of the protocol or a status.
+    """The key in CODES for a name in any spelling, a number of the protocol or a status.
 
     Raises UnknownCodeError.
     """

@@ -1,4 +1,4 @@
-"""Figures out of Prometheus text, by the labels that one wants."""
+"""Reads figures from Prometheus text, by selected labels."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 Look = dict[tuple[str, ...], dict[str, float]]
-"""Figures by name, of each combination of labels."""
+"""Figures by name, for each combination of label values."""
 
 
 def parsed(text: str, names: Mapping[str, str], labels: tuple[str, ...]) -> Look:
-    """Figures of these metrics, under other names, by the values of these labels."""
+    """The figures of some metrics by the values of `labels`. `names`: new name by metric."""
     found: Look = defaultdict(dict)
     for line in text.splitlines():
         match = _LINE.fullmatch(line)

@@ -1,6 +1,6 @@
-"""`magnetar top`: what moves most, looked at again and again.
+"""`magnetar top`: the busiest topics, updated repeatedly.
 
-One scrape of the metrics a look; rates are those between two looks.
+Each update makes one scrape of the metrics; rates cover the time between two updates.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _TRANSACTIONS: Final = {
     "magnetar_transaction_oldest_seconds": "oldest s",
 }
 _SLOW_S: Final = 10.0
-"""From here on an open transaction is worth a line: it holds back the readers of its topics."""
+"""Seconds after which an open transaction is shown, because it holds back the readers of its topics."""
 _FIRST_S: Final = 1.0
-"""Before the first table, at most."""
+"""Most seconds before the first table."""
 _COUNTERS: Final = ("in", "in bytes", "out")
 
 
 def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> list[dict[str, object]]:
-    """Lines of the table, those first in which the figure `by` is highest."""
+    """Rows of the table, in descending order of the figure `by`."""
     rows: list[dict[str, object]] = []
     for key, figures in now.items():
         row: dict[str, object] = {"topic": key[0].removeprefix("persistent://")}
@@ -54,7 +54,7 @@ def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> lis
             row["subscription"] = key[1]
         for name, value in figures.items():
             if name in _COUNTERS:
-                # A topic that was loaded anew counts from zero.
+                # The counters of a topic that was loaded again start at zero.
                 moved = max(0.0, value - before.get(key, {}).get(name, value))
                 row[f"{name}/s"] = round(moved / seconds, 1) if seconds > 0 else 0.0
             else:
@@ -65,7 +65,7 @@ def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> lis
 
 
 def slow_transactions(text: str) -> str:
-    """One line about open transactions in a scrape; "" while none is open for long."""
+    """A line about the open transactions in a scrape; "" when none is open for long."""
     figures = parsed(text, _TRANSACTIONS, ())
     by_coordinator = parsed(text, _TRANSACTIONS, ("coordinator_id",))
     oldest_s = figures.get((), {}).get("oldest s", 0.0)
@@ -79,7 +79,7 @@ def slow_transactions(text: str) -> str:
 
 
 def _for_people(row: dict[str, object]) -> dict[str, object]:
-    """Bytes with their units; programs get numbers."""
+    """The row for a terminal: bytes with units."""
     return {
         name: _size(_number(value)) if "bytes" in name or name == "stored" else value
         for name, value in row.items()

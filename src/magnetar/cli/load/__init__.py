@@ -1,1 +1,1 @@
-"""`magnetar bench`: load on a topic of a running broker, and how it fares."""
+"""`magnetar bench`: puts load on a topic of a running broker and measures it."""

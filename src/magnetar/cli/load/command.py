@@ -1,4 +1,4 @@
-"""`magnetar bench`: how fast does this broker take and give messages?"""
+"""`magnetar bench`: measures the rates and latencies of publishing and reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times, counted by value with three significant digits: memory stays small however many there are."""
+"""A histogram of latencies with three significant digits, of bounded memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PERCENTILES = {"p50_ms": 0.50, "p99_ms": 0.99, "p99.9_ms": 0.999, "max_ms": 1.0}
 
 
 class Latencies:
-    """Of messages, from when each was due."""
+    """Latencies of messages, each from the time at which it was due."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -17,13 +17,13 @@ class Latencies:
         return self._counts.total()
 
     def add(self, nanoseconds: int, count: int = 1) -> None:
-        """So many messages took so long."""
+        """Adds `count` messages with a latency."""
         micros = max(0, nanoseconds) // 1000
         step = 10 ** max(0, len(str(micros)) - 3)
         self._counts[micros // step * step] += count
 
     def milliseconds(self) -> dict[str, float | None]:
-        """The percentiles, each the smallest time that so many stay within; None for no message."""
+        """The percentiles in milliseconds; None without messages."""
         total = len(self)
         if not total:
             return dict.fromkeys(PERCENTILES)

@@ -1,7 +1,7 @@
 """Publishes at a rate, to all partitions of a topic in turn.
 
-Message i is due at `i / rate` seconds whatever happens before, and its latency counts from then: a slow
-answer is also the wait of all that should have been sent meanwhile ("coordinated omission").
+Message i is due at `i / rate` seconds, and its latency counts from then, whatever happens before. So a slow
+answer also counts for all messages that were due meanwhile (which avoids "coordinated omission").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECOND_NS: Final = 1_000_000_000
 _WAIT_S: Final = 0.1
 _UNANSWERED_MAX: Final = 1_000
-"""Entries of a partition in flight; reached when publishing without a rate."""
+"""Most entries of a partition without a receipt; reached when publishing without a rate."""
 
 
 class _Lane:
@@ -36,7 +36,7 @@ class _Lane:
         self._batch = batch
         self._next_id = producer.last_sequence_id + 1
         self._due: deque[int] = deque()
-        """When the entries under way were due, in nanoseconds."""
+        """Due times of the entries without a receipt, in nanoseconds."""
 
     @property
     def is_full(self) -> bool:
@@ -63,7 +63,7 @@ class _Lane:
         self._due.append(due_ns)
 
     def take(self, latencies: Latencies | None) -> int:
-        """Takes the receipts that have come; how many messages they were."""
+        """Takes the receipts that have come; returns the number of their messages."""
         count = self.producer.advance()
         if count:
             now_ns = time.perf_counter_ns()
@@ -75,7 +75,7 @@ class _Lane:
 
 
 class PublishLoad:
-    """Publishers of one run."""
+    """The producers of one run."""
 
     def __init__(self, client: Client, topics: list[TopicName], size_bytes: int, batch: int) -> None:
         """Opens a producer for each topic. Raises RefusedError, UnreachableError."""
@@ -90,14 +90,14 @@ class PublishLoad:
             self.close()
             raise
         self.acknowledged = 0
-        """Messages that are durable."""
+        """Number of durable messages."""
         self.latencies: Latencies | None = None
-        """Where times go; None while nothing counts."""
+        """Collects latencies; None before the measurement."""
 
     def run(self, rate_per_s: int, seconds: float) -> float:
-        """Publishes for so long, 0 messages a second as fast as it goes; the seconds that it took.
+        """Publishes for `seconds`; `rate_per_s` 0: as fast as possible. Returns the seconds that it took.
 
-        Returns when everything is acknowledged. Raises SendFailedError, UnreachableError.
+        Returns when all messages are acknowledged. Raises SendFailedError, UnreachableError.
         """
         start_ns = time.perf_counter_ns()
         end_ns = start_ns + round(seconds * SECOND_NS)
@@ -122,7 +122,7 @@ class PublishLoad:
         return (time.perf_counter_ns() - start_ns) / SECOND_NS
 
     def _take(self, wait_s: float) -> None:
-        """Sends what was gathered, waits so long for an answer, takes what has come."""
+        """Sends collected entries, waits up to `wait_s` for an answer, and takes the receipts."""
         for lane in self._lanes:
             self.acknowledged += lane.take(self.latencies)
         if wait_s > 0:

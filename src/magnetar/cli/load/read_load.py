@@ -1,4 +1,4 @@
-"""Reads a topic as fast as it gives."""
+"""Reads a topic as fast as possible."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Reading:
     """Readers of one run, one for each partition."""
 
     def __init__(self, client: Client, topics: list[TopicName], *, earliest: bool) -> None:
-        """Opens them. Raises RefusedError, UnreachableError."""
+        """Opens the readers. Raises RefusedError, UnreachableError."""
         self.messages = 0
         self.size_bytes = 0
-        """Of entries, metadata included."""
+        """Bytes of entries, metadata included."""
         self.ages: Latencies | None = None
-        """Times from when the broker took a message until it came; None while nothing counts."""
+        """Times from the broker's receipt of a message to its arrival; None before the measurement."""
         self._readers: list[EntryReader] = []
         self._indexes: dict[int, int] = {}
         try:
@@ -38,7 +38,7 @@ class Reading:
             raise
 
     def run(self, seconds: float) -> float:
-        """Reads for so long; the seconds that it took. Raises UnreachableError, PayloadError."""
+        """Reads for `seconds`; returns the seconds that it took. Raises UnreachableError, PayloadError."""
         start_s = time.perf_counter()
         end_s = start_s + seconds
         while (left_s := end_s - time.perf_counter()) > 0:

@@ -1,4 +1,4 @@
-"""Messages of a key: of offloaded history by its index, of all else by reading it."""
+"""Finds messages of a key: in offloaded history by its index, in other entries by reading them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from magnetar.client.client import Client
 
 _PAGE: Final = 100
-"""Messages asked for at once."""
+"""Messages of one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Entries of one ledger that no file holds."""
+    """Entries of one ledger that are not in an object store."""
 
     ledger_id: LedgerId
     first_entry: int
@@ -41,12 +41,12 @@ class _Range:
 
 
 class KeyReading:
-    """One look-up."""
+    """One search for a key."""
 
     def __init__(
         self, client: Client, admin: Admin, topic: TopicName, key: bytes, *, everywhere: bool = False
     ) -> None:
-        """Asks nothing yet. `everywhere`: in all partitions at once."""
+        """Sends no request yet. `everywhere`: whether to search all partitions at once."""
         self.partitions = 0
         """Looked at."""
         self.files = 0

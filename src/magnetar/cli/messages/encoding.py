@@ -27,7 +27,7 @@ _BYTES: Final[dict[int, int]] = {
 
 
 class UnfitValueError(MagnetarError):
-    """A text is no value of the topic's schema."""
+    """A text is not a value of the topic's schema."""
 
 
 class Encoder:

@@ -71,7 +71,7 @@ def _bytes_of(key: str) -> bytes:
     try:
         return base64.b64decode(key, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise click.BadParameter(f"--key is no base64: {error}") from error
+        raise click.BadParameter(f"--key is not base64: {error}") from error
 
 
 def _at_most(records: Iterator[Record], count: int | None) -> Iterator[Record]:

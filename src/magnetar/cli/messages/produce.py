@@ -85,7 +85,9 @@ def produce(caller: Caller, given: _Given) -> None:
     """
     later_ms = None if given.delay is None else age_ms(given.delay)
     if given.delay is not None and later_ms is None:
-        raise click.BadParameter(f"{given.delay!r} is no duration; write 30s, 2h, 7d", param_hint="--delay")
+        raise click.BadParameter(
+            f"{given.delay!r} is not a duration; write 30s, 2h, 7d", param_hint="--delay"
+        )
     envelope = _Envelope(
         key=given.key,
         key_separator=given.key_separator,

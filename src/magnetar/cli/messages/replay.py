@@ -150,7 +150,7 @@ class _Replay:
                 return str(TopicName.parse(found).base)
         raise ReplayError(
             f"message {record.id} of {record.topic} does not say where it comes from (no {ORIGIN[0]}):"
-            " it is no dead letter; name a TARGET"
+            " it is not a dead letter; name a TARGET"
         )
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "0": "\0", "r": "\r", "\\": "\\"}
 
 
 class TemplateError(MagnetarError):
-    """The text is no format string."""
+    """The text is not a format string."""
 
 
 def compiled(template: str) -> Callable[[Mapping[str, object]], str]:

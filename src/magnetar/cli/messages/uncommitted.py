@@ -1,7 +1,7 @@
 """Messages as they are stored, also those of open and aborted transactions, with the state of each.
 
-Readers never get these. They come over the admin API, which is slower: it is for people who look for what a
-transaction wrote.
+Readers never get these. They come over the admin API, which is slower: it is for operators who examine what
+a transaction wrote.
 """
 
 from __future__ import annotations

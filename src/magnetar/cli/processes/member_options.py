@@ -35,8 +35,8 @@ _LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
 
 
 def member_options(*, session: str, told: str) -> Callable[[_F], _F]:
-    """What every one of them has, behind its own options. `session` says what its time-out, in seconds, is
-    for, `told` what its ready file holds."""
+    """The options that all of them share, after their own. `session`: effect of the session's timeout,
+    `told`: content of the ready file, both for the help."""
     options = (
         click.option(
             "--session-timeout",
@@ -58,7 +58,7 @@ def member_options(*, session: str, told: str) -> Callable[[_F], _F]:
 
 
 def bookie_access(command: _F) -> _F:
-    """How bookies are reached that ask who comes: the command gets `access`, fields of `LedgerSettings`."""
+    """Adds options for bookies with authentication; the command gets `access`, fields of `LedgerSettings`."""
 
     @wraps(command)
     def checked(**options: object) -> object:

@@ -117,7 +117,7 @@ def _own_names() -> list[str]:
 
 
 def _place(wanted: Wanted) -> dict[str, str]:
-    """Where the broker is and as whom to call it, by the fields of a context."""
+    """Address and credentials of the broker, as fields of a context."""
     folder = wanted.folder.absolute()
     return {
         "url": "pulsar+ssl://localhost:6651",

@@ -1,14 +1,14 @@
-"""The files of a secured broker: which are there, which are to be made, and the making.
+"""Makes the missing files of a secured broker.
 
-    ca.pem, ca.key                       who signs the certificates below; keep the key elsewhere when done
-    broker.pem, broker.key               the broker over TLS
-    token-secret.key                     what signs tokens
+    ca.pem, ca.key                       authority of the certificates below; keep the key elsewhere when done
+    broker.pem, broker.key               certificate of the broker for TLS
+    token-secret.key                     key that signs tokens
     tokens/ROLE.token                    a token for each role
     clients/ROLE.pem, clients/ROLE.key   a certificate for each role, in place of its token
     secure.toml                          the settings, for `magnetar standalone --config`
 
-A file that is there is never written. Each is written beside its place and linked there: a run that is cut
-short leaves whole files or none, and the next one goes on. All may be read by their owner alone.
+Existing files are never changed. Each file is written under a temporary name and linked to its place: an
+interrupted run leaves whole files or none, and the next run continues. Only the owner may read the files.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _CA_DAYS = 3650
 
 
 class SecureFilesError(MagnetarError):
-    """The folder holds what does not fit together, or cannot be written."""
+    """The files in the folder do not match, or the folder cannot be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked for."""
+    """The requested files."""
 
     folder: Path
     hosts: tuple[str, ...]
     """Names and addresses under which clients reach the broker."""
     hosts_named: tuple[str, ...] = ()
-    """Those among them that a certificate which is there already must name."""
+    """The hosts that an existing certificate must name."""
     roles: tuple[str, ...]
-    """The first one may do everything, METRICS_ROLE may read the metrics."""
+    """Roles. The first may do everything; METRICS_ROLE may read the metrics."""
     listen: str = "127.0.0.1"
     days: int = 365
     """Days until certificates and tokens expire."""
@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One file of the outcome."""
+    """One file of the result."""
 
     path: Path
     new: bool
@@ -62,7 +62,7 @@ class Made:
 
 
 def run(wanted: Wanted, *, now: datetime.datetime, dry: bool) -> Iterator[Made]:
-    """Makes what is missing, file by file; with `dry` only says what it would. Raises SecureFilesError."""
+    """Makes the missing files one by one; with `dry` only lists them. Raises SecureFilesError."""
     folder = wanted.folder
     if not dry:
         _folders(folder, folder / "tokens", folder / "clients")
@@ -106,7 +106,7 @@ def _settings(path: Path, wanted: Wanted, dry: bool) -> Made:
 
 
 def settings(wanted: Wanted) -> str:
-    """The file of settings."""
+    """The text of the settings file."""
     folder = wanted.folder.absolute()
     lines = {
         "host": wanted.listen,
@@ -133,7 +133,7 @@ def _token(secret: bytes, role: str, now: datetime.datetime, days: int) -> bytes
 
 
 def _check_hosts(certificate: Path, hosts: Sequence[str]) -> None:
-    """Raises SecureFilesError when the broker's certificate is there and does not name them all."""
+    """Raises SecureFilesError when an existing certificate of the broker does not name all hosts."""
     if not certificate.exists():
         return
     try:
@@ -148,7 +148,7 @@ def _check_hosts(certificate: Path, hosts: Sequence[str]) -> None:
 
 
 def _key(certificate: Path, dry: bool) -> Generator[Made, None, bytes]:
-    """The key of the certificate at this place; a key without a certificate is used."""
+    """The key of a certificate; an existing key without a certificate is used. Raises SecureFilesError."""
     path = certificate.with_suffix(".key")
     if certificate.exists() and not path.exists():
         raise SecureFilesError(
@@ -168,7 +168,7 @@ def _file(path: Path, content: Callable[[], bytes], dry: bool) -> Iterator[Made]
 
 
 def _until(path: Path) -> str:
-    """When a certificate ends."""
+    """The end of a certificate, as text."""
     if path.suffix != ".pem":
         return ""
     try:
@@ -178,7 +178,7 @@ def _until(path: Path) -> str:
 
 
 def _no_certificate(path: Path) -> SecureFilesError:
-    return SecureFilesError(f"{path} is no certificate in PEM: remove it, or name another folder")
+    return SecureFilesError(f"{path} is not a certificate in PEM: remove it, or name another folder")
 
 
 def _read(path: Path) -> bytes:
@@ -199,7 +199,7 @@ def _folders(*folders: Path) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Raises SecureFilesError, also when another process has created the file meanwhile."""
+    """Writes a new file. Raises SecureFilesError, also when another process has created it meanwhile."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

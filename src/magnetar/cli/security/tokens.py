@@ -1,4 +1,4 @@
-"""`magnetar tokens`: keys that sign tokens, and tokens for those who have none from an issuer."""
+"""`magnetar tokens`: keys that sign tokens, and tokens for clients without an issuer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _seconds(context: click.Context, option: click.Parameter, text: str | None) 
         return None
     found = re.fullmatch(r"(\d+)([smhdwy])", text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is no duration; write for instance 90s, 12h, 30d, 1y")
+        raise click.BadParameter(f"{text!r} is not a duration; write for instance 90s, 12h, 30d, 1y")
     return int(found[1]) * _UNIT_S[found[2]]
 
 

@@ -115,9 +115,14 @@ class _Given:
 @lake.command(epilog="Example: magnetar lake maintain orders --keep-days 1 --dry-run")
 @_TOPIC
 @_EVERY
-@click.option("--keep-days", type=click.FloatRange(min=0), default=5.0, help="Snapshots so young stay.  [5]")
 @click.option(
-    "--keep-snapshots", type=click.IntRange(min=1), default=10, help="So many of the last ones stay.  [10]"
+    "--keep-days", type=click.FloatRange(min=0), default=5.0, help="Days for which snapshots are kept.  [5]"
+)
+@click.option(
+    "--keep-snapshots",
+    type=click.IntRange(min=1),
+    default=10,
+    help="Number of the last snapshots to keep.  [10]",
 )
 @click.option(
     "--target-mib",

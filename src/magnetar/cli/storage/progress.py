@@ -1,4 +1,4 @@
-"""What takes longer than two seconds says how far it is."""
+"""Shows the progress of work that takes longer than two seconds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _INTERVAL_S: Final = 1.0
 
 
 class ShownProgress:
-    """One line on stderr: on a terminal it is written over, elsewhere a new one comes every ten seconds."""
+    """A line on stderr: a terminal overwrites it; elsewhere a new line follows every ten seconds."""
 
     def __init__(self, what: str, total: int | None = None, *, stream: TextIO | None = None) -> None:
-        """`total`: of what is counted; None when it is not known."""
+        """`what`: name of the counted units; `total`: their number, None when unknown."""
         self.done = 0
         self._what = what
         self._total = total
@@ -25,13 +25,13 @@ class ShownProgress:
         self._shown = False
 
     def add(self, count: int) -> None:
-        """So much more is done."""
+        """Adds finished units."""
         self.done += count
         if time.monotonic() >= self._next_s:
             self._show()
 
     def at(self, done: int, total: int) -> None:
-        """So much is done, of so much; 0 while that is not known."""
+        """Sets the finished units and their total; 0: the total is unknown."""
         self._total = total or self._total
         if done > self.done:
             self.add(done - self.done)
@@ -45,7 +45,7 @@ class ShownProgress:
         self._shown = True
 
     def line(self, elapsed_s: float) -> str:
-        """How far it is, after so many seconds."""
+        """The line after `elapsed_s` seconds."""
         rate = self.done / elapsed_s if elapsed_s > 0 else 0.0
         text = f"{self._what}: {self.done:,}"
         if self._total is not None:
@@ -56,7 +56,7 @@ class ShownProgress:
         return text
 
     def close(self) -> None:
-        """Leaves the line as it is."""
+        """Ends the line."""
         if self._shown and self._live:
             self._show()
             self._stream.write("\n")

@@ -44,7 +44,8 @@ def _folder(data: Path | None) -> FolderDecisions:
 
 
 def _agreed(would: str, question: str, *, yes: bool, dry_run: bool) -> bool:
-    """Whether it is to be done: a dry run says what `would` be; else who calls is asked. Aborts on a no."""
+    """Whether to proceed. A dry run prints `would` and does not; otherwise the user is asked, and a no
+    aborts."""
     if dry_run:
         click.echo(would)
         return False

@@ -92,7 +92,7 @@ def test_what_was_cut_short_is_finished(magnetar: Run, tmp_path: Path) -> None:
     ("spoil", "said"),
     [
         (lambda folder: (folder / "ca.key").unlink(), "ca.key is not"),
-        (lambda folder: (folder / "broker.pem").write_text("?"), "no certificate"),
+        (lambda folder: (folder / "broker.pem").write_text("?"), "not a certificate"),
     ],
 )
 def test_what_does_not_fit_is_refused(

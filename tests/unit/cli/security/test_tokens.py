@@ -57,4 +57,4 @@ def test_what_cannot_be_done_is_said(capsys: pytest.CaptureFixture[str], tmp_pat
     absent = tmp_path / "absent"
     assert "cannot be read" in outcome(capsys, "create", "--secret-key", absent, "--subject", "r")[2]
     code, _, err = outcome(capsys, "create", "--secret-key", short, "--subject", "r", "--expires", "soon")
-    assert (code, "no duration" in err) == (2, True)
+    assert (code, "not a duration" in err) == (2, True)
