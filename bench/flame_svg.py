@@ -40,7 +40,7 @@ class Frame:
 
 
 def tree(lines: Iterable[str]) -> Frame:
-    """All stacks below one root. Raises ValueError for a line that is no stack."""
+    """All stacks below one root. Raises ValueError for a line that is not a stack."""
     root = Frame("all")
     for line in lines:
         if _IDLE in line:

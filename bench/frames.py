@@ -186,7 +186,7 @@ class SendTemplate:
             crc ^= self._put(frames, self._last_columns, self._last_table, last, SEQUENCE_WIDTH)
         times = varint(publish_time_ms)
         if len(times) != TIME_WIDTH:
-            raise ValueError(f"{publish_time_ms} ms is no time of this century")
+            raise ValueError(f"{publish_time_ms} ms is not a time of this century")
         for i, byte in enumerate(times):
             frames[:, self._time_column + i] = byte
             crc ^= self._time_table[i, byte]

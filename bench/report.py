@@ -216,7 +216,7 @@ def headline(content: Mapping[str, Any]) -> str:
 
 
 def render(content: Mapping[str, Any], results: Sequence[ScenarioResult], *, markdown: bool) -> str:
-    """The whole report. `content`: the document of `document`, for the parts that are no scenario."""
+    """The whole report. `content`: the document of `document`, for the parts that are not a scenario."""
     table = markdown_table if markdown else text_table
     heading = "### " if markdown else ""
     parts = [headline(content)]

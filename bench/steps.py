@@ -1,4 +1,5 @@
-"""A broker that notes what has its event loop for long, in time of a processor: a busy machine is no matter.
+"""A broker that notes what has its event loop for long, in processor time, which a busy
+machine does not change.
 
     python -m bench.steps FILE standalone …     is `magnetar standalone …`
 

@@ -98,7 +98,7 @@ ALERTS: Final = (
         "10m",
         WARNING,
         "the disk of {{ $labels.instance }} needs {{ $value | humanizeDuration }} for a sync",
-        "`magnetar doctor --data FOLDER`; who else writes to that disk?",
+        "`magnetar doctor --data FOLDER`; which other program writes to that disk?",
     ),
     Alert(
         "MagnetarDamage",
@@ -163,7 +163,7 @@ ALERTS: Final = (
         "5m",
         WARNING,
         "{{ $labels.instance }} uses {{ $value | humanizePercentage }} of its descriptors",
-        "Raise `ulimit -n`, or see who opens so many connections.",
+        "Raise `ulimit -n`, or find the client that opens so many connections.",
     ),
     Alert(
         "MagnetarOffloadFails",

@@ -132,7 +132,9 @@ def run_case(case: str, folder: Path, environment: dict[str, str] | None = None)
 def copied(checkout: Path) -> Iterator[tuple[Path, Path]]:
     """The suite's folder of tests, copied so that the checkout stays as it is, and a folder for data."""
     if not (checkout / "tests" / "pulsar_test.py").is_file():
-        raise SystemExit(f"{checkout} is no checkout of apache/pulsar-client-python: no tests/pulsar_test.py")
+        raise SystemExit(
+            f"{checkout} is not a checkout of apache/pulsar-client-python: no tests/pulsar_test.py"
+        )
     with tempfile.TemporaryDirectory(prefix="magnetar-compat-") as folder:
         tests = Path(folder) / "tests"
         shutil.copytree(checkout / "tests", tests)

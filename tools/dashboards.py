@@ -1,7 +1,8 @@
 """Grafana dashboards, made from the registry of metrics (magnetar/observability/catalogue.py).
 
-Every expression is built by the functions below, which refuse metrics that are not declared, a rate of what
-is no counter, and labels that a metric does not have. Units and descriptions are the registry's.
+Every expression is built by the functions below, which refuse metrics that are not declared, a rate of a
+metric that is not a counter, and labels that a metric does not have. Units and descriptions are the
+registry's.
 """
 
 from __future__ import annotations
@@ -276,7 +277,7 @@ OVERVIEW: Final = Dashboard(
             ),
         ),
         Row(
-            "Who is behind?",
+            "Which consumers are behind?",
             (
                 Panel(
                     "Seconds behind", (value("magnetar_subscription_lag_seconds", *_SUB, how="max", top=10),)
@@ -395,7 +396,7 @@ BOOKIES: Final = Dashboard(
             ),
         ),
         Row(
-            "Who keeps ledgers on them",
+            "Brokers that keep ledgers on them",
             (
                 Panel(
                     "Copies taken and refused",

@@ -42,7 +42,7 @@ def errors() -> dict[str, list[Drawn]]:
     return {
         name: drawn
         for name, drawn in known.items()
-        # A class that is no error may share its name with one that is, in another room.
+        # A class that is not an error may share its name with one that is, in another room.
         if is_raised(name) and (name.endswith("Error") or any("Exception" in each.bases for each in drawn))
     }
 

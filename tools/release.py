@@ -58,7 +58,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev release", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("dist"), help="where to [dist]")
     parser.add_argument("--key", type=Path, help="ed25519 private key, PEM, that signs the provenance")
-    parser.add_argument("--builder", default=BUILDER, help="who says so, a URI")
+    parser.add_argument("--builder", default=BUILDER, help="URI of the builder")
     parser.add_argument("--check", action="store_true", help="licences and known faults only")
     parser.add_argument(
         "--take-advisories", type=Path, metavar="FOLDER", help="renew the stored list from OSV files"

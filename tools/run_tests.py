@@ -93,7 +93,7 @@ ALL_CASES = "--nightly"
 SECOND_LOOK = ("fast", "spoken", "integration", "compat", "spark", "e2e")
 """Stages whose tests share the machine with each other's processes and threads; new cases have one chance."""
 SECOND_LOOKS_MAX = 6
-"""Tests of a stage that fail beside others; more of them are no chance."""
+"""Tests of a stage that fail beside others; more of them do not fail by chance."""
 
 ONCE = ("spark", "e2e")
 """Stages that run with the compiled twin alone, even at night: their time is the JVM's."""
@@ -252,7 +252,7 @@ def selected(words: list[str]) -> list[Stage]:
 
 
 def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
-    """Runs one stage; a stage without tests is no failure."""
+    """Runs one stage; a stage without tests does not fail."""
     outcome = Outcome(stage.name)
     places = [Path("tests") / folder for folder in stage.folders]
     paths = [str(place) for place in places if place.is_dir()] or [

@@ -1,7 +1,7 @@
 """What the build back-end does beyond setuptools: the compiled twin goes into wheels, where it can.
 
 A compiler and mypy are asked for and used only where a C program that needs Python's headers compiles.
-Everywhere else, with MAGNETAR_PURE set, or when compiling fails, the wheel is pure, and that is no error.
+Everywhere else, with MAGNETAR_PURE set, or when compiling fails, the wheel is pure, which is not an error.
 An editable installation is always pure: see `./dev build`.
 
 Interface: PEP 517 and PEP 660.

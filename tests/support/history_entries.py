@@ -143,7 +143,7 @@ def sound_entries(draw: st.DrawFn) -> Stored:
 
 @st.composite
 def broken_entries(draw: st.DrawFn) -> Stored:
-    """Bytes that are no entry, or one that was cut, flipped or counted wrongly."""
+    """Bytes that are not an entry, or one that was cut, flipped or counted wrongly."""
     stored = draw(sound_entries())
     entry = bytearray(stored.entry)
     kind = draw(st.sampled_from(["cut", "flip", "more", "count", "bytes", "unknown"]))

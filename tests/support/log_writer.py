@@ -122,7 +122,7 @@ class Writer:
                 await self._step(name)
             if self._chance.random() < 0.03:
                 name = self._chance.choice(list(self._open))
-                # What it has not been told of by now is lost with the log, which is no failure.
+                # What it has not been told of by now is lost with the log, which is not a failure.
                 self._open.pop(name)[0].listener = None
                 say(f"deleting {name}")
                 await self._logs.delete(name)

@@ -110,7 +110,7 @@ def etcd_program() -> str:
 def _fetch_etcd(kept: Path) -> None:
     for tool in ("apt-get", "dpkg", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise NotHereError("etcd is not installed, and this is no Debian to get it from")
+            raise NotHereError("etcd is not installed, and this is not a Debian that offers it")
     machine = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True).stdout.strip()
     if machine not in ETCD_SHA256:
         raise NotHereError(f"no digest of etcd for {machine} is known")

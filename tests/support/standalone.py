@@ -104,7 +104,7 @@ class StandaloneProcess:
     ) -> Any:
         """The answer of an admin call below /admin/v2/, None when it has no body; `body` is sent as JSON.
 
-        Raises urllib.error.HTTPError for a status that is no success.
+        Raises urllib.error.HTTPError for a status other than success.
         """
         data = None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **(headers or {})}

@@ -198,7 +198,7 @@ class _Bytes:
 
 def _parquet(data: bytes) -> object:
     """Pages of chance under a footer that is as it was written: a damaged one can abort the process, in
-    pyarrow, so it is no matter for a harness."""
+    pyarrow, so a harness must not try it."""
     whole = _parquet_file()
     pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     reader = SegmentReader(_Bytes(data[:pages].ljust(pages, b"\0") + whole[pages:]))

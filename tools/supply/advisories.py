@@ -49,7 +49,7 @@ class Found:
 
 
 def read(text: str) -> Advisories:
-    """Raises ValueError, KeyError for what is no such list."""
+    """Raises ValueError, KeyError for another kind of list."""
     document = json.loads(text)
     entries = document["advisories"]
     for entry in entries:

@@ -84,7 +84,7 @@ def build(archive: bytes, folder: Path, *, epoch_s: int, umask: int, zone: str) 
 
 
 def settled(archive: bytes, epoch_s: int) -> bytes:
-    """A .tar.gz with the same files, of which owners, rights, times and order say nothing of who made it."""
+    """A .tar.gz with the same files, whose owners, rights, times and order do not depend on the builder."""
     plain = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(archive)) as old,

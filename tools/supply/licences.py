@@ -48,7 +48,7 @@ class Rules:
 
 
 def read_rules(text: str) -> Rules:
-    """Raises ValueError, KeyError for what is no such file."""
+    """Raises ValueError, KeyError for another kind of file."""
     found = tomllib.loads(text)
     return Rules(frozenset(found["allowed"]), found.get("packages", {}), found.get("exceptions", {}))
 

@@ -1,4 +1,4 @@
-"""Who made what from what: an in-toto statement with SLSA provenance, in a signed DSSE envelope.
+"""What was built from which sources: an in-toto statement with SLSA provenance, in a signed DSSE envelope.
 
     envelope   {"payloadType": ..., "payload": base64, "signatures": [{"keyid": ..., "sig": base64}]}
     signed     "DSSEv1" SP len(type) SP type SP len(payload) SP payload      (ed25519)
@@ -38,7 +38,7 @@ def digest_of(file: Path) -> str:
 def statement(
     files: Sequence[Path], *, commit: str, lock: Path, builder: str, epoch_s: int, python: str
 ) -> dict[str, Any]:
-    """`files`: what was made. `commit`: of the sources. `builder`: who says so, a URI."""
+    """`files`: the built files. `commit`: commit of the sources. `builder`: URI of the builder."""
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": file.name, "digest": {"sha256": digest_of(file)}} for file in sorted(files)],
@@ -63,9 +63,9 @@ def private_key(pem: bytes) -> Ed25519PrivateKey:
     try:
         key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError) as error:
-        raise ProvenanceError("it is no private key in PEM without a password") from error
+        raise ProvenanceError("it is not a private key in PEM without a password") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise ProvenanceError("it is no ed25519 key: openssl genpkey -algorithm ed25519 makes one")
+        raise ProvenanceError("it is not an ed25519 key: openssl genpkey -algorithm ed25519 makes one")
     return key
 
 
@@ -74,9 +74,9 @@ def public_key(pem: bytes) -> Ed25519PublicKey:
     try:
         key = serialization.load_pem_public_key(pem)
     except ValueError as error:
-        raise ProvenanceError("it is no public key in PEM") from error
+        raise ProvenanceError("it is not a public key in PEM") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise ProvenanceError("it is no ed25519 key")
+        raise ProvenanceError("it is not an ed25519 key")
     return key
 
 
@@ -110,7 +110,7 @@ def verified(document: Mapping[str, Any], key: Ed25519PublicKey, folder: Path) -
             raise ProvenanceError("this key has not signed it")
         subjects = {each["name"]: each["digest"]["sha256"] for each in json.loads(payload)["subject"]}
     except (KeyError, TypeError, ValueError) as error:
-        raise ProvenanceError("it is no envelope of a statement") from error
+        raise ProvenanceError("it is not an envelope of a statement") from error
     for name, digest in subjects.items():
         file = folder / Path(name).name
         if not file.is_file() or digest_of(file) != digest:

@@ -313,5 +313,5 @@ def test_errors_are_told_and_end_with_1(
     monkeypatch.chdir(REPOSITORY)
     (tmp_path / "key").write_bytes(b"none")
     assert release.main([str(tmp_path / "out"), "--key", str(tmp_path / "key")]) == 1
-    assert "no private key in PEM" in capsys.readouterr().err
+    assert "not a private key in PEM" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
