@@ -177,7 +177,7 @@ def test_7_wrong_options_are_told_with_what_is_right(spark: SparkSession) -> Non
     for given, reason in (
         ({"service.ulr": "pulsar://h:6650", "topic": "t"}, "did you mean 'service.url'"),
         ({"service.url": "pulsar://h:6650"}, "one of the options topic"),
-        ({"service.url": "h:6650", "topic": "t"}, "no service URL"),
+        ({"service.url": "h:6650", "topic": "t"}, "not a service URL"),
     ):
         with pytest.raises(Exception, match=reason):
             spark.read.format("magnetar").options(**given).load()

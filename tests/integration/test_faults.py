@@ -195,7 +195,7 @@ def test_a_full_disk_is_told_and_costs_nothing_acknowledged(
         assert not client.commands(Type.SEND_ERROR)
         refused = client.ask(Type.PRODUCER, topic=TOPIC, producer_id=1, request_id=50)
         assert refused.error == pb.ServiceNotReady
-        assert f"no room in {small_disk}" in refused.message
+        assert f"no space in {small_disk}" in refused.message
         assert "free space there, or use a larger disk" in refused.message
     log = process.log_text()
     assert "Traceback" not in log, log

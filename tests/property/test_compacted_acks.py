@@ -35,7 +35,7 @@ from magnetar.wire.payload import (
 
 TOPIC = TopicName.parse("persistent://public/default/t")
 Message = tuple[Position, int]
-"""Where a message lies; index -1 for an entry that is no batch."""
+"""Where a message lies; index -1 for an entry that is not a batch."""
 
 KEYS = st.lists(st.integers(0, 5), min_size=1, max_size=3)
 STEPS = st.lists(

@@ -89,9 +89,17 @@ def test_documents_are_plain() -> None:
 
 SOURCES = sorted(path for path in (REPOSITORY / "src").rglob("*.py") if not path.name.endswith("_pb2.py"))
 RIDDLES = {
-    "the subject is a riddle": re.compile(r"(?:^|[.;:] )(?:and |or |but )?who\b(?!.*\?)", re.IGNORECASE),
+    "who it is has a name, if it is not an operator or user": re.compile(
+        r"(?<!operator )(?<!operators )(?<!users )\bwhom?\b(?!.*\?)", re.IGNORECASE
+    ),
     "a person in place of a client, user or process": re.compile(
         r"\b(?:nobody|somebody|everybody|anybody|whoever|anyone|everyone|someone|no one)\b", re.IGNORECASE
+    ),
+    "a quantity without its name": re.compile(
+        r"(?:^|[.;:] )So (?:long|many|much|often|far)\b|\bso (?:long|many|much) (?:do|does|may|must)\b"
+    ),
+    "a denial that is not English": re.compile(
+        r"(?<!there )\b(?:is|are|was|were) no (?!longer|more|less|later|reason|sign|loss)", re.IGNORECASE
     ),
     "a fragment, or an inverted sentence": re.compile(
         r"(?:^|[.;:] )Of (?:an?|the|each|every|all|what|those|one|its) "
@@ -180,8 +188,15 @@ def test_the_rules_see() -> None:
         "# The first line,\n# which whoever asks gets.",
         'raise ValueError(f"{x} is of somebody else")',
         '_log.warning("everyone waits for %s", x)',
+        '"""For clients, who wait."""',
+        '"""Told by whom it is asked."""',
+        '"""So many are kept."""',
+        '"""`ttl_s`: so long does it live."""',
+        'raise ValueError(f"{x} is no duration")',
     ):
         assert list(riddles(code, ast.walk(ast.parse(code)))), code
     code = '"""The role that asks."""\nx = "who"  # of the topic'
+    assert not list(riddles(code, ast.walk(ast.parse(code))))
+    code = '"""Operators who ask are told that there is no topic, or that it is no longer served."""'
     assert not list(riddles(code, ast.walk(ast.parse(code))))
     assert anchors("## A `full` disk, and what\n") == {"a-full-disk-and-what"}

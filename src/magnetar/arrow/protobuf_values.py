@@ -116,7 +116,7 @@ class ProtobufValues:
         try:
             messages = [self._parse(value) for value in raw]
         except DecodeError as error:
-            raise PayloadError(f"a value is no Protobuf message of the schema's type: {error}") from error
+            raise PayloadError(f"a value is not a Protobuf message of the schema's type: {error}") from error
         return scatter(self._build(messages), present)
 
 

@@ -106,7 +106,7 @@ class Authority:
 def _private(key: bytes) -> ec.EllipticCurvePrivateKey:
     loaded = serialization.load_pem_private_key(key, None)
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-        raise ValueError("it is no EC key")
+        raise ValueError("it is not an EC key")
     return loaded
 
 

@@ -141,13 +141,13 @@ def _fields(token: bytes) -> dict[str, str]:
     try:
         text = token.decode()
     except UnicodeDecodeError as error:
-        raise DigestError("the token is no text") from error
+        raise DigestError("the token is not a text") from error
     found: dict[str, str] = {}
     at = 0
     while at < len(text):
         match = _FIELD.match(text, at)
         if match is None or match[1].lower() in found:
-            raise DigestError("the token is no list of fields")
+            raise DigestError("the token is not a list of fields")
         quoted, plain = match[2], match[3]
         found[match[1].lower()] = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         at = match.end()

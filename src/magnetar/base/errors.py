@@ -92,7 +92,7 @@ class LostEntriesError(CorruptDataError):
 
 
 class DiskFullError(StorageError):
-    """No room on the device; the message names the folder."""
+    """The device is full; the message names the folder."""
 
     retriable = True
 

@@ -25,7 +25,7 @@ ZEROS_BYTES_MAX: Final = 512 << 10
 def storage_error(error: OSError, folder: Path, action: str) -> StorageError:
     """The storage error of an OSError; its message names the folder and the operation."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return DiskFullError(f"no room in {folder} to {action}: free space there, or use a larger disk")
+        return DiskFullError(f"no space in {folder} to {action}: free space there, or use a larger disk")
     return StorageFailedError(f"cannot {action} in {folder}: {error}")
 
 

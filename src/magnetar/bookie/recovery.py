@@ -144,7 +144,7 @@ def scan_segment(
         index.damages.append(Damage(end, checkpoint - end, UNKNOWN_OWNER, -1, -1))
         end = checkpoint
     if not torn_bytes and not ended and end < file_bytes:
-        # A torn header is no item; the length of its body does not matter.
+        # A torn header is not an item; the length of its body does not matter.
         left = window.get(end, min(HEADER_BYTES, file_bytes - end)).rstrip(b"\0")
         if _begins_header(left, salt):
             torn_bytes = len(left)

@@ -74,7 +74,7 @@ class BookieLedgers:
         """`ledgers`: the durable state at the start; `buried`: ledgers deleted before whose space is still in
         use.
 
-        `knows_all`: whether there certainly were no others.
+        `knows_all`: whether other entries certainly do not exist.
         """
         self._unknown = Status.NO_LEDGER if knows_all else Status.UNKNOWN_LEDGER_STATE
         self.read_only = False

@@ -74,7 +74,7 @@ class SparePool:
 
     def take(self) -> Path | None:
         """A file to overwrite; None when there is none."""
-        with contextlib.suppress(IndexError):  # an empty list of spares is no error
+        with contextlib.suppress(IndexError):  # an empty list of spares is not an error
             return self._files.pop()
         return None
 

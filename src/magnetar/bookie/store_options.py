@@ -40,10 +40,10 @@ class StoreOptions:
     less than the wait."""
 
     gather_wait_us: int = 300
-    """Where a steady stream makes a commit of nearly every message, a commit begins so long after the one
-    before it has ended, so that several share it; where that costs throughput it is not done. 0: never."""
+    """Microseconds between the end of a commit and the begin of the next, so that messages of a steady stream
+    share commits. It is not done when it would cost throughput. 0: never."""
     gather_per_s: int = 1_500
-    """So many commits a second must there be: fewer cost less than the wait."""
+    """Commits per second from which commits wait for further messages; fewer cost less than the wait."""
 
     spare_segments: int = 2
     """Files of dead segments kept for new segments, which are faster to write. 0: none."""

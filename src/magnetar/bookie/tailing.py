@@ -23,7 +23,7 @@ UNKNOWN_LAC: Final = -1
 
 
 def lac_of_entry(entry: bytes) -> int:
-    """The last add confirmed in an entry's head; -1 for bytes that are no entry."""
+    """The last add confirmed in an entry's head; -1 for bytes that are not an entry."""
     return int(_LAC.unpack_from(entry, _LAC_AT)[0]) if len(entry) >= _LAC_AT + _LAC.size else UNKNOWN_LAC
 
 

@@ -21,7 +21,7 @@ class BrokerConfig:
     advertised_host: str | None = None
     """Host in lookup answers; None: the address through which the client reached us."""
     message_bytes_max: int = 5 * 1024 * 1024
-    """Largest message; announced to clients, who cut larger ones into chunks."""
+    """Largest message; announced to clients, which cut larger ones into chunks."""
     skip_lost: bool = False
     """Whether consumers skip entries that were lost to damage."""
     exposes_broker_metadata: bool = False

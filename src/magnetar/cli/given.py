@@ -1,4 +1,4 @@
-"""What a command line gives, in one value: for commands with many options."""
+"""Passes the options of a command as one value, for commands with many options."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import wraps
 
 
 def given_as(kind: type[object]) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Hands the options of a command to its function as one `kind`, behind what comes by position.
+    """A decorator that passes a command's options to its function as one `kind`, after positional arguments.
 
-    `kind` is a dataclass with a field for each option and argument of the command. To stand below all
+    `kind`: a dataclass with a field for each option and argument of the command. Place it below all
     decorators that declare them.
     """
 

@@ -41,16 +41,16 @@ class ServiceUrl:
         parts = urlsplit(text.strip())
         if parts.scheme not in _PORTS or not parts.netloc:
             raise BadUrlError(
-                f"{text!r} is no service URL: expected pulsar://host:6650 or http://host:8080"
+                f"{text!r} is not a service URL: expected pulsar://host:6650 or http://host:8080"
                 " (or pulsar+ssl, https)"
             )
         first = urlsplit(f"//{parts.netloc.split(',')[0]}")
         try:
             port = first.port
         except ValueError as error:
-            raise BadUrlError(f"{text!r} is no service URL: {error}") from error
+            raise BadUrlError(f"{text!r} is not a service URL: {error}") from error
         if not first.hostname:
-            raise BadUrlError(f"{text!r} is no service URL: the host is missing")
+            raise BadUrlError(f"{text!r} is not a service URL: the host is missing")
         return cls(parts.scheme, first.hostname, port or _PORTS[parts.scheme])
 
     @property

@@ -147,7 +147,7 @@ class HistoryServer:
                     answer = self._answer(kind, requests.load(body))
                 except (EOFError, ConnectionError):
                     raise
-                except Exception as error:  # noqa: BLE001  # told to the caller, who knows what to do
+                except Exception as error:  # noqa: BLE001  # reported to the caller, which handles it
                     self._connection.send(FrameKind.FAILED, _described(error))
                 else:
                     if isinstance(answer, bytes):

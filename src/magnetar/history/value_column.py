@@ -91,7 +91,7 @@ class ValueColumn:
         present = ~(
             nulls(payload) | bools(rows.column("is_null_value")) | bools(rows.column("is_compacted_out"))
         )
-        # Markers are no messages, and pieces no values.
+        # Markers are not messages, and pieces are not values.
         present &= nulls(rows.column("marker_type")) & (ints(rows.column("chunk_count")) <= 1)
         present &= self._described(rows.column("schema_version"))
         return _Decoding(self._values, rows, self.field.type).column(present)

@@ -60,5 +60,5 @@ def _files(log_name: str, copy: OffloadedCopy, place: Place) -> list[LakeFile]:
             for segment in context.segments
         ]
     except NoLakeHereError:
-        # Copies in a store that only this process can read are no part of the table.
+        # Copies in a store that only this process can read are not a part of the table.
         return []

@@ -93,7 +93,7 @@ class LedgerGuard:
         self._writing = asyncio.Lock()
         self._working = asyncio.Lock()
 
-    # -- who belongs to whom --------------------------------------------------------------------
+    # -- the owner of the messages --------------------------------------------------------------
 
     async def begin(self) -> None:
         """To be called before a ledger is created or opened.

@@ -36,8 +36,8 @@ class IdRange:
 
 
 def decode_reserved(value: bytes | None, path: str) -> LedgerId:
-    """First unreserved id, from the generator's value. Raises DamagedDocumentError when it is no number, or
-    leaves no range."""
+    """First unreserved id, from the generator's value. Raises DamagedDocumentError when it is not a number,
+    or leaves no range."""
     if value is None or not value:
         return FIRST_ID
     start = number_of(path, value)

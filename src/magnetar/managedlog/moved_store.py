@@ -67,9 +67,9 @@ async def known_places(store: MetadataStore) -> frozenset[str]:
     try:
         places = json.loads(value.data)
     except (ValueError, RecursionError) as error:
-        raise DamagedDocumentError(OFFLOAD_PLACES, "it is no JSON") from error
+        raise DamagedDocumentError(OFFLOAD_PLACES, "it is not JSON") from error
     if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
-        raise DamagedDocumentError(OFFLOAD_PLACES, "it is no list of URLs")
+        raise DamagedDocumentError(OFFLOAD_PLACES, "it is not a list of URLs")
     return frozenset(places)
 
 

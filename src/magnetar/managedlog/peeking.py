@@ -61,7 +61,7 @@ class StoredSummary:
 
 
 async def peek(store: MetadataStore, name: str, hidden: frozenset[str]) -> StoredSummary | None:
-    """The state of a log; None when there is none. `hidden`: cursors that are no subscriptions.
+    """The state of a log; None when there is none. `hidden`: cursors that are not subscriptions.
 
     Raises MetadataError, InvalidLogDataError.
     """

@@ -32,16 +32,16 @@ def object_of(path: str, data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DamagedDocumentError(path, f"it is no JSON ({type(error).__name__})") from error
+        raise DamagedDocumentError(path, f"it is not JSON ({type(error).__name__})") from error
     if not isinstance(document, dict):
-        raise DamagedDocumentError(path, f"it is no JSON object but {type(document).__name__}")
+        raise DamagedDocumentError(path, f"it is not a JSON object but {type(document).__name__}")
     return document
 
 
 def number_of(path: str, data: bytes) -> int:
     """A decimal number from 0 on, of 63 bits at most. Raises DamagedDocumentError."""
     if not data.isdigit() or len(data) > _DIGITS_MAX:
-        raise DamagedDocumentError(path, "it is no decimal number")
+        raise DamagedDocumentError(path, "it is not a decimal number")
     return int(data)
 
 
@@ -50,4 +50,4 @@ def text_of(path: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise DamagedDocumentError(path, "it is no text") from error
+        raise DamagedDocumentError(path, "it is not a text") from error

@@ -50,7 +50,7 @@ def parse_metadata_url(url: str) -> MetadataUrl:
     scheme, colon, rest = url.partition(":")
     kind, _, layout_name = scheme.partition("+")
     if not colon:
-        raise MetadataUrlError(f"{url!r} is no URL of a metadata service, as zk://HOST:PORT/ledgers is")
+        raise MetadataUrlError(f"{url!r} is not a URL of a metadata service, as zk://HOST:PORT/ledgers is")
     if kind == "memory" and not rest:
         return MetadataUrl("memory")
     if kind == "sqlite" and rest:
@@ -94,5 +94,5 @@ def _address(url: str, text: str, default_port: int) -> tuple[str, int]:
     if not colon:
         host, port = text, str(default_port)
     if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise MetadataUrlError(f"{url!r}: {text!r} is no host with a port")
+        raise MetadataUrlError(f"{url!r}: {text!r} is not a host with a port")
     return host.strip("[]"), int(port)

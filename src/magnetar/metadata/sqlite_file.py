@@ -163,7 +163,9 @@ def translated(error: sqlite3.Error | OSError, file: Path) -> StorageError:
         code = getattr(error, "sqlite_errorcode", -1)
         full = code == sqlite3.SQLITE_FULL or (code in _ROOM_CODES and _room_bytes(folder) < ROOM_BYTES_MIN)
     if full:
-        return DiskFullError(f"no room left in {folder}; free some, or move the data folder to a larger disk")
+        return DiskFullError(
+            f"no space left in {folder}; free some, or move the data folder to a larger disk"
+        )
     if code & 0xFF in _CORRUPT_CODES:
         return CorruptDataError(str(file), 0, str(error))
     return StorageFailedError(f"metadata in {folder}: {error}")

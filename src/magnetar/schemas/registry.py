@@ -103,7 +103,7 @@ def _decoded(path: str, data: bytes) -> pb.Schema:
     try:
         schema = pb.Schema.FromString(data)
     except DecodeError as error:
-        raise DamagedDocumentError(path, "it is no schema") from error
+        raise DamagedDocumentError(path, "it is not a schema") from error
     if not schema.IsInitialized():
         raise DamagedDocumentError(path, "it is a schema without required fields")
     return schema

@@ -1,7 +1,7 @@
-"""Options that source and sink share: where the cluster is, and who asks.
+"""Options that source and sink share: the address of the cluster, and credentials.
 
-Secrets stay inside `ClientOptions`, which shows none in its text; what pulsar-spark wants as a class name and
-its parameters is read as well.
+Secrets stay in `ClientOptions`, whose `repr` hides them. The form of pulsar-spark, a class name with
+parameters, is accepted too.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _plugin_params(method: str, text: str) -> dict[str, str]:
         try:
             pairs = json.loads(text)
         except ValueError as error:
-            raise OptionError(f"auth.params is no JSON: {type(error).__name__}") from None
+            raise OptionError(f"auth.params is not JSON: {type(error).__name__}") from None
     elif method == "tls":
         pairs = dict(part.split(":", 1) for part in text.split(",") if ":" in part)
     if method == "token":

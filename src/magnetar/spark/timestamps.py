@@ -31,7 +31,7 @@ def parse_time(option: str, text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise OptionError(
-            f"{option}={text!r} is no time: give Unix milliseconds, 2025-01-01T00:00:00Z, or -1h"
+            f"{option}={text!r} is not a time: give Unix milliseconds, 2025-01-01T00:00:00Z, or -1h"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -45,5 +45,5 @@ def parse_duration(option: str, text: str) -> int:
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise OptionError(f"{option}={text!r} is no duration: give 30s, 15m or 1h")
+        raise OptionError(f"{option}={text!r} is not a duration: give 30s, 15m or 1h")
     return round(float(found[1]) * _UNIT_MS[found[2] or "ms"])

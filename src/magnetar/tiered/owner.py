@@ -175,7 +175,7 @@ class StoreOwner:
             return
         if self._taking is None or self._taking.done():
             self._taking = begin(self._take())
-            # All who waited for it may have been cancelled.
+            # All waiting callers may have been cancelled.
             self._taking.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._taking)
 

@@ -178,9 +178,9 @@ def message_id_of(text: str) -> pb.MessageIdData:
     try:
         data = pb.MessageIdData.FromString(b64decode(text, validate=True))
     except (ValueError, binascii.Error, DecodeError) as error:
-        raise MessageError(Fault.NOT_JSON, "messageId is no message id") from error
+        raise MessageError(Fault.NOT_JSON, "messageId is not a message id") from error
     if not data.IsInitialized() or not data.batch_size <= BATCH_MAX:
-        raise MessageError(Fault.NOT_JSON, "messageId is no message id")
+        raise MessageError(Fault.NOT_JSON, "messageId is not a message id")
     return data
 
 

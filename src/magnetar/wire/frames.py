@@ -47,7 +47,7 @@ CHECKSUM_HEAD: Final = struct.Struct(">HII")
 
 
 class FrameError(ProtocolError):
-    """The peer sent bytes that are no legal frame: the connection must be closed.
+    """The peer sent bytes that are not a legal frame: the connection must be closed.
 
     `events` holds the events from the same buffer before the bad frame.
     """
@@ -114,7 +114,7 @@ def command_end(data: bytes | memoryview, at: int, end: int) -> int:
     """Where the command of the frame in `data[at:end]` ends. Raises FrameError when it does not fit in it."""
     total = end - at - 4
     if total < 4:
-        raise FrameError(f"frame of {total} bytes has no room for a command")
+        raise FrameError(f"frame of {total} bytes is too short for a command")
     command_bytes: int = FRAME_HEAD.unpack_from(data, at)[1]
     stop = at + 8 + command_bytes
     if stop > end:
@@ -160,8 +160,8 @@ _WITHOUT_TEXT: Final = frozenset(
 def parse_command(data: bytes) -> tuple[int, pb.BaseCommand]:
     """Type and content of a BaseCommand; the field of its type is set, with all required fields.
 
-    An unknown type returns its number and an empty command. Raises FrameError when the bytes are no
-    BaseCommand.
+    An unknown type returns its number and an empty command. Raises FrameError when the bytes are not
+    a BaseCommand.
     """
     try:
         command = pb.BaseCommand.FromString(data)

@@ -81,7 +81,7 @@ class _Cuts:
 
     def __init__(self, body: bytes, tag: int) -> None:
         self.others = bytearray()
-        """The fields that are no ids."""
+        """The fields that are not ids."""
         self._body = body
         self._tag = tag
         self._at = 0

@@ -27,7 +27,7 @@ _BROKER_METADATA_HEAD: Final = struct.Struct(">HI")
 
 
 class EntryError(ProtocolError):
-    """The bytes are no entry, no metadata or no batch."""
+    """The bytes are not an entry, metadata or a batch."""
 
 
 class EntryParts(NamedTuple):

@@ -110,7 +110,7 @@ def decode_send_in_txn(
 def check_entry(entry: bytes) -> tuple[bool, bool]:
     """Whether an entry from a client has a checksum, and whether it may be stored.
 
-    Raises FrameError when the bytes are no entry. Sizes that do not fit are no error when there is a
+    Raises FrameError when the bytes are not an entry. Sizes that do not fit are not an error when there is a
     checksum, which then does not match: the bytes were damaged in transit, and only this message is refused.
     """
     if len(entry) >= ENTRY_HEAD_BYTES:

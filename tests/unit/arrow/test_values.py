@@ -358,7 +358,7 @@ def test_protobuf() -> None:
         dict.fromkeys("i")
         | {"n": 0, "u": 0, "s": "", "b": b"", "d": 0.0, "c": "9", "r": [], "p": [], "m": []},
     ]
-    with pytest.raises(PayloadError, match="no Protobuf"):
+    with pytest.raises(PayloadError, match="not a Protobuf"):
         read(values, [b"\xff"])
     with pytest.raises(ValueSchemaError, match="does not hold the message"):
         find_message(files, "t.Other")

@@ -229,7 +229,7 @@ def test_a_full_disk_at_the_start_is_one_clear_line(tmp_path: Path) -> None:
     async def story() -> None:
         disk = BrokenDisk()
         disk.full = True
-        with pytest.raises(StartupError, match=rf"no room in {tmp_path} .*: free space there"):
+        with pytest.raises(StartupError, match=rf"no space in {tmp_path} .*: free space there"):
             await SegmentStore.open(tmp_path, durability=Durability.VOLATILE, disk=disk)
         # And the folder is not left locked.
         async with store_in(tmp_path):

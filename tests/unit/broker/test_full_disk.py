@@ -10,7 +10,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
 from support.sessions import Peer, Type, World, in_world, send
 
-REMEDY = "no room in data to write entries: free space there, or use a larger disk"
+REMEDY = "no space in data to write entries: free space there, or use a larger disk"
 
 
 async def fill(world: World, peer: Peer) -> Topic:

@@ -33,7 +33,7 @@ def test_addresses(text: str, expected: str, admin: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "broker:6650", "kafka://broker", "pulsar://", "pulsar://h:99999999"])
 def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(BadUrlError, match="no service URL"):
+    with pytest.raises(BadUrlError, match="not a service URL"):
         ServiceUrl.parse(text)
 
 

@@ -51,7 +51,7 @@ def test_names_without_regard_to_case_and_synonyms() -> None:
             "unknown option 'maxRows'; there are admin.url",
         ),
         ({**URL, "topic": "a/b"}, "invalid topic name"),
-        ({**URL, "topicsPattern": "("}, "no regular expression"),
+        ({**URL, "topicsPattern": "("}, "not a regular expression"),
         ({**URL, "topic": "a", "maxRowsPerTrigger": "0"}, "whole number above 0"),
         ({**URL, "topic": "a", "maxRowsPerTrigger": "many"}, "whole number above 0"),
         ({**URL, "topic": "a", "failOnDataLoss": "no"}, "expected true or false"),
@@ -62,7 +62,7 @@ def test_names_without_regard_to_case_and_synonyms() -> None:
         ({**URL, "topic": "a", "maxOffsetPerTrigger": "1"}, "did you mean 'maxRowsPerTrigger'"),
         ({**URL, "topic": "a", "kafka.bootstrap.servers": "h:9092"}, "give service.url"),
         ({**URL, "topic": "a", "minRowsPerTrigger": "9", "maxRowsPerTrigger": "3"}, "is more than"),
-        ({**URL, "topic": "a", "maxTriggerDelay": "soon"}, "is no duration"),
+        ({**URL, "topic": "a", "maxTriggerDelay": "soon"}, "is not a duration"),
         ({**URL, "assign": "orders"}, "expected JSON"),
         ({**URL, "namespace": "a/b/c"}, "namespace"),
         (
@@ -96,8 +96,8 @@ def test_names_without_regard_to_case_and_synonyms() -> None:
             },
             "would never end",
         ),
-        ({"service.url": "localhost:6650", "topic": "a"}, "no service URL"),
-        ({"service.url": "pulsar://h:x", "topic": "a"}, "no service URL"),
+        ({"service.url": "localhost:6650", "topic": "a"}, "not a service URL"),
+        ({"service.url": "pulsar://h:x", "topic": "a"}, "not a service URL"),
         ({**URL, "admin.url": "pulsar://h", "topic": "a"}, "expected http"),
     ],
 )
@@ -178,7 +178,7 @@ def test_times(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["soon", "-1w", "+1h", "2025-13-01"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(OptionError, match="is no time"):
+    with pytest.raises(OptionError, match="is not a time"):
         parse_time("startingTimestamp", text, 0)
 
 

@@ -49,7 +49,7 @@ async def change(call: Call) -> None:
     if name in KEPT:
         _log.info("%s is stored and has no effect on this broker", name)
     elif not dynamic.is_valid(name, value):
-        raise PreconditionFailedError(f"{value[:100]!r} is no value of {name}")
+        raise PreconditionFailedError(f"{value[:100]!r} is not a value of {name}")
 
     def put(document: Policies) -> None:
         document[name] = value

@@ -16,7 +16,7 @@ _T = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
 async def _checked(call: Call) -> TopicName:
     if not is_domain(call.params["domain"]):
-        raise NotHereError(f"{call.params['domain']!r} is no domain of topics")
+        raise NotHereError(f"{call.params['domain']!r} is not a domain of topics")
     topic = call.topic()
     if not (names_coordinators(topic) and call.broker.transactions.enabled):
         await call.broker.check_name(topic)

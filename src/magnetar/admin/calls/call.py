@@ -217,7 +217,7 @@ def _finite(text: str) -> float:
 
 
 def _not_finite(text: str) -> float:
-    raise ValueError(f"{text[:40]} is no number of JSON that can be kept")
+    raise ValueError(f"{text[:40]} is not a number of JSON that can be kept")
 
 
 def natural(text: str, what: str) -> int:

@@ -41,7 +41,7 @@ def _check_host(connection: HTTPConnection, service: Service) -> None:
     header = connection.headers.get("host", "")
     if service.loopback_only and header and not _is_loopback(host_of(connection)):
         raise MisdirectedError(
-            f"host {header!r} is no name of this machine; the admin port serves this machine only"
+            f"host {header!r} is not a name of this machine; the admin port serves this machine only"
         )
 
 

@@ -123,7 +123,7 @@ def _checked(body: dict[str, object]) -> dict[str, object]:
             try:
                 re.compile(item)
             except re.error as error:
-                raise PreconditionFailedError(f"{item!r} is no regular expression: {error}") from error
+                raise PreconditionFailedError(f"{item!r} is not a regular expression: {error}") from error
     if not body.get("namespaces") or not body.get("primary"):
         raise PreconditionFailedError("namespaces and primary must name something")
     return body

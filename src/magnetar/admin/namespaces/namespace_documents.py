@@ -143,7 +143,7 @@ async def _mode(_: Call, value: object) -> str | None:
 async def _group(call: Call, value: object) -> str:
     guard = call.broker.guard
     if guard is not None and call.identity is not None:
-        # As by its own route: it decides with whom limits are shared.
+        # A superuser is required, as by its own route: the group shares limits with other namespaces.
         guard.require_superuser(call.identity, call.peer)
     if not isinstance(value, str):
         raise BadRequestError(f"{GROUP_POLICY} must be a name")

@@ -81,7 +81,7 @@ def _types(call: Call) -> list[str]:
         raise BadRequestError("the body must be a list of subscription types")
     found = {as_choice(_spelled(each), _TYPES, what="the list of types") for each in value}
     if None in found:
-        raise BadRequestError("null is no subscription type")
+        raise BadRequestError("null is not a subscription type")
     return sorted(each for each in found if each is not None)
 
 

@@ -69,7 +69,7 @@ DEDUPLICATION: Final = Policy(
 )
 
 POLICIES: Final = (
-    # -- who may connect, and how many --
+    # -- connections: permissions and numbers --
     Policy(
         kind=kinds.BOOLEAN,
         of_namespace="encryptionRequired",

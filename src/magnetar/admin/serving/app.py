@@ -6,7 +6,7 @@ become a separator; variables are decoded afterwards.
 Rights: see `access.py`. Without authentication two kinds of requests are refused, which any web page could
 have a browser on this machine send. A request that changes something and carries an `Origin` other than the
 address it was sent to (a page that posts to localhost); and, while only this machine can reach the port, a
-`Host` that is no name of this machine (a page whose own name was made to resolve to here).
+`Host` that is not a name of this machine (a page whose own name was made to resolve to here).
 """
 
 from __future__ import annotations

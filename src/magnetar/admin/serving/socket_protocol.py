@@ -61,7 +61,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         if not self.handshake_initiated:
-            # The request itself, as uvicorn passes it on: it is no frame.
+            # The request itself, as uvicorn passes it on: it is not a frame.
             super().data_received(data)
             self._settle()
             return

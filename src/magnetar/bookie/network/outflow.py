@@ -25,7 +25,7 @@ class Outflow:
         self._of_one_max = of_one_max
         self._of_all_max = of_all_max
         self._bytes: dict[object, int] = {}
-        """Clients that have not taken all, who began first in front."""
+        """Clients that have not taken all, in the order in which they began."""
         self._since_s: dict[object, float] = {}
         self.total = 0
         """Bytes to all clients."""

@@ -45,7 +45,8 @@ def is_heavy(entry: bytes) -> bool:
 
 
 def last_index(entry: bytes) -> int:
-    """Index in its batch of the last message that is left; -1 for an entry that is no batch, or damaged."""
+    """Index in its batch of the last message that is left; -1 for an entry that is not a batch, or
+    damaged."""
     try:
         parts = split_entry(entry)
         metadata = parse_metadata(parts.metadata)

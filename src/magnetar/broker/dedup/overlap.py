@@ -38,7 +38,7 @@ def without_known(entry: bytes, known: int) -> tuple[bytes, int] | None:
     """The entry without its messages up to number `known`, and how many are left, perhaps none.
 
     None when the batch cannot be opened here: it is compressed or encrypted, its messages carry no
-    numbers, or it is no batch at all.
+    numbers, or it is not a batch.
     """
     try:
         parts = split_entry(entry)

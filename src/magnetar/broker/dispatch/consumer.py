@@ -77,7 +77,7 @@ class Consumer:
 
     @property
     def takes_output(self) -> bool:
-        """The same, told to who only looks: nothing is called later."""
+        """As `ask_output`, without effect: no callback is scheduled."""
         return self.permits > 0 and not self.blocked and self.outlet.writable
 
     def ask_messages(self) -> int:

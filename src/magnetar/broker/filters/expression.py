@@ -7,7 +7,7 @@ The expression stands in the property `filter.expression` of the subscription; w
 |---|---|
 | `key` | the key as text; None without one |
 | `properties` | of the message, texts: `properties.colour`, `properties["a-b"]` |
-| `producer`, `sequence_id` | who sent it, as which |
+| `producer`, `sequence_id` | name of the producer, and its number of the message |
 | `publish_time`, `event_time` | Unix milliseconds; an event time of 0 is None |
 | `size` | bytes of the payload: as it is stored, of a message in a batch its own |
 | `messages` | how many are in the entry |

@@ -48,6 +48,8 @@ def _loaded(point: EntryPoint) -> FilterFactory:
             f"the entry filter {point.name!r} cannot be loaded: {error}; correct it"
         ) from error
     if not callable(factory):
-        raise StartupError(f"the entry filter {point.name!r} is {point.value}, which is no class; correct it")
+        raise StartupError(
+            f"the entry filter {point.name!r} is {point.value}, which is not a class; correct it"
+        )
     made: FilterFactory = factory
     return made

@@ -37,7 +37,7 @@ async def allow_for(session: SessionPort, action: Action, topic: TopicName, orig
         return
     trusted = identity.via and not guard.authentication.verify_original
     speaker = identity.via if trusted else identity.role
-    # A client that is no proxy is refused here: the role it names is not its own.
+    # A client that is not a proxy is refused here: the role it names is not its own.
     guard.check_original(Identity(speaker), original, session.peer)
     await guard.require_topic(Identity(original, via=speaker), session.peer, action, topic)
 

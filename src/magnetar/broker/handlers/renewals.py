@@ -1,7 +1,7 @@
-"""AUTH_CHALLENGE and AUTH_RESPONSE: credentials that end on an open connection are renewed, or it ends.
+"""AUTH_CHALLENGE and AUTH_RESPONSE: expired credentials of an open connection are renewed, or it is closed.
 
-When: see `auth/renewal.py`. Only connections whose credentials can end have a `Renewal`. A connection whose
-credentials were taken back (a user, a key, a token's id, whom to trust) ends without a challenge.
+`auth/renewal.py` has the rules. Only connections whose credentials can expire have a `Renewal`. A connection
+whose credentials were revoked (by user, key, token id or authority) is closed without a challenge.
 """
 
 from __future__ import annotations

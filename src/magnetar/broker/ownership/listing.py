@@ -16,7 +16,7 @@ async def owners_in(store: MetadataStore) -> dict[Bundle, str]:
     for tenant in await store.children(NAMESPACES):
         for namespace in await store.children(f"{NAMESPACES}/{tenant}"):
             for name in await store.children(f"{NAMESPACES}/{tenant}/{namespace}"):
-                # What is no bundle, or no record, has no owner.
+                # A text that is not a bundle or a record has no owner.
                 with contextlib.suppress(ValueError, InvalidNameError):
                     bundle = Bundle.parse(f"{tenant}/{namespace}/{name}")
                     value = await store.get(owner_path(bundle))

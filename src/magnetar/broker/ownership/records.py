@@ -4,7 +4,7 @@
 |---|---|---|
 | `/namespace/{tenant}/{namespace}/{bundle}` | owner's URLs, ephemeral (NamespaceEphemeralData) | the owner |
 | `/loadbalance/brokers/{broker}` | report, ephemeral (LocalBrokerData) | the broker |
-| `/magnetar/moves/{tenant}/{namespace}/{bundle}` | `{"to"}`: the owner is to give it up | who asks for it |
+| `/magnetar/moves/{tenant}/{namespace}/{bundle}` | `{"to"}`: the new owner | the requesting broker |
 | `/magnetar/drains/{broker}` | empty: the broker is to own nothing | operators |
 
 Fields that are not known are passed over. Source: Pulsar's NamespaceEphemeralData and LocalBrokerData.

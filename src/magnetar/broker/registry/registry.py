@@ -285,7 +285,7 @@ class TopicRegistry:
             assert work.state in IN_FLIGHT, f"work is under way on {key}, which is {work.state.value}"
             unloading = work.state is TopicState.UNLOADING
             assert unloading or work.flight.landed or key not in self.topics, f"{key} is {work.state.value}"
-            assert not work.create or work.state is TopicState.LOADING, "only who loads may create"
+            assert not work.create or work.state is TopicState.LOADING, "only the loading call may create"
         logs: dict[str, str] = {}
         work_on = self._work.get
         for key, topic in self.topics.items():

@@ -182,7 +182,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._more is not None or bool(self._left)
 
     def _next_slice(self) -> list[object] | None:
-        """What the next turn handles of what was read; None: that was all, or the rest is no legal frame."""
+        """What the next turn handles of what was read; None: that was all, or the rest is not a legal
+        frame."""
         try:
             return next(self._slices, None)
         except FrameError as error:

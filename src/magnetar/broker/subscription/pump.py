@@ -1,4 +1,4 @@
-"""The pump of one subscription: reads what its dispatcher wants and sends it, so much in one go (pure).
+"""The pump of one subscription: reads and sends entries for its dispatcher, in bounded parts (pure).
 
     idle ──run──▶ sending ──nothing to send, enough for one go, or not now──▶ idle
                      │

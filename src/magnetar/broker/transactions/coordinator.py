@@ -1,4 +1,4 @@
-"""A coordinator: begins transactions, takes what they concern, and says who may end them (pure).
+"""A coordinator: begins transactions, takes what they concern, and decides which role may end them (pure).
 
 It decides nothing that survives by itself: a decision is the header in the store. The driver
 (`transactions.py`) writes what is changed here and says when it is durable.

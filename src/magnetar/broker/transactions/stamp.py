@@ -60,7 +60,7 @@ def strangers(entries: Sequence[bytes]) -> dict[int, RefusedError]:
 
 
 def stamped(entry: bytes, txn_id: TxnId) -> bytes:
-    """The entry with the name of this transaction. Raises EntryError when it is no entry."""
+    """The entry with the name of this transaction. Raises EntryError when it is not an entry."""
     if transaction_of(entry) == txn_id:
         return entry
     _, start, stop = entry_layout(entry)

@@ -37,7 +37,7 @@ def text_bytes(text: str) -> int:
 
 
 class InvalidHeaderError(MetadataError):
-    """The bytes are no header."""
+    """The bytes are not a header."""
 
 
 class Transaction:

@@ -15,7 +15,7 @@ _REPEAT_MAX: Final = 1_000
 
 
 class PatternSyntaxError(BrokerError):
-    """The text is no regular expression that this package supports; the message names the fault."""
+    """The text is not a regular expression that this package supports; the message names the fault."""
 
 
 class Edge(Enum):

@@ -1,9 +1,9 @@
-"""Named clusters: where they are, and as whom to call them.
+"""Named clusters with their addresses and credentials.
 
     {"current": "prod", "contexts": {"prod": {"url": "...", "admin_url": "...", "token_file": "..."}}}
 
-They lie in `contexts.json` in $XDG_CONFIG_HOME/magnetar or ~/.config/magnetar; only the owner may read it,
-as it may hold tokens. MAGNETAR_CONTEXTS names another file.
+The file is `contexts.json` in $XDG_CONFIG_HOME/magnetar or ~/.config/magnetar. Only its owner may read it,
+because it may hold tokens. MAGNETAR_CONTEXTS names another file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SECRETS: Final = frozenset({"token"})
 
 
 class ContextError(MagnetarError):
-    """A context is not there, or the file of contexts cannot be used."""
+    """A context does not exist, or the file of contexts cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPlace:
-    """One cluster. Empty: not said."""
+    """One cluster. Empty fields are not set."""
 
     url: str = ""
     """pulsar://host:6650, pulsar+ssl://, http:// or https://."""
@@ -39,7 +39,7 @@ class ContextPlace:
     trust_certs: str = ""
 
     def shown(self) -> dict[str, str]:
-        """Without secrets, and without what is not said."""
+        """The fields that are set, without secrets."""
         return {
             name: "..." if name in SECRETS else value for name, value in asdict(self).items() if value != ""
         }
@@ -47,13 +47,14 @@ class ContextPlace:
 
 @dataclass(slots=True)
 class Contexts:
-    """All contexts, and which of them counts when none is named."""
+    """All contexts, and the name of the current one."""
 
     current: str = ""
     places: dict[str, ContextPlace] = field(default_factory=dict)
 
     def place(self, name: str = "") -> ContextPlace:
-        """The named one, the current one, or an empty one. Raises ContextError for a name not known."""
+        """The named context, else the current one, else an empty one. Raises ContextError for an unknown
+        name."""
         chosen = name or self.current
         if not chosen:
             return ContextPlace()
@@ -66,7 +67,7 @@ class Contexts:
 
 
 def file_of(environment: Mapping[str, str]) -> Path:
-    """Where contexts are kept."""
+    """The file of contexts."""
     if named := environment.get(VARIABLE):
         return Path(named)
     home = environment.get("XDG_CONFIG_HOME", "")
@@ -76,7 +77,7 @@ def file_of(environment: Mapping[str, str]) -> Path:
 
 
 def load(file: Path) -> Contexts:
-    """Empty when there is no file. Raises ContextError for one that cannot be read."""
+    """Reads the contexts; empty without a file. Raises ContextError for an unreadable one."""
     try:
         document = json.loads(file.read_text("utf-8"))
         known = {each.name for each in fields(ContextPlace)}
@@ -94,7 +95,7 @@ def load(file: Path) -> Contexts:
 
 
 def save(file: Path, contexts: Contexts) -> None:
-    """Replaces the file whole; only its owner may read it. Raises ContextError."""
+    """Replaces the file atomically; only its owner may read it. Raises ContextError."""
     document: dict[str, object] = {
         "current": contexts.current,
         "contexts": {

@@ -1,4 +1,4 @@
-"""`magnetar debug bundle`: everything that support needs to see, in one file, without secrets."""
+"""`magnetar debug bundle`: collects the information for support in one file, without secrets."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _questions(admin: Admin) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def _asked(ask: Callable[[], object]) -> str:
-    """The answer without secrets; what cannot be asked says why, and the rest goes on."""
+    """The answer of a call without secrets, or the text of its error."""
     try:
         answer = ask()
     except MagnetarError as error:

@@ -1,6 +1,6 @@
-"""Avro's binary encoding to plain values and back, by a schema in JSON.
+"""Converts Avro's binary encoding to plain values and back, by a schema in JSON.
 
-Logical types stay the numbers and bytes that they are stored as; bytes are base64 in JSON, both ways.
+Logical types keep their stored numbers and bytes; bytes are base64 in JSON, in both directions.
 
 Source: Avro 1.11 specification, binary encoding.
 """
@@ -17,18 +17,18 @@ from magnetar.schemas.avro_bytes import long_bytes, sized
 
 _DEPTH_MAX: Final = 64
 _ITEMS_MAX: Final = 1 << 20
-"""Items of an array or map whose items take no bytes: a few bytes must not become an endless list."""
+"""Most items of an array or map whose items take no bytes: a few bytes must not become an endless list."""
 
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 
 
 class AvroError(PayloadError):
-    """The bytes do not follow the schema, or the schema is none that is known."""
+    """The bytes do not follow the schema, or the schema is not supported."""
 
 
 class _Bytes:
-    """What is left to read."""
+    """The bytes that are not read yet."""
 
     __slots__ = ("at", "data")
 
@@ -71,7 +71,7 @@ _PRIMITIVES: Final[dict[str, Callable[[_Bytes], object]]] = {
 def decode(schema: object, data: bytes, *, whole: bool = False) -> object:
     """The value in `data` by the schema (decoded JSON). Raises AvroError.
 
-    `whole` says that nothing may follow it: any bytes begin like some record.
+    `whole`: whether no bytes may follow, for values whose schema is uncertain.
     """
     left = _Bytes(data)
     try:
@@ -84,7 +84,7 @@ def decode(schema: object, data: bytes, *, whole: bool = False) -> object:
 
 
 def _named(schema: object, names: dict[str, object]) -> dict[str, object]:
-    """Definitions within by name, simple and full."""
+    """The named definitions in a schema, by simple and full name."""
     if isinstance(schema, list):
         for each in schema:
             _named(each, names)
@@ -152,7 +152,7 @@ def encode(schema: object, value: object) -> bytes:
 
 
 def _encode(schema: Any, value: Any, names: dict[str, object], place: str) -> bytes:
-    """`place` is where the value is, for errors."""
+    """The bytes of a value. `place`: its path, for errors."""
     if isinstance(schema, str):
         return (
             _primitive(schema, value, place)
@@ -195,7 +195,7 @@ def _encode(schema: Any, value: Any, names: dict[str, object], place: str) -> by
 
 
 def _branch(schema: list[object], value: object, names: dict[str, object], place: str) -> bytes:
-    """The branch of a union: the first one that the value fits."""
+    """The value as the first branch of a union that fits. Raises AvroError."""
     said = []
     for number, branch in enumerate(schema):
         try:

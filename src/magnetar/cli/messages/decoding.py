@@ -40,7 +40,7 @@ class PayloadDecoder:
         self._known: dict[bytes, TopicSchema | None] = {}
 
     def value(self, record: Record) -> object:
-        """The value as plain data: JSON's types, and bytes where it is no text.
+        """The value as plain data: JSON's types, and bytes where it is not a text.
 
         A payload that does not follow its schema is text or bytes, as without one.
         """

@@ -136,7 +136,7 @@ class RackPlacement:
         usable: Set[str],
         avoid: Set[str],
     ) -> str:
-        """The best bookie for one place; `usable` holds one that is no member."""
+        """The best bookie for one place; `usable` holds one that is not a member."""
         size, reach = layout.ensemble_size, min(layout.write_quorum, max(self._racks_min, 1)) - 1
         near = {
             self._racks(members[at])

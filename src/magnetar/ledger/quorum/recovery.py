@@ -202,7 +202,7 @@ class LedgerRecovery:
     # Entries after the last one that is known to be confirmed
 
     def _begin_reading(self) -> list[Effect]:
-        assert self._coverage.is_reached, "something confirmed may hide with those who did not answer"
+        assert self._coverage.is_reached, "bookies that did not answer may have a confirmed entry"
         self._phase.go(Phase.READING, "enough members answered")
         self._first_read = self._rules.first_to_read(self._highest_lac, self._last_segment)
         assert self._first_read >= self._last_segment, "committed entries would be added again"

@@ -109,7 +109,7 @@ def _split(payload: bytes) -> tuple[int, int | None, int | None, int]:
 
 
 def _messages_of(entry: bytes) -> int:
-    """Messages in an entry, by its own metadata; 1 for an entry that is no message."""
+    """Messages in an entry, by its own metadata; 1 for an entry that is not a message."""
     try:
         return max(1, parse_metadata(split_entry(entry).metadata).num_messages_in_batch)
     except EntryError:

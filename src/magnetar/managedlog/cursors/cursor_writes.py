@@ -45,7 +45,7 @@ class WritePlan(Enum):
     """What the driver has to do now."""
 
     NOTHING = "nothing"
-    LATER = "tell who waits of the failure, and try again later"
+    LATER = "report the failure to the waiting callers, and try again later"
     DELTA = "write the changes, or the whole state, into the ledger"
     SWITCH = "begin another ledger"
     FOLD = "write the whole state into the metadata store"

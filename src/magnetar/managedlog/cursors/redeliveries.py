@@ -86,5 +86,5 @@ def encode(counts: Mapping[Position, int]) -> bytes:
 def decode(data: bytes) -> dict[Position, int]:
     """The inverse of `encode`. Raises ValueError when the length is not a multiple of a record."""
     if len(data) % _RECORD.size:
-        raise ValueError(f"{len(data)} bytes are no number of redelivery counts")
+        raise ValueError(f"{len(data)} bytes are not a number of redelivery counts")
     return {Position(ledger_id, entry_id): count for ledger_id, entry_id, count in _RECORD.iter_unpack(data)}

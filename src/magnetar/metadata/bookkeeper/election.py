@@ -39,7 +39,7 @@ class AuditorElection:
         if first is None or not await self._is_own(f"{self._paths.election}/{first}"):
             return False
         if self._announced != self._vote:
-            # Others may read there who it is.
+            # Other processes read the auditor's id there.
             await self._store.put(self._paths.election, encode_vote(self._candidate_id))
             self._announced = self._vote
         return True

@@ -36,7 +36,7 @@ def _password(settings: LedgerSettings) -> str:
     try:
         return content(settings.bookie_password).decode().rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise StartupError(f"bookie_password is no text: {error}") from error
+        raise StartupError(f"bookie_password is not a text: {error}") from error
 
 
 def _tls(settings: LedgerSettings) -> ssl.SSLContext:

@@ -44,7 +44,7 @@ class FolderDecisions:
             return
         self._folder = data / "bookie" if (data / "bookie").is_dir() else data
         if not (self._folder / "FORMAT").exists():
-            raise StartupError(f"{data} is no folder of messages: name that of the server with --data")
+            raise StartupError(f"{data} is not a folder of messages: name that of the server with --data")
 
     def state(self) -> dict[str, object]:
         """The owner of the messages, and why metadata is doubted."""

@@ -146,7 +146,7 @@ def _temporary_log(file: Path) -> Path:
 def stderr_to(path: Path) -> Iterator[None]:
     """Programs that are started in the body write their stderr to the file; this one's stays.
 
-    Spark's JVM, and the workers that it starts, say much there that is no news for the user.
+    Spark's JVM, and the workers that it starts, say much there that the user need not see.
     """
     sys.stderr.flush()
     kept = os.dup(2)

@@ -47,7 +47,7 @@ class Reach:
 def reaches(end: object, latest: object) -> dict[TopicName, Reach]:
     """Each partition's reach, from a source's `endOffset` and `latestOffset`.
 
-    Empty for what is no source of ours: its offsets look different.
+    Empty for a source that is not ours: its offsets look different.
     """
     if not isinstance(end, Mapping) or not isinstance(latest, Mapping):
         return {}

@@ -41,7 +41,7 @@ class Offset(NamedTuple):
         """Reads `ledger:entry` or `ledger:entry@index`. Raises OptionError."""
         match = _OFFSET.fullmatch(text.strip())
         if match is None:
-            raise OptionError(f"{text!r} is no offset: expected ledger:entry or ledger:entry@index")
+            raise OptionError(f"{text!r} is not an offset: expected ledger:entry or ledger:entry@index")
         index = None if match[3] is None else int(match[3])
         return cls(Position(LedgerId(int(match[1])), int(match[2])), index)
 
@@ -93,7 +93,7 @@ def parse_place(option: str, value: object) -> Place:
     Raises OptionError.
     """
     if isinstance(value, bool) or value is None:
-        raise OptionError(f"{option}: {value!r} is no place in a topic")
+        raise OptionError(f"{option}: {value!r} is not a place in a topic")
     if isinstance(value, int):
         return {-2: "earliest", -1: "latest"}.get(value) or AtIndex(value)
     if isinstance(value, list):

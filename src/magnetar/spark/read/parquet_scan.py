@@ -82,7 +82,7 @@ class ParquetScan:
         payload = "payload"
         if self.has_nulls:
             payload = "IF(is_null_value, NULL, payload)"
-        # What is no UTF-8 is an error, as it is in rows that come from a broker.
+        # Bytes that are not UTF-8 are an error, as it is in rows that come from a broker.
         return f"validate_utf8(CAST({payload} AS STRING))" if as_text else payload
 
     def condition(self, keys: frozenset[bytes] | None) -> str:

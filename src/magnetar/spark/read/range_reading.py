@@ -98,7 +98,7 @@ def _rows(
 def _limited(
     options: ReadOptions, shape: TableShape, partition: LimitedPartition, rescue: Rescue
 ) -> Iterator[pa.RecordBatch]:
-    """The same until there is enough. What lies behind the limit is no dead letter: it is not read."""
+    """The same until there is enough. What lies behind the limit is not a dead letter: it is not read."""
     left = partition.limit
     for each in partition.ranges:
         topic = TopicName.parse(each.topic)

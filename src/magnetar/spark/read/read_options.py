@@ -220,7 +220,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise OptionError(f"topicsPattern={text!r} is no regular expression: {error}") from error
+        raise OptionError(f"topicsPattern={text!r} is not a regular expression: {error}") from error
     return text
 
 

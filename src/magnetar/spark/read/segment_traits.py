@@ -1,4 +1,4 @@
-"""What a file of history says of its rows in its footer: which of them are no plain messages.
+"""What a file of history says of its rows in its footer: which of them are not plain messages.
 
 Source: docs/internals/history-format.md.
 """

@@ -75,7 +75,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             name = TopicName.parse(topic)
             start = bounds.after_loss(name, states[topic], start, is_named=True)
             found[topic] = cluster.with_start_index(name, states[topic], start)
-            # Entries before the start are not the query's: they are no backlog, and are not kept for it.
+            # Entries before the start are not the query's: they do not count as backlog, and are not kept for
+            # it.
             self._keep(topic, start.position)
         return encode_offsets(found)
 

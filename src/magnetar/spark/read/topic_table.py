@@ -131,7 +131,7 @@ def divided(found: FoundSpans, shape: TableShape) -> tuple[list[ParquetScan], _R
     by_topic: dict[str, list[Stretch]] = {}
     # Values of other formats are made by the source, message by message with the schema of each.
     as_they_are = "value" not in shape.decoded or shape.value.kind == "bytes"
-    # Spark's cast takes what is no UTF-8 as it is, unnoticed.
+    # Spark's cast keeps bytes that are not UTF-8, without an error.
     as_they_are |= shape.value.kind == "string" and not shape.seeks_broken
     as_they_are &= not shape.rescue
     for topic in found.states:

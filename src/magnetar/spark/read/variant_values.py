@@ -24,12 +24,12 @@ class VariantValues:
     type = VARIANT
 
     def __init__(self, inside: Values | None) -> None:
-        """`inside` decodes what is no JSON."""
+        """`inside` decodes values that are not JSON."""
         self._inside = inside
         self.columns = frozenset() if inside is None else inside.columns
 
     def decode(self, data: Bytes, starts: Ints, ends: Ints, present: Bools, column: Column) -> pa.Array:
-        """As the contract of `Values` says. Raises PayloadError for what is no JSON."""
+        """As the contract of `Values` says. Raises PayloadError for a value that is not JSON."""
         texts: list[Any]
         if self._inside is None:
             texts = arrays.slices(data, starts, ends).to_pylist()
@@ -42,6 +42,6 @@ class VariantValues:
                 built = VariantUtils.parse_json(text) if there else None
             except ValueError as error:
                 shown = bytes(text)[:80].decode("utf-8", "replace") if isinstance(text, bytes) else text[:80]
-                raise PayloadError(f"a value is no JSON, so it cannot be a variant: {shown!r}") from error
+                raise PayloadError(f"a value is not JSON, so it cannot be a variant: {shown!r}") from error
             found.append(None if built is None else {"value": built[0], "metadata": built[1]})
         return pa.array(found, VARIANT)

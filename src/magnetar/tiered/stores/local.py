@@ -48,7 +48,7 @@ class LocalStore:
         path = self._root / name
         if not name or name.startswith("/") or ".." in Path(name).parts:
             raise StoreSetupError(
-                name, "this is no name of an object", "objects lie below the store's folder"
+                name, "this is not a name of an object", "objects lie below the store's folder"
             )
         return path
 

@@ -134,7 +134,7 @@ class Digester:
         payload_at = HEAD_BYTES + self.digest_bytes
         asked = -1 if entry_id is None else entry_id
         if len(entry) < payload_at:
-            raise DigestMismatchError(self._ledger_id, asked, f"{len(entry)} bytes are no entry")
+            raise DigestMismatchError(self._ledger_id, asked, f"{len(entry)} bytes are not an entry")
         payload = entry[payload_at:]
         if entry[HEAD_BYTES:payload_at] != self._digest(entry[:HEAD_BYTES], payload):
             raise DigestMismatchError(self._ledger_id, asked, "the digest does not match")
@@ -151,7 +151,7 @@ class Digester:
     def open_lac(self, blob: bytes) -> int:
         """Verifies and decodes the blob of `seal_lac`: the last add confirmed. Raises DigestMismatchError."""
         if len(blob) != _LAC_HEAD.size + self.digest_bytes:
-            raise DigestMismatchError(self._ledger_id, -1, f"{len(blob)} bytes are no last add confirmed")
+            raise DigestMismatchError(self._ledger_id, -1, f"{len(blob)} bytes are not a last add confirmed")
         head = blob[: _LAC_HEAD.size]
         if blob[_LAC_HEAD.size :] != self._digest(head, b""):
             raise DigestMismatchError(

@@ -60,15 +60,15 @@ def packet(message: Message) -> bytes:
 def parse_request(data: bytes) -> Request | None:
     """Parses the request in a packet without its length field; None when it is not a request of version 3.
 
-    Strict: every required field must be set. The first packet that is no request of version 3 shows a peer of
-    version 2.
+    Strict: every required field must be set. The first packet that is not a request of version 3 shows a peer
+    of version 2.
     """
     try:
         request = pb.Request.FromString(data)
     except DecodeError:
         return None
     header = request.header
-    # protobuf reads an operation without a name here as missing, so the packet is no request: as with
+    # protobuf reads an operation without a name here as missing, so the packet is not a request: as with
     # Apache's bookies.
     if not request.HasField("header") or not header.IsInitialized():
         return None
@@ -165,7 +165,7 @@ def encode_request(request: Request) -> list[bytes]:
         return _encode_adds(request)
     write = _WRITERS.get(type(request))
     if write is None:
-        raise ValueError(f"{type(request).__name__} is no request of version 3")
+        raise ValueError(f"{type(request).__name__} is not a request of version 3")
     return [packet(write(request))]
 
 

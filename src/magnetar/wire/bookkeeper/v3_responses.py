@@ -146,7 +146,7 @@ def encode_response(response: Response) -> list[bytes]:
         return [b"".join(_encode_added(response))]
     write = _ANSWER_WRITERS.get(type(response))
     if write is None:
-        raise ValueError(f"{type(response).__name__} is no answer of version 3")
+        raise ValueError(f"{type(response).__name__} is not an answer of version 3")
     return [packet(write(response))]
 
 

@@ -53,7 +53,7 @@ def test_the_last_entry_may_be_any() -> None:
 def test_too_few_bytes(kind: DigestType) -> None:
     digester = Digester(1, kind, b"pw")
     short = HEAD_BYTES + digester.digest_bytes - 1
-    with pytest.raises(DigestMismatchError, match="bytes are no entry"):
+    with pytest.raises(DigestMismatchError, match="bytes are not an entry"):
         digester.open(sealed(kind)[:short], 2)
 
 
