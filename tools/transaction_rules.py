@@ -208,15 +208,9 @@ TRANSACTION_RULES: Final = (
     Rule(
         "a commit fails where a message of it never became durable",
         "a committed transaction lacks messages",
-        _TOPIC,
-        (
-            "            if log.error is not None or log.state is LogState.CLOSED:\n"
-            "                return False\n"
-        ),
-        (
-            "            if log.error is not None or log.state is LogState.CLOSED:\n"
-            "                return True\n"
-        ),
+        _RESOLVING,
+        "        return not (txn.lost or txn.missing)\n",
+        "        return not txn.missing\n",
         (KEPT,),
     ),
     Rule(

@@ -76,8 +76,8 @@ class Resolving:
         for name in txn.partitions:
             topic = self.loaded(name)
             part = None if topic is None else topic.transactions
-            if part is not None and not await part.settled(txn.id):
-                return False
+            if part is not None:
+                await part.settled(txn.id)
         return not (txn.lost or txn.missing)
 
     def concerns(self, txn: Transaction, topics: Collection[str]) -> None:

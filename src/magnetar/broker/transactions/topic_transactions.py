@@ -129,16 +129,15 @@ class TopicTransactions:
         """A subscription begins."""
         pass_all_hidden(cursor, self.spans.visible)
 
-    async def settled(self, id_: TxnId) -> bool:
-        """Returns when all messages that the topic accepted of the transaction are durable; False: they never
-        will be, or that is unknown."""
+    async def settled(self, id_: TxnId) -> None:
+        """Returns when all messages that the topic accepted of the transaction are durable or lost."""
         log = self._log
         while (last := self.spans.last_of(id_)) is not None and last > log.last_position:
             if log.error is not None or log.state is LogState.CLOSED:
-                return False
+                self._lose(self._name, (id_,))
+                return
             self._moved.clear()
             await self._moved.wait()
-        return True
 
     # -- the end -----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ final class Encryption {
                 ("-----BEGIN " + label + "-----\n" + text + "\n-----END " + label + "-----\n").getBytes(), Map.of());
     }
 
-    private static CryptoKeyReader keys() throws Exception {
+    static CryptoKeyReader keys() throws Exception {
         KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
         generator.initialize(2048);
         KeyPair pair = generator.generateKeyPair();

@@ -5,6 +5,7 @@ import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.Consumer;
+import org.apache.pulsar.client.api.CryptoKeyReader;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
@@ -16,6 +17,7 @@ import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.api.TableView;
+import org.apache.pulsar.client.api.schema.SchemaDefinition;
 import org.apache.pulsar.client.api.transaction.Transaction;
 
 /** Messages and acknowledgements that count together, or not at all. */
@@ -34,6 +36,9 @@ final class Transactions {
         scenarios.put("a transaction survives an unload", Transactions::unloads);
         scenarios.put("chunked messages in transactions", Transactions::chunks);
         scenarios.put("readers and table views see what is committed", Transactions::readers);
+        scenarios.put("encrypted messages in transactions", Transactions::encrypted);
+        scenarios.put("a schema that changes within a transaction", Transactions::evolves);
+        scenarios.put("acknowledgements by key in transactions", Transactions::keys);
         scenarios.put("many transactions at once", Transactions::many);
     }
 
@@ -341,6 +346,102 @@ final class Transactions {
             try (TableView<String> view = client.newTableView(Schema.STRING).topic(topic).create()) {
                 World.same("kept", view.get("a"));
             }
+        }
+    }
+
+    private static void encrypted(World world) throws Exception {
+        CryptoKeyReader keys = Encryption.keys();
+        for (boolean batches : new boolean[] {true, false}) {
+            String topic = world.topic();
+            try (PulsarClient client = client(world);
+                    Producer<String> producer = client.newProducer(Schema.STRING).topic(topic)
+                            .sendTimeout(0, TimeUnit.SECONDS).enableBatching(batches).cryptoKeyReader(keys)
+                            .addEncryptionKey("mine").create();
+                    Consumer<String> consumer = client.newConsumer(Schema.STRING).topic(topic).subscriptionName("s")
+                            .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).cryptoKeyReader(keys)
+                            .subscribe()) {
+                Transaction lost = begin(client, 60);
+                send(producer, lost, 0, 3);
+                lost.abort().get(World.DEADLINE_S, TimeUnit.SECONDS);
+                Transaction txn = begin(client, 60);
+                send(producer, txn, 3, 8);
+                World.nothingMore(consumer);
+                txn.commit().get(World.DEADLINE_S, TimeUnit.SECONDS);
+                World.same(World.numbered(3, 8), World.take(consumer, 5));
+                World.nothingMore(consumer);
+            }
+        }
+    }
+
+    /** Old and new records in one transaction; the schema stays where a transaction with it is aborted. */
+    private static void evolves(World world) throws Exception {
+        String topic = world.topic();
+        Schema<Schemas.Flight> old = Schema.AVRO(Schemas.Flight.class);
+        Schema<Schemas.Later> later = Schema.AVRO(SchemaDefinition.<Schemas.Later>builder()
+                .withPojo(Schemas.Later.class).withAlwaysAllowNull(true).build());
+        try (PulsarClient client = client(world);
+                Producer<Schemas.Flight> first = client.newProducer(old).topic(topic)
+                        .sendTimeout(0, TimeUnit.SECONDS).create();
+                Consumer<Schemas.Flight> reader = client.newConsumer(old).topic(topic).subscriptionName("s")
+                        .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe()) {
+            for (boolean commit : new boolean[] {false, true}) {
+                Transaction txn = begin(client, 60);
+                first.newMessage(txn).value(Schemas.Flight.of("AA", 1)).send();
+                try (Producer<Schemas.Later> second = client.newProducer(later).topic(topic)
+                        .sendTimeout(0, TimeUnit.SECONDS).create()) {
+                    Schemas.Later value = new Schemas.Later();
+                    value.carrier = "BA";
+                    value.number = 2;
+                    value.gate = "G7";
+                    second.newMessage(txn).value(value).send();
+                }
+                World.nothingMore(reader);
+                (commit ? txn.commit() : txn.abort()).get(World.DEADLINE_S, TimeUnit.SECONDS);
+            }
+            World.same(List.of(Schemas.Flight.of("AA", 1), Schemas.Flight.of("BA", 2)), World.take(reader, 2));
+            World.nothingMore(reader);
+        }
+    }
+
+    /** Key_Shared: what an aborted transaction acknowledged comes again to the consumer of its key, in order. */
+    private static void keys(World world) throws Exception {
+        String topic = world.topic();
+        try (PulsarClient client = client(world);
+                Producer<String> producer = producer(client, topic, false);
+                Consumer<String> left = consumer(client, topic, SubscriptionType.Key_Shared);
+                Consumer<String> right = consumer(client, topic, SubscriptionType.Key_Shared)) {
+            Transaction sent = begin(client, 60);
+            for (int i = 0; i < 20; i++) {
+                producer.newMessage(sent).key("k" + i % 10).value("m" + i).send();
+            }
+            sent.commit().get(World.DEADLINE_S, TimeUnit.SECONDS);
+            List<List<String>> before = List.of();
+            for (int round = 0; round < 2; round++) {
+                Transaction txn = begin(client, 60);
+                List<List<String>> found = List.of(new ArrayList<>(), new ArrayList<>());
+                long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(World.DEADLINE_S);
+                while (found.get(0).size() + found.get(1).size() < 20) {
+                    World.check(System.nanoTime() < end, "20 messages, not " + found);
+                    for (int i = 0; i < 2; i++) {
+                        Consumer<String> each = i == 0 ? left : right;
+                        Message<String> message = each.receive(100, TimeUnit.MILLISECONDS);
+                        if (message != null) {
+                            found.get(i).add(message.getKey() + message.getValue());
+                            each.acknowledgeAsync(message.getMessageId(), txn)
+                                    .get(World.DEADLINE_S, TimeUnit.SECONDS);
+                        }
+                    }
+                }
+                if (round == 0) {
+                    before = found;
+                    txn.abort().get(World.DEADLINE_S, TimeUnit.SECONDS);
+                } else {
+                    World.same(before, found);
+                    txn.commit().get(World.DEADLINE_S, TimeUnit.SECONDS);
+                }
+            }
+            World.nothingMore(left);
+            World.nothingMore(right);
         }
     }
 
