@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from typing import Any, Final, cast
+from weakref import ref
 
 import h11
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import Server
 
@@ -55,6 +57,20 @@ def config_of(app: Any, *, calls_per_second: int = 0, **more: Any) -> Config:
     return config
 
 
+class _Flow(FlowControl):
+    """uvicorn's flow of reads and writes. Each call that asks for its body, or waits for its client to go,
+    resumes reading; whether that is done is the connection's decision."""
+
+    def __init__(self, connection: CallProtocol) -> None:
+        super().__init__(connection.transport)
+        self._connection: Final = ref(connection)
+
+    def resume_reading(self) -> None:
+        self.read_paused = False
+        if (connection := self._connection()) is not None:
+            connection.settle()
+
+
 class CallProtocol(H11Protocol):
     """uvicorn's connection, with bounded waits."""
 
@@ -67,7 +83,9 @@ class CallProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._rest = bytearray()  # The bytes of a read that are not parsed yet.
+        self.flow = _Flow(self)
+        self._rest = bytearray()  # What was read and is not parsed yet: a read, and what came beside it.
+        self._parses = False  # Whether a turn of the loop is going to parse a part of it.
         self.order[self] = None
         self._head_since_s = self.loop.time()
         # Private to h11, which is pinned, and has no other place for it: it matches line after line.
@@ -84,33 +102,60 @@ class CallProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parses the read bytes. A large read is parsed in slices, one per turn of the loop; reading pauses
-        until the last one."""
+        until the last one. Bytes behind a request are parsed after its answer."""
         if self.order.pop(self, self) is None:
             self.order[self] = None
-        if self._rest or len(data) > SLICE_BYTES:
-            if not self._rest:
-                soon(self._take_slice)
+        if self._rest or len(data) > SLICE_BYTES or self._is_ahead:
             self._rest += data
-            self.transport.pause_reading()
         else:
             self._take(data)
+        self.settle()
 
-    def _take_slice(self) -> None:
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether what comes now belongs to a request behind the one that is in work."""
+        cycle = cast("Any", self.cycle)
+        return self.conn.their_state is h11.DONE and cycle is not None and not cycle.response_complete
+
+    def settle(self) -> None:
+        """Parses on or reads on, unless uvicorn or a request in work does not want that.
+
+        A client that writes requests and does not wait for answers would otherwise be read by a quarter of a
+        megabyte for each answer, and all of that kept.
+        """
         if self.transport.is_closing():
             self._rest.clear()
-            return
-        data = bytes(self._rest[:SLICE_BYTES])
-        del self._rest[:SLICE_BYTES]
-        protocol = self.transport.get_protocol()
-        if protocol is self:
-            self._take(data)
+        elif not self._rest:
+            if not self.flow.read_paused:
+                self.transport.resume_reading()
         else:
-            # The connection became a WebSocket's with what came before.
-            cast(asyncio.Protocol, protocol).data_received(data)
-        if self._rest:
-            soon(self._take_slice)
-        elif not self.flow.read_paused:
-            self.transport.resume_reading()
+            self.transport.pause_reading()
+            if not self._parses and self._wants_more:
+                self._parses = True
+                soon(self._take_slice)
+
+    @property
+    def _wants_more(self) -> bool:
+        if self.transport.get_protocol() is not self:
+            return True  # The connection became a WebSocket's with what came before.
+        return not (self.flow.read_paused or self._is_ahead)
+
+    def _take_slice(self) -> None:
+        self._parses = False
+        # Asked again: an answer that ended since may have begun the next request.
+        if self._rest and self._wants_more and not self.transport.is_closing():
+            data = bytes(self._rest[:SLICE_BYTES])
+            del self._rest[:SLICE_BYTES]
+            protocol = self.transport.get_protocol()
+            if protocol is self:
+                self._take(data)
+            else:
+                cast(asyncio.Protocol, protocol).data_received(data)
+        self.settle()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.settle()
 
     def _take(self, data: bytes) -> None:
         super().data_received(data)
