@@ -37,6 +37,11 @@ class Requests:
         self._of = weakref.ref(session)
         self._line = RequestLine()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether so many wait that nothing more of the client is to be handled."""
+        return self._line.crowded
+
     def run(
         self,
         request: NumberedCommand,

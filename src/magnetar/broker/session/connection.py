@@ -233,6 +233,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._quotas.count(owner_of(self._session), 0, begun_ms)
                 self._turns.wait(owner_of(self._session), self)
             return
+        if self._left and self._session.requests.crowded:
+            # As bytes they take a tenth of the memory of requests. `resume_reading` goes on.
+            self._session.unthrottle(_TURN)
+            return
         left, self._left = self._left, b""
         if left and not self._closing:
             self._parse(left, len(left))
@@ -301,7 +305,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if not self._transport.is_closing() and not self._transport.is_reading():
+        if self._waits and not self._closing:
+            # What was read before comes first.
+            self._session.throttle(_TURN)
+            self._turns.wait(owner_of(self._session), self)
+        elif not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
 
     def close(self, reason: str) -> None:

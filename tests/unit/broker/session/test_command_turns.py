@@ -14,6 +14,7 @@ from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.broker.session import command_turns
 from magnetar.broker.session.command_turns import PER_READ, CommandTurns
 from magnetar.broker.session.connection import Connection, SharedBuffer
+from magnetar.broker.session.requests import WAITING_MAX, Request, RequestLine
 from magnetar.wire import commands
 from magnetar.wire.server import ServerParser
 from support.sessions import CONNECT, FRAME_BYTES_MAX, TOPIC, Type, World, command, in_world, send
@@ -199,6 +200,35 @@ def test_requests_of_a_flood_begin_a_few_a_turn() -> None:
         assert not world.broker.turns.waiting
 
     in_world(story)
+
+
+def test_what_cannot_begin_stays_bytes() -> None:
+    """A request takes ten times the memory of its bytes: all of a read stood in line, 4 MB a connection."""
+
+    async def story(world: World) -> None:
+        connection, wire = opened(world, SharedBuffer())
+        line = connection._session.requests._line
+        longest = 0
+        add = type(line).add
+
+        def noted(self: RequestLine, request: Request) -> None:
+            nonlocal longest
+            add(self, request)
+            longest = max(longest, len(self))
+
+        monkeypatch.setattr(type(line), "add", noted)
+        for _ in range(2):
+            brings(
+                connection, b"".join(command(Type.LOOKUP, topic=TOPIC, request_id=n) for n in range(2_900))
+            )
+            await world.until(lambda: wire.reads, "the next read")
+        await world.until(lambda: wire.written.count(b"pulsar://") == 5_800, "all are answered")
+        assert WAITING_MAX < longest <= WAITING_MAX + PER_READ
+        brings(connection, commands.PING)
+        await world.until(lambda: wire.written.endswith(commands.PONG), "the next command")
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        in_world(story)
 
 
 def test_a_flood_rests_and_others_go_on() -> None:
