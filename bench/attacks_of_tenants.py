@@ -11,6 +11,7 @@ import http.client
 import itertools
 import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 
 from bench import frames as f
 from bench import protobuf as pb
-from bench.connection import Connection
+from bench.connection import PROTOCOL_VERSION, Connection
 from bench.neighbours import NAMESPACE, Count, counted, never_acks, topics
 from bench.scan import BrokerAnswerError
 
@@ -39,6 +40,18 @@ _WATCHED_CHARS: Final = 2_000
 _LISTED: Final = 2_000
 """Topics in the list that is asked for."""
 _CALLERS: Final = 192
+_FLOODS: Final = 32
+"""Connections that write without waiting for answers."""
+_LOOP_BLOCK: Final = 200
+_FLOOD_BLOCK: Final = 1_000
+"""Requests of one write."""
+_GET_PATHS: Final = (
+    f"/admin/v2/namespaces/{NAMESPACE}",
+    f"/admin/v2/persistent/{NAMESPACE}/asked-0/stats",
+    f"/lookup/v2/topic/persistent/{NAMESPACE}/asked-0",
+    "/metrics",
+)
+_UNSUBSCRIBE: Final = 12
 _GET_TOPICS: Final = 32
 _WATCH_TOPICS: Final = 64
 _PATTERNS: Final = (
@@ -78,8 +91,8 @@ def _ask_without_end(service_url: str, count: Count, requests: Iterator[bytes]) 
                 kept.append(connection)
                 for _ in range(_PER_CONNECTION // _BLOCK):
                     with lock:
-                        block = b"".join(itertools.islice(requests, _BLOCK))
-                    connection.ask(block, _BLOCK, count)
+                        asked = b"".join(itertools.islice(requests, _BLOCK))
+                    connection.ask(asked, _BLOCK, count)
 
     for _ in range(_LINES):
         threading.Thread(target=line, daemon=True).start()
@@ -99,6 +112,79 @@ def subscriptions(service_url: str, http_url: str, count: Count) -> None:
     """Durable subscriptions of ten topics, each with a consumer."""
     del http_url
     _ask_without_end(service_url, count, (_subscribe(number) for number in itertools.count()))
+
+
+def subscribe_loop(service_url: str, http_url: str, count: Count) -> None:
+    """Subscriptions that are made and deleted, hundreds with each write."""
+    del http_url
+    numbers = itertools.count()
+
+    def line() -> None:
+        while True:
+            with contextlib.suppress(OSError, BrokerAnswerError):
+                connection = _Line(service_url, deadline_s=60)
+                while True:
+                    made = list(itertools.islice(numbers, _LOOP_BLOCK))
+                    connection.ask(b"".join(map(_subscribe, made)), len(made), count)
+                    connection.ask(b"".join(map(_unsubscribe, made)), len(made), count)
+
+    for _ in range(_LINES):
+        threading.Thread(target=line, daemon=True).start()
+    count.say_for_ever()
+
+
+def _unsubscribe(number: int) -> bytes:
+    return f.command_frame(_UNSUBSCRIBE, pb.field(1, number) + pb.field(2, (1 << 40) + number))
+
+
+def _flood(url: str, count: Count, begin: bytes, repeated: Callable[[int], bytes], answer: bytes) -> None:
+    """Writes `begin` and then again and again what `repeated` gives for the number of the connection, as fast
+    as is taken, on many connections. Answers are counted by these bytes, and thrown away."""
+
+    def drain(opened: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while answers := opened.recv(1 << 20):
+                count.done += answers.count(answer)
+
+    def line(number: int) -> None:
+        block = repeated(number)
+        while True:
+            with contextlib.suppress(OSError):
+                address = urlsplit(url)
+                opened = socket.create_connection((address.hostname or "", address.port or 0), 60)
+                threading.Thread(target=drain, args=(opened,), daemon=True).start()
+                opened.sendall(begin)
+                while True:
+                    opened.sendall(block)
+
+    for number in range(_FLOODS):
+        threading.Thread(target=line, args=(number,), daemon=True).start()
+    count.say_for_ever()
+
+
+def wide_lookups(service_url: str, http_url: str, count: Count) -> None:
+    """Look-ups of a thousand topics for each connection, each after the other."""
+    del http_url
+
+    def block(number: int) -> bytes:
+        names = (f"persistent://{NAMESPACE}/asked-{number}-{n}" for n in range(_FLOOD_BLOCK))
+        return b"".join(
+            f.command_frame(f.LOOKUP, pb.field(1, name) + pb.field(2, n)) for n, name in enumerate(names)
+        )
+
+    connect = f.command_frame(f.CONNECT, pb.field(1, "magnetar-bench") + pb.field(4, PROTOCOL_VERSION))
+    _flood(service_url, count, connect, block, bytes((8, f.LOOKUP_RESPONSE)))
+
+
+def gets(service_url: str, http_url: str, count: Count) -> None:
+    """GETs of the admin API, of look-ups and of metrics, each behind the other without waiting."""
+    del service_url
+    _call(http_url, "PUT", f"/admin/v2/persistent/{NAMESPACE}/asked-0")
+    asked = b"".join(
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        for path in itertools.islice(itertools.cycle(_GET_PATHS), _FLOOD_BLOCK)
+    )
+    _flood(http_url, count, b"", lambda number: asked, b"HTTP/1.1 200")
 
 
 def subscription_properties(service_url: str, http_url: str, count: Count) -> None:
@@ -231,6 +317,9 @@ def _call(http_url: str, method: str, path: str) -> int:
 
 ATTACKS: Final[dict[str, Callable[[str, str, Count], None]]] = {
     "calls": calls,
+    "gets": gets,
+    "wide-lookups": wide_lookups,
+    "subscribe-loop": subscribe_loop,
     "subscriptions": subscriptions,
     "topics": topics,
     "unacked": never_acks,

@@ -991,6 +991,14 @@ SECURITY_RULES: Final = (
         (LOGS, EVENTS),
     ),
     Rule(
+        "what cannot begin stays bytes",
+        "connections with look-ups that wait take 4 MB each",
+        "broker/session/connection.py",
+        "        if self._left and self._session.requests.crowded:\n",
+        "        if False:\n",
+        (TURNS,),
+    ),
+    Rule(
         "what comes too often is left out",
         "a client fills the disk with lines of the log",
         "observability/logs.py",
@@ -1005,6 +1013,14 @@ SECURITY_RULES: Final = (
         "admin/serving/loop_server.py",
         "if lines is not None and len(lines) > HEAD_LINES_MAX:",
         "if False:",
+        (HTTP_SERVER,),
+    ),
+    Rule(
+        "calls behind an unanswered one wait unread",
+        "a client that does not wait for answers takes 40 MB a second",
+        "admin/serving/loop_server.py",
+        "        return not (self.flow.read_paused or self._is_ahead)\n",
+        "        return True\n",
         (HTTP_SERVER,),
     ),
     Rule(
