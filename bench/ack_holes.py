@@ -31,7 +31,8 @@ ACKS: Final = 500
 CPUS: Final = Cpus(None, None)
 DEADLINE_S: Final = 120.0
 SETTLE_S: Final = 1.0
-"""Until acknowledgements are durable that nobody waits for."""
+"""Seconds after which acknowledgements are taken as durable; the measurement does not wait for their
+answers."""
 
 
 class Taken:

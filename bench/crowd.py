@@ -31,7 +31,7 @@ from bench.throughput import publish_all
 TOPICS: Final = 4
 BACKLOG_ENTRIES: Final = 2_000
 BACKLOG_PAYLOAD_BYTES: Final = 10_000
-"""A backlog of 20 MB: each of those who never read could have 4 MiB of it waiting."""
+"""A backlog of 20 MB: up to 4 MiB of it can wait for each consumer that never reads."""
 SAMPLE_S: Final = 1.0
 
 

@@ -59,7 +59,7 @@ class Count:
             print(json.dumps({"done": self.done, "refused": self.refused}), flush=True)
 
     def say_for_ever(self) -> NoReturn:
-        """For who works in other threads; whoever started this process ends it."""
+        """Reports in the main thread while other threads work; the parent process ends this one."""
         while True:
             self.say()
             # The pace of the reports, which no work waits for.

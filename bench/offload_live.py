@@ -1,4 +1,4 @@
-"""What does offloading cost those who publish, and how fast is history read back by consumers?
+"""What does offloading cost publishers, and how fast do consumers read history back?
 
     python -m bench.offload_live [--mib N] [--seconds S] [--json FILE]
 

@@ -63,7 +63,7 @@ class PulsarDriver:
         )
 
     def keep(self, topic: str) -> None:
-        """A durable subscription keeps the broker from trimming what nobody acknowledged."""
+        """Adds a durable subscription, so that the broker does not trim the messages."""
         with connect_to_owner(self.service_url, topic) as keeper:
             keeper.subscribe(topic, "keep", durable=True, earliest=True)
 

@@ -140,7 +140,7 @@ def run_case(load: Load, options: Options, graph: Path | None = None) -> CaseRun
 
 
 def new_topic() -> str:
-    """A name that nobody has used."""
+    """A new, random topic name."""
     return f"persistent://public/default/bench-{secrets.token_hex(6)}"
 
 

@@ -193,7 +193,7 @@ def load_all(folder: Path = FOLDER) -> list[Scenario]:
 
 
 def choose(scenarios: Iterable[Scenario], names: Iterable[str]) -> list[Scenario]:
-    """The scenarios of these names, in the order of the names; all when there is no name.
+    """The scenarios of these names, in the order of the names; all when `names` is empty.
 
     Raises BadScenarioError for a name that does not exist.
     """

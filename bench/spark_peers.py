@@ -108,7 +108,7 @@ def of_magnetar(rows: int, runs: int) -> dict[str, float]:
         Client(broker.service_url, admin_url=broker.http_url) as client,
     ):
         topic = TopicName.parse(f"bench-{uuid4().hex[:8]}")
-        # A session takes its time to start, and a topic that nobody uses for a minute would go.
+        # A Spark session starts slowly, and an unused topic is deleted after a minute.
         kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
         client.admin.call("POST", f"/admin/v2/namespaces/{topic.tenant}/{topic.namespace}/retention", kept)
         fill(client, topic, rows, batch=BATCH)

@@ -43,7 +43,7 @@ LEDGERS = 100_000
 
 
 class Mark:
-    """Wakes who waits for the durable mark."""
+    """Wakes the coroutine that waits for the durable mark."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Future[None] | None = None

@@ -1,9 +1,9 @@
-"""What transactions cost: commit latency, rate, CPU, what they cost those who use none, recovery.
+"""What transactions cost: commit latency, rate, CPU, the cost for other clients, recovery.
 
     python -m bench transactions                            every kind, Magnetar alone
     python -m bench transactions --peers pulsar             Apache Pulsar with transactions beside it
     python -m bench transactions rate-batched recovery      some of them: see KINDS
-    python -m bench transactions plain --before COMMIT      those who use none: also the sources of a commit
+    python -m bench transactions plain --before COMMIT      plain clients: also the sources of a commit
 
 The driver is the official Java client (`transaction_load/TransactionLoad.java`). Both brokers sync before
 they acknowledge. A commit's latency is the time of END_TXN, after all receipts; a transaction's the time from

@@ -158,7 +158,7 @@ class ClientNode:
 
         store = self._metadata
         self._network.send(self, store, store.write, self, answered, write.metadata, write.expected_version)
-        # No answer: nobody knows whether it was written.
+        # Without an answer, it may be written or not.
         self.world.at(ANSWER_US, answered, None)
 
     def _read_metadata(self) -> None:

@@ -10,7 +10,7 @@ from sim.world import World
 
 
 class Node(Protocol):
-    """Somebody who sends and receives."""
+    """A party that sends and receives messages."""
 
     name: str
     is_up: bool

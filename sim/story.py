@@ -168,7 +168,7 @@ class LedgerStory:
         self._at(time_us + random.randint(0, 90 * _MS), self._recover, "recovery0", RECOVERIES_MAX)
 
     def _plan_half_recoveries(self, time_us: int) -> None:
-        """The writer goes, and so does who recovers, in the middle, while bookies are away."""
+        """Crashes the writer, and then the process that recovers, in the middle, while bookies are away."""
         random = self.world.random
         self._at(self._moment_us + random.randint(0, 40 * _MS), self._writer.crash)
         start_us = time_us + random.randint(0, 20 * _MS)

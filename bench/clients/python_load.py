@@ -71,7 +71,7 @@ class Load:
 
 
 def milliseconds(times_ns: list[int], prefix: str = "") -> dict[str, float]:
-    """The percentiles of these times; none when there is no time."""
+    """The percentiles of these times, in milliseconds; empty when there are none."""
     latencies = Latencies()
     latencies.record(np.array(times_ns, dtype=np.int64))
     return latencies.milliseconds(prefix) if times_ns else {}

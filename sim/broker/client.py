@@ -51,7 +51,7 @@ class Line:
     session: Session
 
     def __init__(self, home: Home, peer: str, hear: Callable[[object], None]) -> None:
-        """Raises ConnectionRefusedError while there is no broker."""
+        """Raises ConnectionRefusedError while no broker runs."""
         if home.broker is None:
             raise ConnectionRefusedError
         self._loop, self._process = home.loop, home.process
@@ -196,7 +196,7 @@ class Client(ABC):
         return number in self._answers or line.closed
 
     def stays(self) -> bool:
-        """Whether nobody wants it to leave."""
+        """Whether the client is neither stopped nor away."""
         return not (self.stopped or self.away)
 
     @abstractmethod

@@ -234,7 +234,7 @@ class SimLedgers:
         self._next_id = LedgerId(0)
 
     def forget_writers(self) -> None:
-        """Their process has vanished: what is not durable is lost, and nobody is told."""
+        """Drops the writers of a killed process: what is not durable is lost, and no callback runs."""
         for ledger in self.ledgers.values():
             ledger.writer = None
 

@@ -70,7 +70,7 @@ class BrokerStory:
                 self._wrong("holds", repr(story.exception()))
         finally:
             quiet.removeHandler(watch)
-            # What the dead do in the end is nobody's business.
+            # What killed processes log while the loop is tidied up does not count.
             quiet.setLevel(logging.CRITICAL)
             self._loop.tidy_up()
             quiet.propagate = before

@@ -86,7 +86,7 @@ class History:
                 self.violation("bytes", f"{reader} read {payload!r} at {run.ledger_id}:{entry_id}")
 
     def payload(self, ledger_id: LedgerId, entry_id: int) -> bytes:
-        """What was appended there; empty when nobody knows."""
+        """The payload that was appended there; empty when the history does not have it."""
         entry = self._entries.get(Position(ledger_id, entry_id))
         return b"" if entry is None else entry.payload
 

@@ -64,10 +64,11 @@ class ClusterStory:
         self._node = StoreNode(self._wires, WorldClock(world), self._watch.written)
         self._layout = random.choice(LAYOUTS)
         self._checks = random.choice(("none", "none", "all", "replicas"))
-        """What the auditor checks besides who is lost: every copy, or which there are."""
+        """What the auditor checks besides lost bookies: `all` reads each copy, `replicas` only asks which
+        exist."""
         self._losses_left = self._layout.ack_quorum - 1
         self._is_damaged = False
-        """Whether a copy is, which nobody may have noticed."""
+        """Whether a copy is damaged; the product may not have noticed it."""
         count = self._layout.ensemble_size + random.randint(2, 3)
         stalls = 0.0 if self._calm else random.choice((0.0, 0.05, 0.3))
         self._bookies = {
@@ -221,7 +222,7 @@ class ClusterStory:
         bookie.disk.fails_next = True
 
     def _plan_silence(self) -> None:
-        """Nobody has the log for a while, and a bookie is lost: a ledger is open that nobody writes to."""
+        """Crashes all owners for a while and loses a bookie: a ledger stays open without a writer."""
         self._losses_left -= 1
         random = self.world.random
         at_us = FAULTS_BEGIN_US + random.randrange(FAULTS_US // 3)
@@ -331,8 +332,8 @@ class ClusterStory:
         good = sum(
             self._is_good(members[index], ledger_id, entry_id) for index in self._layout.write_set(entry_id)
         )
-        # Only checks find copies that were never there: Qa are enough for a writer. Without any, what was
-        # damaged stays so until somebody reads it.
+        # Only checks find copies that were never there: Qa are enough for a writer. Without checks, a
+        # damaged copy stays damaged until it is read.
         due = self._layout.write_quorum if self._checks == "all" else 1
         if good < due:
             return f"entry {entry_id} of ledger {ledger_id} has {good} good copies, {due} are due"
@@ -356,7 +357,8 @@ class ClusterStory:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """What the product logs goes into the story; an error that nobody foresaw is a violation."""
+        """What the product logs goes into the story; an error that the scenario does not expect is a
+        violation."""
         logger = logging.getLogger("magnetar")
         handler = _Listening(self)
         before = logger.propagate, logger.level

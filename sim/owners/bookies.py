@@ -1,4 +1,4 @@
-"""What bookies do for a topic's log, in a few lines: the last opener writes, and nobody else.
+"""What bookies do for a topic's log, in a few lines: only its last opener may write.
 
 The logs and ledgers themselves run in the scenarios `ledgers` and `cluster`; here it counts who may write
 when.

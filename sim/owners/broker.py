@@ -71,7 +71,7 @@ class SimTopic:
             self._pending -= 1
             if not self._pending:
                 self._idle.set()
-        # An acknowledgement of a topic that sent its clients away reaches nobody.
+        # A topic that has sent its clients away cannot acknowledge anything to them.
         self._check_open()
 
     def _check_open(self) -> None:
@@ -85,7 +85,7 @@ class SimTopic:
 
 
 class _NoTopics:
-    """There are no topics that store nothing."""
+    """Stands for the non-persistent topics: the scenario has none."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Any] = {}

@@ -285,7 +285,7 @@ _FIELDS: Final = {
 
 
 class PlainClient(TxnClient):
-    """Publishes outside of transactions, batches too; sometimes names somebody's transaction all the same."""
+    """Publishes outside of transactions, batches too; sometimes it names another client's transaction."""
 
     def __init__(self, home: Home, name: str, topic: str) -> None:
         super().__init__(home, name)

@@ -88,11 +88,11 @@ class TransactionStory:
                 self._wrong("holds", repr(story.exception()))
         finally:
             quiet.removeHandler(watch)
-            # What the dead say while they are tidied up is nobody's concern.
+            # What killed processes log while the loop is tidied up does not count.
             silent = logging.NullHandler()
             quiet.addHandler(silent)
             self._loop.tidy_up()
-            # Checks of the dead that were put off are nobody's either.
+            # The deferred checks of killed processes do not count either.
             steps.forget()
             quiet.removeHandler(silent)
             quiet.propagate = before
@@ -299,7 +299,8 @@ class TransactionStory:
                 self._wrong("answers", violation)
 
     async def _ask_for_ends(self) -> None:
-        """Every end is told again, by another client too; what nobody ended was aborted by its time."""
+        """Asks for each end again, from another client; a transaction that no client ended was aborted by its
+        timeout."""
         asking = TxnClient(self._home, "asks")
         for attempt in self._history.attempts:
             if attempt.txn is None:

@@ -35,7 +35,7 @@ zkTimeout=10000
 """
 
 PASSWORD = "secret"
-"""Of user `bookkeeper`, whom bookies and clients of Apache's know where they are told to ask."""
+"""Password of user `bookkeeper`, which bookies and clients of Apache's know when authentication is on."""
 
 _LOGIN = f"""
 Bookie {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_bookkeeper="{PASSWORD}"; }};

@@ -37,7 +37,7 @@ class BookieProcess:
         self._ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "magnetar", "bookie", "--metadata", self._metadata, "--initialize"]
         command += ["--data", str(self.folder / "data"), "--port", str(self.port)]
-        # A machine with an almost full disk is no reason to fail.
+        # Tests must also pass on a machine with an almost full disk.
         command += ["--disk-usage-threshold", "0.99"]
         command += ["--ready-file", str(self._ready), "--session-timeout", str(SESSION_TIMEOUT_S)]
         with (self.folder / "bookie.log").open("ab") as log:

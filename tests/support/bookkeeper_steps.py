@@ -32,7 +32,7 @@ from support.ledger_clusters import Marks
 _T = TypeVar("_T")
 
 PATIENT = LedgerClientOptions(answer_timeout_s=3.0, replacement_wait_s=90.0)
-"""For ensembles in which nobody can take the place of one who is away: he is waited for."""
+"""For ensembles without a spare bookie: a bookie that is away is waited for, not replaced."""
 WAIT_S = 150.0
 
 
@@ -154,7 +154,7 @@ async def local_bookkeeper(apache: ApacheBookKeeper) -> str:
     url = f"zk://{apache.zookeeper}/ledgers"
     changes = found = 0
     for use_v2 in (True, False):
-        # A fourth one, so that somebody can take the place of the one that goes.
+        # A fourth bookie, to replace the one that goes.
         await asyncio.to_thread(apache.change_local, by=1)
         options = LedgerClientOptions(use_v2=use_v2, answer_timeout_s=3.0)
         async with (

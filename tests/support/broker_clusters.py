@@ -15,7 +15,8 @@ from support.metadata_servers import ServerProcess, etcd_server, zookeeper_serve
 from support.standalone import ADMIN_DEADLINE_S, StandaloneProcess
 
 SESSION_S = 4
-"""How long a killed broker is taken for alive, where nobody finds out otherwise."""
+"""Seconds until the metadata service ends the session of a killed broker, when no broker removes its records
+before."""
 
 
 class BrokerCluster:

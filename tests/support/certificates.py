@@ -28,7 +28,7 @@ class Authority:
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, common_name: str, *, unit: str | None = None) -> tuple[Path, Path]:
-        """Certificate and key of somebody; `unit`: an organizational unit."""
+        """Issues a certificate with its key; `unit`: the organizational unit of its subject."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._signed(_named(common_name, unit), key, authority=False)
         files = self._folder / f"{common_name}.pem", self._folder / f"{common_name}.key"

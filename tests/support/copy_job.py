@@ -11,13 +11,13 @@ import sys
 from magnetar.spark import session
 
 SETTINGS = {
-    # Executors that are killed are no reason to give up.
+    # The job must survive killed executors.
     "spark.task.maxFailures": "50",
     "spark.deploy.maxExecutorRetries": "-1",
     "spark.executor.maxNumFailures": "1000",
     "spark.speculation": "true",
     "spark.executor.memory": "512m",
-    # A machine that does much besides is no reason either.
+    # It must also survive a busy machine.
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.network.timeout": "300s",
     "spark.log.level": "ERROR",

@@ -20,7 +20,7 @@ from pathlib import Path
 FENCE = re.compile(r"^( *)```(\S*)\s*$")
 DIRECTIVE = re.compile(r"^ *<!-- follow: (\w+),? ?(.*?) -->$")
 COMMAND = re.compile(r"^ *(?:\$ )?(?:\w+=\S+ )*(?:magnetar|curl|pip|\./dev|python -m|docker|export)\b")
-"""What a line looks like that somebody is meant to type."""
+"""Matches a line that readers are meant to type."""
 WORDS = {"", "serves", "shows", "until", "fails", "as", "elsewhere"}
 FOLLOWED = {"sh", "console", "python"}
 
@@ -93,7 +93,7 @@ def blocks_of(path: Path, *, named: str) -> list[Block]:
 
 
 def commands_outside(path: Path, *, named: str) -> list[str]:
-    """Places where something to type stands in a block that nobody follows and nothing excuses."""
+    """The places of blocks with commands that no test follows and no directive excuses."""
     found = [
         block.place
         for block in blocks_of(path, named=named)

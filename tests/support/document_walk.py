@@ -55,7 +55,7 @@ class WrongError(Exception):
 
 
 class Reader:
-    """Somebody who types what a document says."""
+    """Types the commands of a document, as a reader does."""
 
     def __init__(self, folder: Path, *, in_clone: bool) -> None:
         self._folder = REPOSITORY if in_clone else folder
@@ -182,7 +182,7 @@ def _takes_clients() -> bool:
         with urlopen("http://localhost:8080/admin/v2/brokers/health", timeout=5):
             return True
     except HTTPError as error:
-        # It is there, and wants to know who asks.
+        # The server runs, and wants a token.
         return error.code in (401, 403)
     except (URLError, OSError):
         return False
@@ -196,7 +196,7 @@ def bring_up_loopback() -> None:
 
 @contextlib.contextmanager
 def reader(folder: Path, *, in_clone: bool) -> Iterator[Reader]:
-    """A reader who cleans up behind himself."""
+    """A reader; what it started is stopped at the end."""
     one = Reader(folder, in_clone=in_clone)
     try:
         yield one

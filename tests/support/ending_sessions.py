@@ -25,7 +25,8 @@ class EndingSessions(MemoryMetadataStore):
         return super().watch(prefix, lambda note: None if self.away else callback(note))
 
     def back(self, event: SessionEvent = SessionEvent.RECONNECTED) -> None:
-        """Changes are told again from here on, and all who watch the session hear of it."""
+        """Ends the silence: watchers are told of changes again, and all watchers of the session are
+        notified."""
         self.away = False
         self.tell(event)
 
@@ -34,7 +35,7 @@ class EndingSessions(MemoryMetadataStore):
         return lambda: self._told.remove(callback)
 
     def tell(self, event: SessionEvent) -> None:
-        """To all who watch."""
+        """Sends the event to all watchers."""
         for callback in list(self._told):
             callback(event)
 

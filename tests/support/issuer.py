@@ -110,7 +110,7 @@ class LocalIssuer(IssuerKeyRing):
         scheme = "http" if tls is None else "https"
         super().__init__(f"{scheme}://localhost:{self._server.server_port}")
         self.grants: list[dict[str, str]] = []
-        """Forms of those who asked for a token."""
+        """The forms of all requests for a token."""
         self.moved = ""
         """Where `/moved` leads."""
         self.padding = 0
@@ -119,7 +119,7 @@ class LocalIssuer(IssuerKeyRing):
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def grant(self, form: dict[str, str]) -> tuple[int, Any]:
-        """Answers who asks for a token by its client credentials."""
+        """Answers a request for a token with client credentials: status and document."""
         self.grants.append(form)
         if (form.get("client_id"), form.get("client_secret")) != (CLIENT_ID, CLIENT_SECRET):
             return 401, {"error": "invalid_client"}

@@ -70,7 +70,7 @@ def _fetch(home: Path, folder: Path) -> None:
 
 
 def _check(home: Path, folder: Path) -> None:
-    """AssertionError when the jars are not the pinned ones: never run what nobody looked at."""
+    """Raises AssertionError when the jars are not the pinned ones, so that unreviewed code never runs."""
     expected = dict(reversed(line.split()) for line in (home / "jars.sha256").read_text().splitlines())
     found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
     assert found == expected, f"the jars in {folder} are not those of {home / 'jars.sha256'}"

@@ -21,7 +21,7 @@ from magnetar.metadata.memory import MemoryMetadataStore
 
 
 class Marks:
-    """A listener of a writer, and who waits for a mark."""
+    """A listener of a writer; coroutines can wait for a mark."""
 
     def __init__(self) -> None:
         self.last = -1

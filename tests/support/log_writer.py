@@ -1,4 +1,4 @@
-"""A process that appends to logs, acknowledges and deletes until it is killed, and who checks what it left.
+"""A process that appends to logs, acknowledges and deletes until it is killed, and the check of what it left.
 
     python log_writer.py DATA_FOLDER SEED
 

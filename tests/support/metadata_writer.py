@@ -1,4 +1,4 @@
-"""A process that writes metadata until it is killed, says what returned, and who checks what it left.
+"""A process that writes metadata until it is killed and reports what returned, and the check of what it left.
 
     python metadata_writer.py FILE FIRST_NUMBER fsync|normal
 

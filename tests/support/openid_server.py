@@ -104,7 +104,7 @@ class OpenIdServer:
     def _said(self) -> str:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # It also says what nobody should do elsewhere.
+            # The server also prints other lines, such as warnings against its use in production.
             if line.startswith("> "):
                 return line[2:].strip()
         raise AssertionError("the issuer has ended")

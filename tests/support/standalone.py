@@ -49,7 +49,7 @@ class StandaloneProcess:
         self._role = role
         self._options = options
         self._python = python
-        # Tests wait for history: where all cores are taken, nothing is left for who lets others go first.
+        # Tests wait for history, and a process with a high niceness gets no time when all cores are busy.
         self.environment = {"MAGNETAR_OFFLOAD_NICENESS": "0", **os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -1,4 +1,4 @@
-"""A segment store in a folder, and who listens to it."""
+"""A segment store in a folder, and a listener of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEADLINE_S = 60.0
 
 
 class Sink:
-    """Remembers what it is told, and wakes who waits."""
+    """Keeps the last mark and error of a writer, and wakes the coroutines that wait for a mark."""
 
     def __init__(self) -> None:
         self.last = -1

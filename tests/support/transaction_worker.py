@@ -245,7 +245,7 @@ def fill(url: str, count: int, first: int = 0) -> None:
     """Publishes the numbers that are the work."""
     with RawClient(url) as client:
         for number, name in enumerate(OUTS):
-            # Else nobody wants the outputs, and they are deleted after a minute.
+            # Topics without a subscription are deleted after a minute.
             client.ask(
                 Type.SUBSCRIBE,
                 topic=name,

@@ -78,7 +78,7 @@ class SparkCluster:
         return states
 
     def log_state(self, topic: TopicName) -> KnownLog:
-        """Ledgers and end of one partition; the end alone when there is no admin interface.
+        """Ledgers and end of one partition; only the end when the admin interface cannot be used.
 
         Raises ClientError, of which RefusedError (TopicNotFound) when the topic does not exist.
         """
@@ -113,7 +113,7 @@ class SparkCluster:
         return self._admin_works
 
     def need_admin(self, option: str) -> None:
-        """Raises OptionError when there is no admin interface for `option`."""
+        """Raises OptionError, naming `option`, when the admin interface cannot be used."""
         if not self.has_admin():
             raise OptionError(
                 f"{option} needs the admin interface, and {self.client.admin.url} does not answer: give the"

@@ -35,7 +35,7 @@ exec "{java}" "$@"
 
 
 class NoJavaError(SparkSourceError):
-    """There is no Java that Spark can use."""
+    """The machine has no Java that Spark can use."""
 
 
 def find_java_home(environment: Mapping[str, str], cache: Path | None = None) -> Path:

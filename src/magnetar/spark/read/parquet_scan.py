@@ -35,7 +35,8 @@ _HADOOP_SCHEMES: Final = {"file": "file", "hdfs": "hdfs", "s3": "s3a", "gs": "gs
 
 
 def spark_path(file: HistoryFile) -> str | None:
-    """Where Spark finds a file; None when there is no telling it."""
+    """The URL under which Spark finds a file; None when Spark cannot read its storage, or its path
+    has characters of a pattern."""
     parts = urlsplit(file.url)
     scheme = _HADOOP_SCHEMES.get(parts.scheme)
     if scheme is None:
