@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from magnetar.base.ids import Position
@@ -12,6 +13,7 @@ Part = tuple[int, int]
 """Messages of a batch that are acknowledged, one bit each, and how many messages the batch has."""
 
 
+_POSITION: Final = itemgetter(0)
 _RUN_MAX: Final = 1 << 20
 """Entries of a stored run: more than a transaction takes, so that a damaged header takes no memory."""
 
@@ -55,7 +57,7 @@ class TxnAcks:
         if self.parts:
             document["b"] = [
                 [*position, size, *words_of_bits(bits)]
-                for position, (bits, size) in sorted(self.parts.items())
+                for position, (bits, size) in sorted(self.parts.items(), key=_POSITION)
             ]
         if self.upto is not None:
             part = self.upto_part

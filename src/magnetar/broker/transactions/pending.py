@@ -94,7 +94,11 @@ class PendingAcks:
             taken.append(position)
         for position, part in found.items():
             acks.parts[position] = part
-            self._parts.setdefault(position, {})[txn_id] = part
+            holders = self._parts.get(position)
+            if holders is None:
+                self._parts[position] = {txn_id: part}
+            else:
+                holders[txn_id] = part
             if self.left_of(position, cursor) == 0:
                 taken.append(position)
         return taken
@@ -112,16 +116,20 @@ class PendingAcks:
             raise TransactionConflictError(f"{position} is acknowledged already")
 
     def _admit_part(self, txn_id: TxnId, position: Position, bits: int, cursor: PendingCursor) -> None:
+        # One command may name 8,192 batches, which are one piece of work. So what is rare costs one look.
         holder = self._whole.get(position)
-        if (holder is not None and holder != txn_id) or self._is_before_upto(position, txn_id):
+        if (holder is not None and holder != txn_id) or (
+            self._upto is not None and self._is_before_upto(position, txn_id)
+        ):
             raise TransactionConflictError(
                 f"{position} is acknowledged in transaction {holder or self._upto}"
             )
-        for other, (taken, _) in self._parts.get(position, {}).items():
-            if other != txn_id and taken & bits:
-                raise TransactionConflictError(
-                    f"messages of the batch {position} are acknowledged in transaction {other}"
-                )
+        if (holders := self._parts.get(position)) is not None:
+            for other, (taken, _) in holders.items():
+                if other != txn_id and taken & bits:
+                    raise TransactionConflictError(
+                        f"messages of the batch {position} are acknowledged in transaction {other}"
+                    )
         left = cursor.ack_set(position)
         if cursor.is_acked(position) or (left is not None and bits & ~bits_of_words(left)):
             raise TransactionConflictError(f"messages of the batch {position} are acknowledged already")
@@ -173,8 +181,10 @@ class PendingAcks:
     def bits_of(self, position: Position) -> tuple[int, int] | None:
         """Messages of the batch that wait, and its size; None: none do, or all."""
         bits = size = 0
-        for taken, messages in self._parts.get(position, {}).values():
-            bits, size = bits | taken, max(size, messages)
+        if (holders := self._parts.get(position)) is not None:
+            for taken, messages in holders.values():
+                bits |= taken
+                size = messages if messages > size else size
         if self._upto is not None and (upto := self.of[self._upto]).upto == position and upto.upto_part:
             bits, size = bits | upto.upto_part[0], max(size, upto.upto_part[1])
         return (bits, size) if size else None
