@@ -237,11 +237,13 @@ class World(BrokerOnFakes):
         await super().close()
 
 
-def in_world(story: Callable[[World], Awaitable[None]], config: BrokerConfig | None = None) -> None:
-    """Runs a story on a started broker and closes everything."""
+def in_world(
+    story: Callable[[World], Awaitable[None]], config: BrokerConfig | None = None, **more: Any
+) -> None:
+    """Runs a story on a started broker and closes everything. `more`: see `World`."""
 
     async def run() -> None:
-        world = World(config)
+        world = World(config, **more)
         await world.start()
         try:
             await story(world)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from magnetar.base.ids import Position
 from magnetar.broker.config import BrokerConfig
+from magnetar.broker.service import Broker
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.commands import message_id_data
@@ -141,3 +142,11 @@ def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:
     """What a consumer got."""
     messages = [each for each in peer.messages if each.consumer_id == consumer_id]
     return [each.entry[each.payload_at :] for each in messages]
+
+
+async def restarted(world: World, config: BrokerConfig = ON) -> None:
+    """Another process on the same metadata and ledgers, after this one has ended in order."""
+    await world.broker.drain()
+    await world.broker.close()
+    world.broker = Broker(config=config, store=world.store, logs=world.logs, clock=world.clock)
+    await world.start()

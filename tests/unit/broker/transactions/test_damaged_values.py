@@ -7,13 +7,12 @@ from typing import Final
 import pytest
 
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.service import Broker
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.transactions import ANYBODY
 from magnetar.metadata import keys
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Peer, World, in_world, send
-from support.transactions import TxnPeer
+from support.transactions import TxnPeer, restarted
 
 ON: Final = BrokerConfig(transactions=True)
 OTHER: Final = "persistent://public/default/other"
@@ -29,13 +28,6 @@ async def opened(world: World, topic: str = TOPIC) -> TxnPeer:
     await peer.producer(topic=topic)
     await peer.consumer(permits=100, topic=topic)
     return TxnPeer(peer)
-
-
-async def restarted(world: World) -> None:
-    await world.broker.drain()
-    await world.broker.close()
-    world.broker = Broker(config=ON, store=world.store, logs=world.logs, clock=world.clock)
-    await world.start()
 
 
 async def left_damaged(world: World, *, commit: bool) -> TxnId:

@@ -18,7 +18,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
 from support.seen import Type
 from support.sessions import TOPIC, World, in_world, send
-from support.transactions import ON, bodies, opened
+from support.transactions import ON, bodies, opened, restarted
 
 
 class Held:
@@ -229,10 +229,7 @@ def test_time_goes_on_over_a_restart() -> None:
         client = await opened(world)
         soon, back = await client.begin(ttl_ms=10_000), await client.begin(ttl_ms=10_000)
         world.clock.advance(6_000)
-        await world.broker.drain()
-        await world.broker.close()
-        world.broker = Broker(config=ON, store=world.store, logs=world.logs, clock=world.clock)
-        await world.start()
+        await restarted(world)
         coordinator = world.broker.transactions.coordinators[0]
         left_ms = coordinator.transactions[soon.sequence].deadline_ms - world.clock.monotonic_ms()
         assert left_ms == 4_000
@@ -298,10 +295,7 @@ def test_a_damaged_header_keeps_nobody_from_starting() -> None:
         txn, other = await client.begin(), await client.begin()
         path = f"{transaction_headers(0)}/{txn.sequence}"
         await world.store.put(path, b'{"s": "OPE')
-        await world.broker.drain()
-        await world.broker.close()
-        world.broker = Broker(config=ON, store=world.store, logs=world.logs, clock=world.clock)
-        await world.start()
+        await restarted(world)
         coordinator = world.broker.transactions.coordinators[0]
         assert list(coordinator.transactions) == [other.sequence]
         assert list(coordinator.unknown) == [txn.sequence]

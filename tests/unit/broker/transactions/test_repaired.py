@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.service import Broker
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.managedlog.log_reading import LogReading
 from magnetar.wire import pulsar_pb2 as pb
@@ -16,7 +15,7 @@ from magnetar.wire.payload import build_batch, build_entry
 from magnetar.wire.sends import encode_send
 from support.seen import Type
 from support.sessions import World, encode_payload, in_world, send
-from support.transactions import ON, TxnPeer, bodies, opened
+from support.transactions import ON, TxnPeer, bodies, opened, restarted
 
 
 async def sweep(world: World) -> None:
@@ -25,15 +24,6 @@ async def sweep(world: World) -> None:
     world.clock.advance(2_000)
     world.broker.alarms.ring()
     await world.settle()
-
-
-async def restarted(world: World) -> None:
-    """Another process on the same metadata and ledgers."""
-    await world.broker.drain()
-    await world.broker.close()
-    config = world.broker.config
-    world.broker = Broker(config=config, store=world.store, logs=world.logs, clock=world.clock)
-    await world.start()
 
 
 def test_an_abort_while_the_topic_is_not_loaded_holds_after_a_restart(
@@ -225,12 +215,7 @@ def test_what_is_hidden_stays_so_when_transactions_are_turned_off() -> None:
         await client.abort(txn)
         await client.publish(still, 1, b"open")
         await sweep(world)
-        await world.broker.drain()
-        await world.broker.close()
-        world.broker = Broker(
-            config=BrokerConfig(transactions=False), store=world.store, logs=world.logs, clock=world.clock
-        )
-        await world.start()
+        await restarted(world, BrokerConfig(transactions=False))
         peer = world.peer()
         await peer.consumer(4, request_id=40, subscription="later", permits=10)
         await world.settle()

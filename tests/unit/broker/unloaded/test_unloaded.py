@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -155,15 +154,7 @@ async def published(world: World, policies: dict[str, object]) -> None:
 
 
 def tiered(story: Callable[[World], Awaitable[None]], folder: Path) -> None:
-    async def run() -> None:
-        world = World(BrokerConfig(idle_topic_unload_s=600), work_dir=folder)
-        await world.start()
-        try:
-            await story(world)
-        finally:
-            await world.close()
-
-    asyncio.run(run())
+    in_world(story, BrokerConfig(idle_topic_unload_s=600), work_dir=folder)
 
 
 async def copies(world: World) -> list[bool]:

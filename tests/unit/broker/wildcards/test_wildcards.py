@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from magnetar.auth.authentication import Authentication
@@ -227,16 +225,8 @@ def test_rights_on_the_namespace_or_on_the_wildcard_itself() -> None:
         denied = pb.AuthorizationError
         assert outcomes == {"all": 1, "some": 1, "one": denied, "none": denied}
 
-    async def run() -> None:
-        chain = Authentication({"name": _ByName()})
-        world = World(authentication=chain, superuser_roles=frozenset(("root",)))
-        await world.start()
-        try:
-            await story(world)
-        finally:
-            await world.close()
-
-    asyncio.run(run())
+    chain = Authentication({"name": _ByName()})
+    in_world(story, authentication=chain, superuser_roles=frozenset(("root",)))
 
 
 def connect(role: str) -> bytes:
