@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
+
+from support.http_threads import HttpThread
 
 
 class Asked(NamedTuple):
@@ -18,7 +18,7 @@ class Asked(NamedTuple):
     headers: dict[str, str]
 
 
-class FakeAdminServer:
+class FakeAdminServer(HttpThread):
     """`answers` maps "METHOD /path" to a document, or to (status, document, headers); others are 404."""
 
     def __init__(self) -> None:
@@ -39,10 +39,8 @@ class FakeAdminServer:
 
             def log_message(self, *args: Any) -> None: ...
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        super().__init__(Handler)
+        self.url = f"http://127.0.0.1:{self.port}"
 
     def handle(self, request: BaseHTTPRequestHandler) -> None:
         size = int(request.headers.get("content-length", 0))
@@ -60,14 +58,3 @@ class FakeAdminServer:
             request.send_header(name, value)
         request.end_headers()
         request.wfile.write(body)
-
-    def __enter__(self) -> FakeAdminServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(10)

@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable
 from email.utils import formatdate
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
+
+from support.http_threads import HttpThread
 
 BUCKET = "history"
 
@@ -22,7 +24,7 @@ Fault = Callable[[str, str], str | None]
 the connection) or "gone" (the connection ends at once)."""
 
 
-class FakeS3:
+class FakeS3(HttpThread):
     """A server on a free port with one empty bucket."""
 
     def __init__(self) -> None:
@@ -38,23 +40,12 @@ class FakeS3:
         class Handler(_Handler):
             s3 = fake
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        super().__init__(Handler)
 
     @property
     def url(self) -> str:
         """For `offload_url`."""
-        port = self._server.server_address[1]
-        return f"s3://{BUCKET}/topics?endpoint=http://127.0.0.1:{port}&region=us-east-1"
-
-    def __enter__(self) -> FakeS3:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        return f"s3://{BUCKET}/topics?endpoint=http://127.0.0.1:{self.port}&region=us-east-1"
 
 
 def _tag(data: bytes) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as serv
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as service_grpc
 
 from magnetar.observability.catalogue import METRICS
+from support.http_threads import HttpThread
 from support.official import connect
 from support.standalone import StandaloneProcess, wait_until
 
@@ -57,15 +57,8 @@ def http_receiver() -> Iterator[tuple[str, Received]]:
 
         def log_message(self, *arguments: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", received
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with HttpThread(Handler) as server:
+        yield f"http://127.0.0.1:{server.port}", received
 
 
 @contextmanager

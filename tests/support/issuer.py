@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
+
+from support.http_threads import HttpThread
 
 AUDIENCE = "urn:magnetar:test"
 CLIENT_ID = "orders-service"
@@ -104,11 +105,9 @@ class LocalIssuer(IssuerKeyRing):
 
             def log_message(self, *_: Any) -> None: ...
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self._http = HttpThread(Handler, tls)
         scheme = "http" if tls is None else "https"
-        super().__init__(f"{scheme}://localhost:{self._server.server_port}")
+        super().__init__(f"{scheme}://localhost:{self._http.port}")
         self.grants: list[dict[str, str]] = []
         """The forms of all requests for a token."""
         self.moved = ""
@@ -116,7 +115,6 @@ class LocalIssuer(IssuerKeyRing):
         self.padding = 0
         """Bytes of nothing at the end of each document."""
         self._lifetime_s = lifetime_s
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def grant(self, form: dict[str, str]) -> tuple[int, Any]:
         """Answers a request for a token with client credentials: status and document."""
@@ -129,12 +127,10 @@ class LocalIssuer(IssuerKeyRing):
         return 200, {"access_token": token.decode(), "token_type": "Bearer", "expires_in": int(lifetime_s)}
 
     def __enter__(self) -> LocalIssuer:
-        self._thread.start()
+        self._http.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._http.__exit__(kind, error, trace)
