@@ -1,4 +1,4 @@
-"""The source's view of a cluster from the driver: which partitions there are, and where their logs end."""
+"""The driver's view of a cluster: the partitions of the topics, and the ends of their logs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from magnetar.wire.payload import entry_layout, parse_metadata
 
 _PATTERN_HEAD = re.compile(r"(?:persistent://)?([^/()\[\]*+?|\\]+)/([^/()\[\]*+?|\\]+)/(.+)")
 _PEEK_TIMEOUT_S: Final = 2.0
-"""For an entry that is there. Markers are never delivered, so a place may have nothing to show."""
+"""Longest wait for one entry. Markers are never delivered, so a read at their position gets nothing."""
 
 
 class SparkCluster:
-    """Asks brokers; keeps one client open."""
+    """Calls brokers through one client, which stays open until `close`."""
 
     def __init__(self, connection: ConnectionOptions) -> None:
         self.client = Client(connection.service_url, connection.client, admin_url=connection.admin_url)
@@ -39,7 +39,8 @@ class SparkCluster:
         self.client.close()
 
     def partitions(self, topics: Iterable[str], pattern: str, namespace: str = "") -> list[TopicName]:
-        """Every partition of these topics, of those that match, or of all in a namespace; in order."""
+        """All partitions of the given topics, of the topics that match `pattern`, or of a namespace; in
+        order."""
         if pattern or namespace:
             return self._matching(f"{namespace}/.*" if namespace else pattern)
         found = []
@@ -50,7 +51,10 @@ class SparkCluster:
         return found
 
     def _matching(self, pattern: str) -> list[TopicName]:
-        """Partitions of topics whose full name, or own name in public/default, matches wholly."""
+        """Partitions of the topics that match the whole pattern.
+
+        A pattern without tenant and namespace applies to local names in public/default.
+        """
         head = _PATTERN_HEAD.fullmatch(pattern)
         namespace = (
             NamespaceName.parse(f"{head[1]}/{head[2]}") if head else NamespaceName("public", "default")
@@ -61,13 +65,13 @@ class SparkCluster:
             try:
                 topic = TopicName.parse(text)
             except InvalidTopicNameError:
-                continue  # Names of the first generation are none of ours.
+                continue  # Topic names of Pulsar 1 are skipped.
             if local.fullmatch(topic.base.local) and not is_sink_topic(topic):
                 found.add(topic)
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
     def log_states(self, topics: Iterable[TopicName], *, missing_ok: bool = False) -> dict[str, KnownLog]:
-        """`log_state` of each; topics that do not exist are left out if that is allowed."""
+        """`log_state` of each topic; with `missing_ok`, topics that do not exist are left out."""
         states = {}
         for topic in topics:
             try:
@@ -78,7 +82,7 @@ class SparkCluster:
         return states
 
     def log_state(self, topic: TopicName) -> KnownLog:
-        """Ledgers and end of one partition; only the end when the admin interface cannot be used.
+        """The ledgers and the end of one partition; only the end when the admin interface cannot be used.
 
         Raises ClientError, of which RefusedError (TopicNotFound) when the topic does not exist.
         """
@@ -98,14 +102,14 @@ class SparkCluster:
     def has_admin(self) -> bool:
         """Whether the admin interface answers.
 
-        Raises AdminUnreachableError when the user named it and it does not.
+        Raises AdminUnreachableError when the user gave its address and it does not answer.
         """
         if self._admin_works is None:
             try:
                 self.client.admin.call("GET", "/admin/v2/clusters")
                 self._admin_works = True
             except AdminRefusedError:
-                self._admin_works = True  # It answers, if only to refuse this.
+                self._admin_works = True  # A refusal is an answer too.
             except AdminUnreachableError:
                 if self._admin_given:
                     raise
@@ -121,10 +125,11 @@ class SparkCluster:
             )
 
     def indexes_at(self, topic: TopicName, position: Position) -> tuple[Position, int | None, int] | None:
-        """The first entry at or behind `position`, messages before it, and its publish time in Unix ms.
+        """The first entry at or behind `position`, the count of messages before it, its publish time (Unix
+        ms).
 
-        None when no entry came. The index is None when the broker keeps none. For a batch the publish time is
-        the batch's.
+        None when no entry arrives in time. The count is None when the broker keeps no index. Messages of a
+        batch share one publish time.
         """
         columns = peek(self.client, topic, position, _PEEK_TIMEOUT_S)
         if not len(columns):
@@ -137,7 +142,7 @@ class SparkCluster:
         return columns.position(0), index, metadata.publish_time
 
     def with_start_index(self, topic: TopicName, state: KnownLog, offset: Offset) -> Offset:
-        """`offset` with its index, when the broker keeps one and an entry can show it."""
+        """`offset` with its message index, when the broker keeps one and an entry can be read for it."""
         if offset.message_index is not None:
             return offset
         if state.is_complete and (not state.ledgers or offset.position < state.first):
@@ -153,7 +158,7 @@ class SparkCluster:
         return Offset(offset.position, index)
 
     def with_end_index(self, topic: TopicName, offset: Offset) -> Offset:
-        """The same for an offset that lies one behind an entry."""
+        """As `with_start_index`, for an offset directly behind an entry."""
         position = offset.position
         if offset.message_index is not None or position.entry_id <= 0:
             return offset
@@ -164,7 +169,7 @@ class SparkCluster:
         return Offset(position, columns.last_indexes[0] + 1)
 
     def start_of_time(self, topic: TopicName, state: KnownLog, time_ms: int) -> Position:
-        """Where messages of `time_ms` or later start; the log's end when there are none."""
+        """The position of the first message published at `time_ms` (Unix ms) or later, else the log's end."""
         if state.is_complete and not state.ledgers:
             return state.end
         position = self.client.admin.position_by_time(topic, time_ms)
@@ -172,7 +177,7 @@ class SparkCluster:
             position = Position(LedgerId(max(position.ledger_id, 0)), 0)
         if position >= state.end:
             return state.end
-        # Brokers name the last older entry when no younger one exists, some the one before the first.
+        # Brokers answer with the last older entry when all are older; some with the entry before the first.
         while position < state.end:
             found = self.indexes_at(topic, position)
             if found is None:

@@ -1,4 +1,4 @@
-"""What the Spark source and sink refuse."""
+"""Errors of the Spark source and sink."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from magnetar.base.errors import MagnetarError
 
 
 class SparkSourceError(MagnetarError):
-    """Wrong use of the source or the sink; the message says what is right."""
+    """The source or the sink is used wrongly; the message says what is right."""
 
 
 class OptionError(SparkSourceError):
@@ -14,7 +14,8 @@ class OptionError(SparkSourceError):
 
 
 class DeduplicationError(OptionError):
-    """Deduplication could not be asked for. `retriable` as the failed call to the admin interface was."""
+    """Deduplication could not be switched on. `retriable` is that of the failed call to the admin
+    interface."""
 
     def __init__(self, detail: str, *, retriable: bool) -> None:
         super().__init__(detail)
@@ -22,10 +23,10 @@ class DeduplicationError(OptionError):
 
 
 class TopicDataLossError(SparkSourceError):
-    """Entries that the query has not read are gone, or cannot be shown to be there."""
+    """Entries that the query has not read are deleted, or cannot be proved to exist."""
 
     def __init__(self, topic: str, start: str, gone: str, *, rule: str = "") -> None:
-        """`gone` says what is, `rule` what the namespace removes, in words."""
+        """`gone`: the lost entries, in words. `rule`: what the namespace removes, in words."""
         super().__init__(
             f"data loss: {topic} should be read from {start} on, but {gone}."
             f" {rule or 'The rules of its namespace could not be read.'} Give the query a `subscription`,"

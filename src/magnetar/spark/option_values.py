@@ -1,4 +1,4 @@
-"""Options as Spark passes them: texts by name, case-insensitive.
+"""Options as Spark passes them: texts by case-insensitive names.
 
 Names of Spark's Kafka source and of pulsar-spark are accepted where they mean the same, so that jobs move
 over with few changes. An unknown option is an error that names the nearest known one.
@@ -45,7 +45,7 @@ SYNONYMS: Final = {
 """Lower-case synonym to lower-case name."""
 
 _SPARK_OWN: Final = frozenset(("checkpointlocation", "queryname", "outputmode"))
-"""What Spark puts among the options itself."""
+"""Names that Spark itself adds to the options."""
 
 _WITHOUT_EFFECT: Final = frozenset(
     (
@@ -64,11 +64,14 @@ _PREFIXES_WITHOUT_EFFECT: Final = ("pulsar.reader.", "pulsar.admin.")
 _TOLD_APART: Final = {
     "kafka.bootstrap.servers": "this source speaks Pulsar's protocol: give service.url=pulsar://host:6650",
 }
-"""Lower-case names that look right and cannot be."""
+"""Lower-case names of options of other sources, with the reason why they cannot work here."""
 
 
 def canonical_names(options: Mapping[str, str]) -> dict[str, str]:
-    """The same under lower-case names, synonyms replaced. Raises OptionError for what is said twice."""
+    """`options` with lower-case names and without synonyms.
+
+    Raises OptionError when two names of one option are given.
+    """
     found: dict[str, str] = {}
     for key, value in options.items():
         name = SYNONYMS.get(key.lower(), key.lower())
@@ -78,10 +81,10 @@ def canonical_names(options: Mapping[str, str]) -> dict[str, str]:
 
 
 class OptionValues:
-    """Takes values out of a mapping of options, remembering what is valid."""
+    """Reads values from a mapping of options, and knows the valid names."""
 
     def __init__(self, options: Mapping[str, str], valid: tuple[str, ...]) -> None:
-        """Raises OptionError for names that are unknown, or given twice by two of their names."""
+        """Raises OptionError for an unknown name, and for an option that two of its names set differently."""
         names = {name.lower(): name for name in valid}
         self._values: dict[str, str] = {}
         for key, value in options.items():
@@ -90,7 +93,7 @@ class OptionValues:
             if name in _SPARK_OWN or name in _WITHOUT_EFFECT or name.startswith(_PREFIXES_WITHOUT_EFFECT):
                 continue
             if name == "topics" and name not in names:
-                name = "topic"  # The sink writes to one.
+                name = "topic"  # The sink writes to one topic.
             if name not in names:
                 raise OptionError(_unknown(key, valid))
             if name in self._values and self._values[name] != value:
@@ -98,7 +101,7 @@ class OptionValues:
             self._values[name] = value
 
     def text(self, name: str, default: str = "") -> str:
-        """The value without the blanks around it."""
+        """The value without surrounding blanks."""
         return self._values.get(name.lower(), default).strip()
 
     def number(self, name: str) -> int | None:
@@ -128,12 +131,12 @@ class OptionValues:
 
 
 def _unknown(key: str, valid: tuple[str, ...]) -> str:
-    """What is wrong with a name, and which was meant."""
+    """The error text for an unknown name, with the nearest valid one."""
     told = _TOLD_APART.get(key.lower())
     if told:
         return f"unknown option {key!r}: {told}"
     shown = {name.lower(): name for name in valid}
-    # Synonyms of valid options count as near too; the option's own name is what is shown.
+    # Synonyms of valid options count too; the text shows the option's own name.
     shown |= {alias: shown[name] for alias, name in SYNONYMS.items() if name in shown}
     near = get_close_matches(key.lower(), shown, n=1, cutoff=0.6)
     meant = f"did you mean {shown[near[0]]!r}? There are" if near else "there are"

@@ -1,4 +1,4 @@
-"""What every run has: settings, a log for what Spark says, a summary and an exit code."""
+"""The parts of every run: settings, a log for the output of Spark, a summary and an exit code."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What a user may say about a run."""
+    """The settings of a run that a user can choose."""
 
     master: str = "local[*]"
     config: Mapping[str, str] = field(default_factory=dict)
-    """Spark's, as `spark.x.y`."""
+    """Settings of Spark, by names such as `spark.x.y`."""
     connection: Mapping[str, str] = field(default_factory=dict)
-    """The source's options that lead to a cluster, for lag in seconds and bytes."""
+    """Options of the source for a connection to the cluster; with them, lag is in seconds and bytes too."""
     metrics_file: Path | None = None
     metrics_port: int | None = None
     log_file: Path | None = None
-    """For what Spark says; else one in the folder for temporary files."""
+    """File for the output of Spark; None: a file in the folder for temporary files."""
     show_traceback: bool = False
     quiet: bool = False
-    """No progress, no summary."""
+    """Print neither progress nor a summary."""
 
 
 class PipelineRun:
-    """One run, from start to summary. What it says goes to stderr."""
+    """One run, from start to summary. Its output goes to stderr."""
 
     def __init__(self, file: Path, settings: RunSettings) -> None:
         self.file = file
@@ -48,12 +48,12 @@ class PipelineRun:
         self._started_s = time.monotonic()
 
     def say(self, text: str) -> None:
-        """A line for the user."""
+        """Prints a line for the user."""
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
     def listener(self) -> LagListener:
-        """The one that shows and counts what queries do."""
+        """Returns a new listener that shows and counts the progress of queries."""
         from magnetar.spark.progress import LagListener
 
         return LagListener(
@@ -64,7 +64,10 @@ class PipelineRun:
         )
 
     def guarded(self, work: Callable[[], int], listener: Callable[[], LagListener | None]) -> int:
-        """The exit code of `work`; its errors are told, its queries summed up."""
+        """Runs `work` and returns its exit code, after it has printed errors and a summary of the queries.
+
+        1 after an error, 130 when it was interrupted.
+        """
         code = 1
         error: BaseException | None = None
         try:
@@ -106,7 +109,7 @@ class PipelineRun:
 
 
 def _sql_of(error: BaseException) -> str:
-    """What Spark says of the place in a query; empty when it says nothing."""
+    """Spark's description of the place in a query; empty when the error has none."""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException):
@@ -119,8 +122,10 @@ def _sql_of(error: BaseException) -> str:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether it came of an interrupt: one that hits the bridge to the JVM breaks its connection, and then
-    the next call on it fails, of the program or of the end of its queries."""
+    """Whether an interrupt caused the error.
+
+    An interrupt during a call to the JVM breaks the connection, and the next call fails.
+    """
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, KeyboardInterrupt):
@@ -144,7 +149,7 @@ def _temporary_log(file: Path) -> Path:
 
 @contextmanager
 def stderr_to(path: Path) -> Iterator[None]:
-    """Programs that are started in the body write their stderr to the file; this one's stays.
+    """Programs that the body starts write their stderr to the file; stderr of this process stays.
 
     Spark's JVM, and the workers that it starts, say much there that the user need not see.
     """

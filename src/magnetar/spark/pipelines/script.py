@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from magnetar.spark.progress import LagListener
 
 _POLL_S: Final = 1
-"""Between two looks whether a query is still active; a signal is heard at once."""
+"""Seconds between two checks whether a query is still active; a signal ends the wait at once."""
 RETRIES_MAX: Final = 2
-"""Retries of a program before whose first job a worker could not connect."""
+"""Retries of a program when a worker could not connect before its first job."""
 
 
 def run_script(file: Path, arguments: Sequence[str], settings: RunSettings) -> int:
@@ -57,7 +57,7 @@ def run_script(file: Path, arguments: Sequence[str], settings: RunSettings) -> i
 
 
 def unless_begun(work: Callable[[], int], has_begun: Callable[[], bool], say: Callable[[str], None]) -> int:
-    """What `work` returns. Does it anew when a worker could not connect, unless something of it had begun."""
+    """Returns the result of `work`, and repeats it when a worker could not connect before the first job."""
     for _ in range(RETRIES_MAX):
         try:
             return work()
@@ -72,18 +72,19 @@ def unless_begun(work: Callable[[], int], has_begun: Callable[[], bool], say: Ca
 
 
 def _has_begun(spark: SparkSession) -> bool:
-    """Whether the program had any work done: a second time it might be there twice."""
+    """Whether a job of the program has begun. Then a repetition could do its work twice."""
     context = spark.sparkContext._jsc
-    # Each batch of a query is a job. A query that is stopped before its first begins at the same place again.
+    # Each batch of a query is a job. A query that stops before its first batch starts at the same place
+    # again.
     return context is None or context.sc().dagScheduler().numTotalJobs() > 0
 
 
 def _quiet_echoes() -> None:
-    """Spark logs what it raises once more, and its bridge what a signal interrupts: both are told anyway."""
+    """Silences logs of Spark that repeat an error that is raised, and of py4j about interrupted calls."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-    # It has a logger of its own, and uses the root's all the same.
+    # py4j has its own logger, but logs to the root logger too.
     logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
 
 
@@ -100,9 +101,12 @@ def _execute(spark: SparkSession, file: Path, arguments: Sequence[str]) -> int:
 
 
 def _stop_queries(spark: SparkSession) -> None:
-    """Stops them in order. An interrupt breaks the connection that it hits, which the first call may meet."""
+    """Stops all active queries.
+
+    An interrupt breaks the connection to the JVM, so that the first call may fail; a second one works.
+    """
     for _ in range(2):
-        with suppress(Py4JError):  # the docstring's reason: the second call does it
+        with suppress(Py4JError):  # the second call works
             if _is_running(spark):
                 for query in spark.streams.active:
                     query.stop()
@@ -110,19 +114,19 @@ def _stop_queries(spark: SparkSession) -> None:
 
 
 def _await_queries(spark: SparkSession) -> None:
-    """Returns when no query is active. Raises StreamingQueryException of one that fails."""
+    """Returns when no query is active. Raises StreamingQueryException when a query fails."""
     while _is_running(spark) and (active := spark.streams.active):
         for query in active:
             query.awaitTermination(_POLL_S)
 
 
 def _is_running(spark: SparkSession) -> bool:
-    """Whether the program has not stopped the session itself."""
+    """Whether the session still runs: the program can stop it."""
     return spark.sparkContext._jsc is not None
 
 
 def _heard(spark: SparkSession, listener: LagListener, run: PipelineRun) -> LagListener:
-    """The listener when it has heard of everything: events come late, on a thread of their own."""
+    """Returns the listener after it has received all events, which arrive late and on another thread."""
     with suppress(Py4JError):  # the JVM has gone, and the events with it
         if _is_running(spark):
             spark.streams.removeListener(listener)

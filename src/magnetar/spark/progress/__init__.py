@@ -1,4 +1,4 @@
-"""How far streaming queries are behind, and how they fare."""
+"""Lag and progress of streaming queries."""
 
 from magnetar.spark.progress.listener import LagListener
 

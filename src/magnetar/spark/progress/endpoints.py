@@ -1,4 +1,4 @@
-"""Where metrics can be fetched: a file for a collector of text files, or HTTP."""
+"""Publishes metrics as a file for a textfile collector, or over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magnetar.runtime.threads import beside
 
 
 def write_metrics(path: Path, text: str) -> None:
-    """Replaces the file atomically, so that no reader sees half of it. Raises OSError."""
+    """Replaces the file atomically, so that a reader never sees half of it. Raises OSError."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.write_text(text)
     new.replace(path)
@@ -45,7 +45,7 @@ class MetricsServer:
         self._thread = beside(self._server.serve_forever, name="metrics")
 
     def close(self) -> None:
-        """Stops; returns when the thread has ended."""
+        """Stops the server, and returns when its thread has ended."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -12,7 +12,7 @@ from magnetar.spark.errors import OptionError
 from magnetar.spark.read.offsets import Offset, decode_offsets
 
 OBSERVATIONS_MAX: Final = 1000
-"""Ends of a topic that are remembered; one comes with each batch."""
+"""Number of remembered ends per partition; each batch adds at most one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +23,20 @@ class TopicLag:
     """Full name, partitions taken together."""
     rows: int | None = None
     seconds: float | None = None
-    """Age of the oldest message that was not read; 0 when there is none."""
+    """Age of the oldest unread message; 0 when all are read."""
     size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far one partition was read, and how far it goes."""
+    """The read position of one partition, and its end."""
 
     read: Offset
     end: Offset
 
     @property
     def rows(self) -> int | None:
-        """Messages between them; None when the broker keeps no index."""
+        """Unread messages; None when the broker keeps no index."""
         if self.read.position >= self.end.position:
             return 0
         if self.read.message_index is None or self.end.message_index is None:
@@ -61,7 +61,7 @@ def reaches(end: object, latest: object) -> dict[TopicName, Reach]:
 
 
 def rows_behind(found: Mapping[TopicName, Reach]) -> dict[str, int | None]:
-    """By topic, its partitions added up; None when one of them cannot be told."""
+    """Unread messages by topic, summed over its partitions; None when one of them is unknown."""
     sums: dict[str, int | None] = {}
     for topic, reach in found.items():
         base = str(topic.base)
@@ -71,21 +71,22 @@ def rows_behind(found: Mapping[TopicName, Reach]) -> dict[str, int | None]:
 
 
 class SeenEnds:
-    """Seconds behind, from the time when each end was first seen: no request is necessary.
+    """Computes the lag in seconds from the time when each end was first seen, without requests.
 
-    Exact to the interval between two checks, and at least the time since the first check.
+    The result is exact to the interval between two checks. It is the time since the first check when older
+    messages are unread.
     """
 
     def __init__(self) -> None:
         self._ends: dict[TopicName, deque[tuple[float, Offset]]] = {}
 
     def note(self, topic: TopicName, end: Offset, now_s: float) -> None:
-        """The partition ends here now."""
+        """Notes that the partition ends at `end` at the time `now_s`."""
         seen = self._ends.setdefault(topic, deque(maxlen=OBSERVATIONS_MAX))
         if not seen or seen[-1][1].position < end.position:
             seen.append((now_s, end))
 
     def seconds(self, topic: TopicName, read: Offset, now_s: float) -> float:
-        """Since when there has been something behind `read`; 0 when there is nothing."""
+        """Seconds since an end behind `read` was first seen; 0 when nothing is unread."""
         seen = self._ends.get(topic, ())
         return next((now_s - at_s for at_s, end in seen if end.position > read.position), 0.0)

@@ -40,12 +40,12 @@ _log = logging.getLogger("magnetar.spark.progress")
 _PATIENCE: Final = {"connecttimeoutms": "3000", "requesttimeoutms": "5000", "retrytimeoutms": "3000"}
 """A broker that does not answer must not keep the listener from the next batch."""
 LINE_EVERY_S: Final = 10.0
-"""Between two lines of a query where lines cannot be written over."""
+"""Seconds between two lines of a query, where the output is not a terminal."""
 _CLEAR: Final = "\r\x1b[K"
 
 
 class LagListener(StreamingQueryListener):
-    """Hears of all queries of a session; a session has one such listener as a rule."""
+    """Receives the events of all queries of a session. Usually, a session has one such listener."""
 
     def __init__(
         self,
@@ -87,19 +87,19 @@ class LagListener(StreamingQueryListener):
         """Where the metrics are."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
-        """A query begins."""
+        """Notes that a query has started."""
         with self._lock:
             self._totals.setdefault(str(event.id), Totals(event.name or str(event.id)[:8]))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
-        """A batch has ended."""
+        """Reports a batch that has ended."""
         self.take(json.loads(event.progress.json))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
-        """A query waits for rows: what it is behind is nothing."""
+        """Does nothing: a query that waits for rows has read all."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        """A query has ended."""
+        """Notes that a query has ended."""
         with self._lock:
             totals = self._totals.setdefault(str(event.id), Totals(str(event.id)[:8]))
             if event.exception:
@@ -107,7 +107,7 @@ class LagListener(StreamingQueryListener):
         self._export()
 
     def take(self, progress: Mapping[str, object]) -> ProgressReport:
-        """One progress document, as Spark prints it."""
+        """Counts and reports one progress document, in the form that Spark prints."""
         report = ProgressReport.from_progress(progress)
         report = replace(report, lags=tuple(self._lags(report)))
         with self._lock:
@@ -124,7 +124,7 @@ class LagListener(StreamingQueryListener):
             return list(self._totals.values())
 
     def metrics(self) -> str:
-        """Prometheus text of now."""
+        """The current metrics as Prometheus text."""
         return exposition(self.totals())
 
     def close(self) -> None:

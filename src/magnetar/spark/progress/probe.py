@@ -1,4 +1,4 @@
-"""Asks brokers for what offsets do not tell: the age of the oldest unread message, and bytes."""
+"""Asks brokers for the age of the oldest unread message and for unread bytes, which offsets do not have."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from magnetar.spark.progress.lag import Reach, TopicLag, rows_behind
 
 
 class LagProbe:
-    """One cluster; not to be shared by threads."""
+    """Measures lag on one cluster. Threads must not share it."""
 
     def __init__(self, connection: ConnectionOptions) -> None:
         self._cluster = SparkCluster(connection)
 
     def lags(self, reaches: Mapping[TopicName, Reach]) -> list[TopicLag]:
-        """By topic. What the cluster does not answer is None."""
+        """The lag of each topic. Values that the cluster does not answer are None."""
         rows = rows_behind(reaches)
         seconds: dict[str, float | None] = dict.fromkeys(rows, 0.0)
         sizes: dict[str, int | None] = dict.fromkeys(rows, 0)
@@ -42,7 +42,7 @@ class LagProbe:
             if state.is_complete:
                 size = state.measure(reach.read.position, reach.end.position).size_bytes
         except ClientError:
-            # Of no consequence for the query, which would report what is wrong with its cluster itself.
+            # The query goes on, and reports errors of its cluster itself.
             pass
         return age, size
 

@@ -1,4 +1,4 @@
-"""Progress documents of Spark as reports, and reports as totals and lines. Pure."""
+"""Turns progress documents of Spark into reports, and reports into totals and lines. Pure."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class ProgressReport:
 
     query_id: str
     name: str
-    """The query's, or the beginning of its id."""
+    """Name of the query, or the beginning of its id."""
     batch_id: int
     rows: int
     duration_ms: int
     processed_rows_per_s: float
-    """At which they were worked off."""
+    """Rate at which the rows were processed."""
     watermark: str
     """RFC 3339; empty without one."""
     late_rows: int
-    """That came behind the watermark and were dropped."""
+    """Rows that were dropped, because they came behind the watermark."""
     state_rows: int
     observed: dict[str, float]
     """Numbers that the query observes, `metric.column`."""
     reaches: dict[TopicName, Reach] = field(default_factory=dict)
-    """Ranges of the topics that it reads."""
+    """Read position and end of each partition."""
     lags: tuple[TopicLag, ...] = ()
 
     @classmethod
@@ -50,7 +50,7 @@ class ProgressReport:
             rows=progress.get("numInputRows", 0),
             duration_ms=progress.get("batchDuration") or 0,
             processed_rows_per_s=_rate(progress.get("processedRowsPerSecond")),
-            # The epoch stands for: no watermark yet.
+            # Spark reports the epoch while the query has no watermark.
             watermark="" if watermark.startswith("1970-01-01T00:00:00") else watermark,
             late_rows=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators),
             state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
@@ -60,7 +60,7 @@ class ProgressReport:
 
     @property
     def rows_behind(self) -> int | None:
-        """Over all topics; None when one of them cannot be told."""
+        """Unread messages of all topics; None when one of them is unknown."""
         rows = [lag.rows for lag in self.lags]
         return None if None in rows else sum(count or 0 for count in rows)
 
@@ -79,7 +79,7 @@ class ProgressReport:
 
 
 def _rate(value: object) -> float:
-    """Spark says NaN or nothing for a batch without a time; JSON then has text."""
+    """The rate as a number: Spark reports NaN, as text, or nothing for a batch without duration."""
     return float(value) if isinstance(value, int | float) and value == value else 0.0
 
 
@@ -106,7 +106,7 @@ def _lag_text(lags: Sequence[TopicLag]) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """Bytes as people read them."""
+    """A size in bytes as text with a unit."""
     size = float(size_bytes)
     for unit in _UNITS[:-1]:
         if size < 1000:
@@ -129,7 +129,7 @@ class Totals:
     error: str = ""
 
     def add(self, report: ProgressReport) -> None:
-        """Counts a batch in."""
+        """Adds a batch."""
         self.name = report.name
         self.batches += 1
         self.rows += report.rows

@@ -1,4 +1,4 @@
-"""How far one trigger goes: the backlog, cut to the limits of rows and bytes."""
+"""The end of one trigger: the backlog, cut to the limits of rows and bytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from magnetar.spark.read.planning import share
 
 @dataclass(slots=True)
 class Backlog:
-    """One partition's part that was not read."""
+    """The unread part of one partition."""
 
     topic: TopicName
     state: KnownLog
     start: Offset
     end: Offset
-    """As far as the trigger may go; after `ReadAdmission` has cut, as far as it goes."""
+    """The end of the log; after a cut by `ReadAdmission`, the end of this trigger."""
 
     @property
     def rows(self) -> int:
@@ -37,7 +37,7 @@ class Backlog:
 
 
 class ReadAdmission:
-    """Cuts backlogs."""
+    """Cuts backlogs to the limits of a trigger."""
 
     def __init__(self, cluster: SparkCluster) -> None:
         self._cluster = cluster
@@ -68,7 +68,7 @@ class ReadAdmission:
 
     def _cut(self, backlogs: Mapping[str, Backlog], ends: Mapping[str, Offset]) -> None:
         if all(ends[name].position <= backlogs[name].start.position for name in backlogs):
-            # Nothing fits: one entry, so that the query goes on.
+            # When nothing fits, one entry is taken, so that the query goes on.
             name, backlog = next((name, each) for name, each in backlogs.items() if each.rows)
             one = backlog.state.advance(backlog.start.position, 1, backlog.end.position)
             ends = {**ends, name: self._offset(backlog, one)}
@@ -85,7 +85,7 @@ class ReadAdmission:
                 backlog.topic, backlog.start.message_index + rows
             )
             if found is not None:
-                # This entry holds the first message that is too much.
+                # This entry holds the first message above the limit.
                 return self._offset(backlog, backlog.state.as_end(found))
         return self._offset(
             backlog, backlog.state.advance(backlog.start.position, rows, backlog.end.position)

@@ -1,4 +1,4 @@
-"""Batch reads: where the topics begin and end is fixed when the query is planned."""
+"""Batch reads: the begin and end of each topic are fixed when the query is planned."""
 
 from __future__ import annotations
 
@@ -45,16 +45,17 @@ class TopicBatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(TopicBatchReader):
-    """The same for a query with filters.
+    """A TopicBatchReader for queries with filters.
 
-    A class of its own: Spark refuses every read of a reader that has `pushFilters` while pushing is switched
-    off, as it is by default.
+    It is a separate class, because Spark refuses all reads of a reader with `pushFilters` while filter
+    pushdown is switched off, which is Spark's default.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Notes what narrows the read. Spark applies all of them again: leaving one out costs time only."""
+        """Notes the filters that narrow the read. Spark applies all filters again, so each may be left
+        out."""
         self._pushed = Pushed.of(filters)
-        # A limit counts rows of the topics, not those that a filter is going to leave.
+        # A limit counts rows of the topics, before filters.
         if self._options.limit is None and self._pushed.rows is not None:
             self._shape = replace(self._shape, rows=self._pushed.rows.and_keys(self._options.keys))
         return filters

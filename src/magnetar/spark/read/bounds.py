@@ -1,4 +1,4 @@
-"""Where reading starts and ends, from what the options say."""
+"""Computes from the options where reading starts and ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReadBounds:
         self._now_ms = now_ms
 
     def starts(self, states: Mapping[str, KnownLog], *, default: str) -> dict[str, Offset]:
-        """The offset of every partition to start from. Raises OptionError."""
+        """The start offset of each partition. Raises OptionError."""
         options = self._options
         return self._resolve(
             states,
@@ -38,14 +38,14 @@ class ReadBounds:
         )
 
     def ends(self, states: Mapping[str, KnownLog]) -> dict[str, Offset]:
-        """The offset of every partition to end at, for a batch. Raises OptionError."""
+        """The end offset of each partition, for a batch. Raises OptionError."""
         options = self._options
         found = self._resolve(
             states,
             ("endingOffsets", options.ending_offsets, "latest"),
             ("endingTimestamp", options.ending_timestamp),
         )
-        # An end behind the last entry would be waited for.
+        # The query would wait for an end behind the last entry.
         return {
             topic: offset if offset.position <= states[topic].end else Offset(states[topic].end, None)
             for topic, offset in found.items()
@@ -59,7 +59,7 @@ class ReadBounds:
         if text and time_text:
             raise OptionError(f"{name} and {time_name} are given; one of them is enough")
         places: dict[str, Place]
-        # Partitions that are not named: all of them.
+        # Partitions that the option does not name are read whole.
         rest: Place = "latest" if name.startswith("ending") else "earliest"
         given = time_text or text or default
         if given.startswith("{"):
@@ -77,7 +77,7 @@ class ReadBounds:
         return {topic: self._at(option, places.get(topic, rest), topic, states[topic]) for topic in states}
 
     def _at(self, option: str, place: Place, topic: str, state: KnownLog) -> Offset:
-        """Where a place lies in one partition."""
+        """The offset of a place in one partition."""
         if isinstance(place, Offset):
             return place
         if isinstance(place, str):
@@ -93,10 +93,10 @@ class ReadBounds:
     def after_loss(
         self, topic: TopicName, state: KnownLog, start: Offset, *, is_named: bool = False
     ) -> Offset:
-        """`start`, or what follows it when entries from there on are gone and that is allowed.
+        """Returns `start`, or the next existing offset when entries are lost and the options allow it.
 
-        `is_named` says that `start` is what the options name, not what a checkpoint has.
-        Raises TopicDataLossError when it is not allowed.
+        `is_named`: `start` comes from the options, not from a checkpoint.
+        Raises TopicDataLossError when entries are lost and the options do not allow it.
         """
         first_index = state.first_index
         if needs_first_index(state, start):

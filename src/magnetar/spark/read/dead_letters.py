@@ -1,7 +1,7 @@
-"""Executor: messages that cannot be decoded go to a topic of their own, as they were.
+"""Sends messages that cannot be decoded unchanged to a dead letter topic. Runs in executors.
 
-Written at least once: a task that is run again sends its letters again, and so does each query of a
-DataFrame. ORIGIN_MESSAGE_ID tells which are the same.
+Letters are written at least once: a repeated task sends its letters again, and so does each query of a
+DataFrame. Copies have the same ORIGIN_MESSAGE_ID.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeadLetters:
-    """One task's. Connects when there is a letter."""
+    """The dead letters of one task. Connects at the first letter."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
