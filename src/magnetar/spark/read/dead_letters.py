@@ -35,9 +35,10 @@ class DeadLetters:
         self._sent: dict[TopicName, int] = {}
 
     def send(self, topic: TopicName, letters: Sequence[Mapping[str, object]]) -> None:
-        """Sends broken messages of one partition; returns when all are durable. Raises ClientError.
+        """Sends broken messages of one partition, and returns when all are durable. Raises ClientError.
 
-        Those of the dead-letter topic itself, which a pattern may name, stay there: each would make another.
+        Broken messages of the dead-letter topic itself, which a pattern may match, are not sent: each would
+        make another one.
         """
         if topic.base == self._topic:
             return
@@ -56,7 +57,7 @@ class DeadLetters:
             self._client.close()
 
     def _producer(self, partition: int) -> Producer:
-        """The letters of a partition keep their order, as they all go to one."""
+        """The producer for the letters of one partition, which keep their order."""
         if self._client is None:
             place = self._options.connection
             self._client = Client(place.service_url, place.client, admin_url=place.admin_url)
@@ -84,12 +85,12 @@ def _entry(topic: TopicName, letter: Mapping[str, Any], producer: Producer, numb
         "ORIGIN_MESSAGE_ID": letter["message_id"],
         "EXCEPTION": letter["error"][:_ERROR_CHARACTERS_MAX],
     }
-    # A message that was a dead letter before says where it came from first.
+    # A message that was a dead letter before keeps its first origin.
     for name, text in {**told, **dict(letter["properties"])}.items():
         metadata.properties.add(key=name, value=text)
     payload = letter["payload"]
     if metadata.ByteSize() + len(payload) > producer.message_bytes_max:
-        # A large message, that came in pieces: its id leads to it.
+        # The payload of a large message in pieces is left out: its id leads to it.
         metadata.properties.add(key="PAYLOAD_LEFT_OUT_BYTES", value=str(len(payload)))
         metadata.null_value = True
         payload = b""

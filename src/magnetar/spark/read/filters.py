@@ -26,21 +26,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """All of them have to hold; None asks nothing."""
+    """Conditions that must all hold; None stands for no condition."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     rows: RowFilter | None = None
 
     def wants(self, topic: TopicName) -> bool:
-        """Whether a partition may have rows that are wanted."""
+        """Whether a partition may have matching rows."""
         return (self.topics is None or str(topic.base) in self.topics) and (
             self.partitions is None or topic.partition in self.partitions
         )
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> Pushed:
-        """What these filters ask, as far as it is understood; it never asks more than they do."""
+        """The conditions of these filters that can be pushed; they never exclude a row that the filters
+        keep."""
         pushed = cls()
         for each in filters:
             pushed = pushed._with(each)
@@ -69,7 +70,7 @@ class Pushed:
         if not isinstance(value, datetime):
             return self
         moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        # Publish times are whole milliseconds: rounding down keeps what is on the border, for Spark to judge.
+        # Publish times are whole milliseconds: rounding down keeps rows on the border, which Spark filters.
         time_ms = int(moment.timestamp() * 1000 // 1)
         if isinstance(each, GreaterThan | GreaterThanOrEqual | EqualTo | EqualNullSafe):
             rows = replace(rows, published_from_ms=max(time_ms, rows.published_from_ms or 0))
@@ -80,7 +81,7 @@ class Pushed:
 
 
 def _values(each: Filter) -> tuple[object, ...] | None:
-    """What an attribute may be; None for filters of other kinds."""
+    """The values that a filter allows for an attribute; None for filters of other kinds."""
     if isinstance(each, EqualTo | EqualNullSafe):
         return (each.value,)
     return tuple(each.value) if isinstance(each, In) else None

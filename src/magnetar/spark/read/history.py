@@ -1,11 +1,10 @@
-"""Messages straight from history's Parquet files, with no broker in between.
+"""Reads messages directly from the Parquet files of history, without a broker.
 
-A stretch is a run of entries that lie in one place: a file, or the broker. Which entries a range has is the
-same whether they were offloaded or not, so a file that went away, or cannot be reached from here, is no loss:
-its entries are asked of the broker.
+A stretch is a run of entries in one place: a file, or the broker. The broker serves the entries of
+all files too. When a file was deleted or cannot be reached, its entries are therefore read from the broker.
 
-Rows of a file become the table's columns by Arrow alone. Files with entries that were kept whole, or with
-pieces of large messages, are rebuilt into entries and decoded like what brokers send.
+Arrow alone turns rows of a file into the table's columns. Files that hold whole entries or pieces of large
+messages are rebuilt into entries, which are decoded as those from brokers.
 
 Source: docs/internals/history-format.md.
 """
@@ -38,19 +37,19 @@ from magnetar.tiered.stores.ranges import open_ranges
 _log = logging.getLogger("magnetar.spark")
 
 _BYTES_AT_ONCE = 8 << 20
-"""Of entries that are rebuilt together."""
+"""Bytes of entries that are rebuilt together."""
 _UNREADABLE = (OSError, pa.ArrowException, MagnetarError)
-"""What a file that went away, or cannot be reached, raises."""
+"""Errors of a file that was deleted or cannot be reached."""
 
 
 class _LocalSegment:
-    """A file of this machine, which Arrow reads fastest by itself."""
+    """A file on this machine, opened by Arrow itself, which is the fastest way."""
 
     def __init__(self, source: PathSource) -> None:
         """Raises OSError, ArrowException, MagnetarError."""
         self._file = pq.ParquetFile(
             fs.LocalFileSystem().open_input_file(source.path),
-            # Without a sum Arrow itself finds the end.
+            # For a file without a checksum, Arrow itself finds the end.
             metadata=None if source.footer is None else read_end(source).metadata,
             page_checksum_verification=True,
         )
@@ -62,7 +61,7 @@ class _LocalSegment:
 
 
 def _local(file: HistoryFile) -> PathSource | None:
-    """A file of this machine; None for one of a store."""
+    """The source of a file on this machine; None for a file of an object store."""
     parts = urlsplit(file.url)
     if parts.scheme != "file":
         return None
@@ -71,7 +70,7 @@ def _local(file: HistoryFile) -> PathSource | None:
 
 
 def _open(file: HistoryFile) -> _LocalSegment | SegmentReader:
-    """A file for its columns. Raises OSError, ArrowException, MagnetarError."""
+    """Opens a file to read its columns. Raises OSError, ArrowException, MagnetarError."""
     source = _local(file)
     if source is not None:
         return _LocalSegment(source)
@@ -79,7 +78,7 @@ def _open(file: HistoryFile) -> _LocalSegment | SegmentReader:
 
 
 def _entries_of_file(file: HistoryFile, segment: _LocalSegment | SegmentReader) -> SegmentReader:
-    """The same file for its entries."""
+    """Opens the same file to read its entries."""
     if isinstance(segment, SegmentReader):
         return segment
     source = _local(file)
@@ -88,7 +87,7 @@ def _entries_of_file(file: HistoryFile, segment: _LocalSegment | SegmentReader) 
 
 
 class LastFile:
-    """The file that was read last: where small files have become one, the next stretch is in the same."""
+    """Keeps the last file open: after small files were merged, the next stretch is often in the same file."""
 
     def __init__(self) -> None:
         self._place: tuple[str, str] | None = None
@@ -97,14 +96,14 @@ class LastFile:
         self._keys: tuple[tuple[str, str], frozenset[bytes], frozenset[int]] | None = None
 
     def open(self, file: HistoryFile) -> _LocalSegment | SegmentReader:
-        """The file for its columns. Raises OSError, ArrowException, MagnetarError."""
+        """Opens the file to read its columns. Raises OSError, ArrowException, MagnetarError."""
         if self._segment is None or self._place != file.place:
             self._segment, self._group = _open(file), None
             self._place = file.place
         return self._segment
 
     def groups_with(self, file: HistoryFile, keys: frozenset[bytes]) -> frozenset[int]:
-        """Row groups of that file that may have one of these keys. Raises what `open` raises."""
+        """The row groups of that file that may hold one of these keys. Raises the errors of `open`."""
         if self._keys is None or self._keys[:2] != (file.place, keys):
             self._keys = file.place, keys, self._groups_with(file, keys)
         return self._keys[2]
@@ -113,7 +112,7 @@ class LastFile:
         return _entries_of_file(file, self.open(file)).row_groups_with(keys)
 
     def shared_group(self, group: int, names: list[str]) -> pa.Table:
-        """A row group of several ledgers of that file. Raises what `open` raises."""
+        """A row group of that file with rows of several ledgers. Raises the errors of `open`."""
         assert self._segment is not None, "no file was opened"
         if self._group is None or self._group[:2] != (group, names):
             self._group = None
@@ -124,10 +123,10 @@ class LastFile:
 def read_stretch(
     topic: TopicName, stretch: Stretch, decoder: Decoder, columns: SegmentColumns, last: LastFile
 ) -> Iterator[pa.RecordBatch | Position]:
-    """The rows of a stretch in a file, and after each part of it the first entry behind that part.
+    """Yields the rows of a stretch in a file, and after each part the position behind that part.
 
-    `last` is the same for all stretches of a range. Ends early, and says so in the log, when the file cannot
-    be read: the caller asks the broker for the rest. What is wrong with values is raised.
+    `last` is the same for all stretches of a range. When the file cannot be read, the rows end early and a
+    log line says so; the caller reads the rest from the broker. Errors of values are raised.
     """
     assert stretch.file is not None
     ledger_id, first = stretch.start
@@ -159,7 +158,7 @@ def read_stretch(
             if alone:
                 table = segment.row_group(group, names)
             else:
-                # Small files of several ledgers have become one.
+                # Small files of several ledgers were merged.
                 table = last.shared_group(group, sorted({*names, "ledger_id"}))
         except _UNREADABLE as error:
             _tell(topic, stretch.file, error)
@@ -169,12 +168,12 @@ def read_stretch(
             high = pc.max(table["entry_id"]).as_py() if table.num_rows else -1
         yield from columns.batches(table, first, stop)
         yield Position(ledger_id, max(first, min(high + 1, stop)))
-    # Row groups without a row that is wanted were passed over.
+    # Row groups without matching rows were skipped.
     yield Position(ledger_id, stop)
 
 
 def _may_be_wanted(rows: pq.RowGroupMetaData, wanted: RowFilter) -> bool:
-    """Whether statistics of publish times leave it open that a row group has rows that are wanted."""
+    """Whether a row group may have matching rows, by the statistics of its publish times."""
     if wanted.published_from_ms is None and wanted.published_until_ms is None:
         return True
     number = next(
@@ -182,7 +181,7 @@ def _may_be_wanted(rows: pq.RowGroupMetaData, wanted: RowFilter) -> bool:
     )
     statistics = None if number is None else rows.column(number).statistics
     if statistics is None or not statistics.has_min_max or statistics.null_count != 0:
-        # Messages without a time count as from 1970.
+        # Messages without a publish time have the time 0, in 1970.
         return True
     earliest_ms, latest_ms = (round(time.timestamp() * 1000) for time in (statistics.min, statistics.max))
     return not (
@@ -192,7 +191,7 @@ def _may_be_wanted(rows: pq.RowGroupMetaData, wanted: RowFilter) -> bool:
 
 
 def traits_of(file: HistoryFile) -> SegmentTraits | None:
-    """What its footer says; None when it cannot be read from here."""
+    """The traits in the file's footer; None when the file cannot be read from here."""
     try:
         return SegmentTraits.of(_open(file).metadata)
     except _UNREADABLE:
@@ -204,7 +203,7 @@ def _tell(topic: TopicName, file: HistoryFile, error: Exception) -> None:
 
 
 def _bounds(rows: pq.RowGroupMetaData, name: str) -> tuple[int, int]:
-    """Lowest and highest number in a column of a row group."""
+    """The lowest and the highest number in a column of a row group."""
     for number in range(rows.num_columns):
         column = rows.column(number)
         if column.path_in_schema == name and column.statistics is not None:
@@ -219,7 +218,8 @@ def _rebuilt(
     entries_of_ledger: tuple[LedgerId, int, int],
     decoder: Decoder,
 ) -> Iterator[pa.RecordBatch | Position]:
-    """The same by way of the entries: of a ledger, from one on, before another one."""
+    """As `read_stretch`, by rebuilding entries. `entries_of_ledger`: ledger, first entry, entry behind the
+    last."""
     ledger_id, first, stop = entries_of_ledger
     while first < stop:
         try:

@@ -1,4 +1,4 @@
-"""Rows of history's files as the columns of a topic's table."""
+"""Turns rows of the files of history into the columns of a topic's table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from magnetar.arrow.values import Values
 from magnetar.base.names import TopicName
 
 _ROWS_AT_ONCE: Final = 32_768
-"""Rows of one record batch: what Spark holds at a time."""
+"""Most rows of one record batch, which Spark holds in memory."""
 
 NEEDED: Final = ("entry_id", "is_null_value", "is_compacted_out", "marker_type")
-"""Columns without which no row can be told."""
+"""Columns that are read always, to find the rows that are messages."""
 
 _SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "value": ("payload",),
@@ -31,11 +31,11 @@ _SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "encryption": (),
     "is_null_value": (),
 }
-"""Columns of files that a table's column is made of; others have the same name."""
+"""By column of the table: the columns of a file that it is made of. Other columns have the same name."""
 
 
 class SegmentColumns:
-    """Builds the columns that are asked for."""
+    """Builds the requested columns."""
 
     def __init__(
         self, topic: TopicName, columns: tuple[str, ...], values: Values | None, rows: RowFilter | None
@@ -48,11 +48,11 @@ class SegmentColumns:
 
     @property
     def rows(self) -> RowFilter:
-        """What has to hold for a row."""
+        """The conditions for rows."""
         return self._rows or RowFilter()
 
     def names(self, there: Collection[str]) -> list[str]:
-        """Columns to read of a file that has these."""
+        """The columns to read from a file that has the columns `there`."""
         wanted = set(self._columns)
         if self._rows is not None:
             wanted |= self._rows.columns
@@ -62,7 +62,7 @@ class SegmentColumns:
         return [name for name in there if name in found]
 
     def batches(self, table: pa.Table, first: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """The messages among the rows of a file, of the entries `first <= e < stop`."""
+        """The messages of the entries `first <= e < stop` among the rows of a file."""
         kept = pc.and_(pc.is_null(table["marker_type"]), pc.invert(table["is_compacted_out"]))
         kept = pc.and_(
             kept, pc.and_(pc.greater_equal(table["entry_id"], first), pc.less(table["entry_id"], stop))
@@ -111,7 +111,7 @@ class SegmentColumns:
         _, offsets, data = payload.buffers()
         ends = np.frombuffer(offsets, np.int32)[payload.offset : payload.offset + len(payload) + 1]
         places: Ints = ends.astype(np.int64)
-        # What decodes values may look a little behind the last one.
+        # The decoders of values may read a few bytes behind the last value.
         buffer = np.frombuffer(b"".join((data or b"", PADDING)), np.uint8)
         mask = present.to_numpy(zero_copy_only=False)
 
@@ -147,7 +147,7 @@ class SegmentColumns:
         kind = self.schema.field("headers").type
         pairs = rows["properties"]
         items = pa.StructArray.from_arrays([pairs.keys, pairs.items], fields=list(kind.value_type))
-        # Offsets of a slice begin where the slice does, in keys and items of the whole.
+        # The offsets of a slice point into the keys and items of the whole array.
         return pa.ListArray.from_arrays(pairs.offsets, items, type=kind)
 
 
@@ -160,4 +160,4 @@ _MADE: Final[dict[str, Callable[[SegmentColumns, pa.RecordBatch], pa.Array]]] = 
     "encryption": SegmentColumns._encryption,
     "headers": SegmentColumns._headers,
 }
-"""Columns that files have not as they are."""
+"""Columns that are computed from columns of the file."""

@@ -1,4 +1,4 @@
-"""Pieces of large messages that lie before the range which has their end."""
+"""Finds the pieces of a large message that lie before the range with its last piece."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from magnetar.client.reader import read_range
 from magnetar.spark.read.ledgers import KnownLog
 
 _ENTRIES_AT_FIRST: Final = 64
-"""Pieces usually follow each other closely; each further look goes four times as far."""
+"""Entries of the first look back: pieces are usually close together. Each further look goes four times as
+far."""
 
 
 class LookBack:
-    """Reads backwards from where a range starts. Nothing is asked before a piece is missed."""
+    """Reads backwards from the start of a range, once a piece is missing; before that, it sends no
+    request."""
 
     def __init__(self, client: Client, topic: TopicName, start: Position, *, strict: bool) -> None:
-        """`strict`: pieces that are gone are an error of the caller's, else None is the answer."""
+        """`strict`: lost pieces are an error of the caller; otherwise, the result for them is None."""
         self._client = client
         self._topic = topic
         self._start = start
         self._strict = strict
 
     def __call__(self, uuid: str, count: int, position: Position) -> list[bytes] | None:
-        """The first `count` pieces of a message, as `PiecesBefore` says; the message is missed at `position`.
+        """The first `count` pieces of the message that has a later piece at `position`; see `PiecesBefore`.
 
         Raises UnreachableError, RefusedError.
         """
@@ -48,7 +50,7 @@ class LookBack:
         return [] if self._strict else None
 
     def _log(self) -> KnownLog | None:
-        """The ledgers; None without an admin interface, when all from the first entry on has to be read."""
+        """The ledgers; None without an admin interface: then the log is read from its first entry."""
         try:
             return KnownLog.from_internal_stats(self._client.admin.internal_stats(self._topic))
         except AdminCallError:

@@ -1,4 +1,4 @@
-"""What is known about one partition's log: its ledgers, and arithmetic over its entries. Pure."""
+"""The known state of one partition's log: its ledgers, and arithmetic over its entries. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class ListedLedger(NamedTuple):
     entries: int
     size_bytes: int
     first_index: int | None
-    """Messages before its first entry; None when the broker does not say."""
+    """Messages before its first entry; None when the broker keeps no index."""
     files: tuple[HistoryFile, ...] = ()
-    """Its copy as Parquet, when there is one that executors may read."""
+    """The files of its Parquet copy, when executors can read one."""
 
 
 class EntryRange(NamedTuple):
-    """Entries `start <= e < end`; `end` lies one behind an entry that exists."""
+    """Entries `start <= e < end`; `end` lies directly behind an existing entry."""
 
     start: Position
     end: Position
@@ -38,27 +38,27 @@ class KnownLog:
     """One partition's log at one moment."""
 
     end: Position
-    """One behind the last entry; the beginning of the last ledger when there is none."""
+    """The position behind the last entry; the beginning of the last ledger of an empty log."""
     ledgers: tuple[ListedLedger, ...] = field(default=())
-    """Those with entries, ascending; empty also when only the end is known."""
+    """The ledgers with entries, ascending; empty also when only the end is known."""
     is_complete: bool = False
     """Whether `ledgers` is known; else only `end` is."""
     empty_index: int | None = None
-    """Messages before the end, for a log without entries; None when the broker does not say."""
+    """Messages before the end of a log without entries; None when the broker keeps no index."""
 
     @property
     def first(self) -> Position:
-        """The first entry there is; the end of an empty log."""
+        """The first existing entry; the end of an empty log."""
         return Position(self.ledgers[0].ledger_id, 0) if self.ledgers else self.end
 
     @property
     def first_index(self) -> int | None:
-        """Messages before `first`; None when the broker does not say."""
+        """Messages before `first`; None when the broker keeps no index."""
         return self.ledgers[0].first_index if self.ledgers else self.empty_index
 
     @classmethod
     def from_internal_stats(cls, stats: dict[str, Any]) -> KnownLog:
-        """Reads the answer of `internalStats`. The open ledger's entries stand outside of the list."""
+        """Reads the answer of `internalStats`, which has the open ledger's entries outside of its list."""
         ledger_text, entry_text = str(stats["lastConfirmedEntry"]).split(":")
         last = Position(LedgerId(int(ledger_text)), int(entry_text))
         listed = sorted(stats.get("ledgers", ()), key=lambda ledger: int(ledger["ledgerId"]))
@@ -70,7 +70,7 @@ class KnownLog:
                 entries = max(entries, int(stats.get("currentLedgerEntries", 0)))
                 size_bytes = max(size_bytes, int(stats.get("currentLedgerSize", 0)))
             if ledger_id == last.ledger_id:
-                # Entries that are not confirmed yet are not there.
+                # Unconfirmed entries do not count.
                 entries = last.entry_id + 1
             elif ledger_id > last.ledger_id:
                 entries = 0
@@ -90,7 +90,7 @@ class KnownLog:
             end = Position(ledgers[-1].ledger_id, ledgers[-1].entries)
         elif listed:
             end = Position(LedgerId(int(listed[-1]["ledgerId"])), 0)
-            # Not `lastIndex`, which counts what is on its way into the open ledger.
+            # `lastIndex` also counts unconfirmed entries of the open ledger.
             empty_index = listed[-1].get("firstIndex")
         else:
             end = Position(last.ledger_id, last.entry_id + 1)
@@ -98,13 +98,13 @@ class KnownLog:
 
     @classmethod
     def from_last(cls, last: Position | None) -> KnownLog:
-        """All that can be known without the admin interface: the last message."""
+        """The state without the admin interface: only the end, from the id of the last message."""
         if last is None:
             return cls(Position(LedgerId(0), 0))
         return cls(Position(last.ledger_id, last.entry_id + 1))
 
     def _parts(self, start: Position, end: Position) -> Iterator[tuple[ListedLedger, int, int]]:
-        """Ledgers with the entries `first <= e < stop` of each that lie in the range."""
+        """Yields the ledgers of the range, each with the first entry in it and the entry behind the last."""
         for ledger in self.ledgers:
             first = 0
             stop = ledger.entries
@@ -118,7 +118,7 @@ class KnownLog:
                 yield ledger, first, stop
 
     def stretches(self, start: Position, end: Position) -> list[Stretch]:
-        """The range by where its entries lie, in order; none when all are asked of the broker."""
+        """The range in stretches, in order; an empty list when all entries are read from the broker."""
         found: list[Stretch] = []
         for ledger, first, stop in self._parts(start, end):
             for file in ledger.files:
@@ -134,7 +134,7 @@ class KnownLog:
         return found if any(stretch.file for stretch in found) else []
 
     def measure(self, start: Position, end: Position) -> EntryRange:
-        """The range with its entries and bytes counted; 0 when the ledgers are not known."""
+        """The range with its counts of entries and bytes; both are 0 when the ledgers are unknown."""
         entries = size_bytes = 0
         for ledger, first, stop in self._parts(start, end):
             entries += stop - first
@@ -142,7 +142,7 @@ class KnownLog:
         return EntryRange(start, end, entries, size_bytes)
 
     def split(self, start: Position, end: Position, pieces: int) -> list[EntryRange]:
-        """The range in up to `pieces` >= 1 ranges of about equally many entries, in order."""
+        """Splits the range into up to `pieces` >= 1 ranges of about equally many entries, in order."""
         total = self.measure(start, end).entries
         if pieces <= 1 or total <= 1:
             return [self.measure(start, end)]
@@ -153,7 +153,7 @@ class KnownLog:
         for ledger, first, stop in self._parts(start, end):
             at = first
             while at < stop:
-                # Cut where the next piece is full, or at the ledger's end when that comes first.
+                # Each cut is where the next piece is full, or at the ledger's end when that comes first.
                 full_at = (len(ranges) + 1) * total // pieces
                 taken = min(stop - at, full_at - done)
                 at += taken
@@ -166,7 +166,7 @@ class KnownLog:
         return ranges
 
     def advance(self, start: Position, entries: int, end: Position) -> Position:
-        """The end of the first `entries` >= 0 entries at or behind `start`, at most `end`."""
+        """The position behind the first `entries` >= 0 entries from `start` on, at most `end`."""
         position = start
         for ledger, first, stop in self._parts(start, end):
             if entries <= 0:
@@ -177,7 +177,7 @@ class KnownLog:
         return position
 
     def retreat(self, position: Position, entries: int) -> Position:
-        """The place `entries` >= 0 entries before `position`, or the first entry there is."""
+        """The position `entries` >= 0 entries before `position`, or the first existing entry."""
         for ledger in reversed(self.ledgers):
             if ledger.ledger_id > position.ledger_id:
                 continue
@@ -190,9 +190,9 @@ class KnownLog:
         return self.first
 
     def as_end(self, position: Position) -> Position:
-        """The end of what lies before the entry at `position`: one behind the entry before it.
+        """The end of a range that stops before the entry at `position`: directly behind the entry before.
 
-        Itself when nothing is known to lie before.
+        `position` itself when no earlier entry is known.
         """
         if position.entry_id > 0:
             return position
@@ -200,7 +200,7 @@ class KnownLog:
         return Position(before[-1].ledger_id, before[-1].entries) if before else position
 
     def first_index_at(self, position: Position) -> int | None:
-        """Messages before `position`, where a ledger says so without asking."""
+        """Messages before `position`, when the known ledgers tell it; otherwise None."""
         for ledger in self.ledgers:
             if position <= Position(ledger.ledger_id, 0):
                 return ledger.first_index
@@ -208,7 +208,7 @@ class KnownLog:
 
 
 def _files(copy: object, entries: int) -> tuple[HistoryFile, ...]:
-    """The files of an offloaded ledger, if they hold all of it and can be read from elsewhere."""
+    """The files of an offloaded ledger, when they hold all its entries and other machines can read them."""
     if not isinstance(copy, dict):
         return ()
     files = tuple(

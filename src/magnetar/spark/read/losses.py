@@ -1,9 +1,9 @@
-"""Whether messages that a query has not read are gone. Pure.
+"""Decides whether messages that a query has not read are lost. Pure.
 
-What a partition tells is where its log begins and ends now, and how many messages came before. What the
-query knows is its offset. Between the two the partition may have been trimmed, emptied, deleted, made again,
-or just opened anew: a broker that opens a log begins a ledger, and drops the one before if nothing is in it,
-so that the place of an empty partition changes though nothing happened to its messages.
+The partition tells the begin and the end of its log, and the number of earlier messages. The query has its
+offset. In the meantime, the partition may have been trimmed, emptied, deleted and created again, or only
+opened again. A broker that opens a log begins a new ledger, and deletes the previous one if it is empty.
+The position of an empty partition therefore changes although no message was removed.
 
 | Offset | The log begins at | Verdict |
 |---|---|---|
@@ -25,27 +25,27 @@ from magnetar.spark.read.offsets import FROM_EARLIEST, Offset
 
 
 def beginning(state: KnownLog) -> Offset:
-    """The offset in front of all that is there, or will be."""
+    """The offset before all present and future entries."""
     if not state.is_complete:
         return FROM_EARLIEST
     if not state.ledgers and not state.first_index:
-        # Not the ledger's number: it is another one when the log is opened again.
+        # EARLIEST, as the number of an empty ledger changes when the log is opened again.
         return Offset(EARLIEST, state.first_index)
     return Offset(state.first, state.first_index)
 
 
 def needs_first_index(state: KnownLog, start: Offset) -> bool:
-    """Whether `loss` can say more when it is told the index of the first entry, which has to be asked for."""
+    """Whether `loss` needs the index of the first entry, for which a request is necessary."""
     behind = start.position <= EARLIEST or start.position < state.first
     return behind and start.message_index is not None and bool(state.ledgers) and state.first_index is None
 
 
 def loss(state: KnownLog, start: Offset, first_index: int | None, *, is_named: bool = False) -> str:
-    """What is gone of what begins at `start`, in words; "" when nothing is.
+    """Describes what is lost behind `start`, in words; "" when nothing is lost.
 
     Args:
         first_index: messages before the first entry, or before the end of an empty log; None when not known.
-        is_named: whether a user named `start`, instead of the source for a checkpoint.
+        is_named: whether `start` comes from the user's options, not from a checkpoint.
     """
     if not state.is_complete:
         return ""
@@ -60,7 +60,7 @@ def loss(state: KnownLog, start: Offset, first_index: int | None, *, is_named: b
     if position >= state.first:
         return ""
     if index is None:
-        # Older versions knew only the place of an empty partition.
+        # Older versions stored only the position of an empty partition.
         if _is_start(position) and not is_named and (first_index == 0 or not state.ledgers):
             return ""
         return f"its first entry is {first}, and without an index it is unknown whether {start} was there"
@@ -74,7 +74,7 @@ def loss(state: KnownLog, start: Offset, first_index: int | None, *, is_named: b
 
 
 def remainder(state: KnownLog, start: Offset, first_index: int | None) -> Offset:
-    """Where to go on after a loss."""
+    """The offset from which reading continues after a loss."""
     if start.position > state.end and any(
         ledger.ledger_id == start.position.ledger_id for ledger in state.ledgers
     ):
@@ -83,8 +83,7 @@ def remainder(state: KnownLog, start: Offset, first_index: int | None) -> Offset
 
 
 def present(state: KnownLog, start: Offset) -> Offset:
-    """The same place among the existing entries, so that a reader from there need not tell removed from lost
-    entries."""
+    """`start`, moved to the first existing entry, so that a reader does not meet removed entries."""
     if EARLIEST < start.position < state.first and state.ledgers:
         return Offset(state.first, start.message_index)
     return start

@@ -1,10 +1,10 @@
-"""Offsets: how far each partition of the topics was read.
+"""Offsets: the read position of each partition of the topics.
 
     {"persistent://public/default/orders-partition-0": "12:3400@981200", ...}
 
-Each names the first entry that was not read, `ledger:entry`, and where the broker keeps an index the number
-of messages before it, `@index`. An end lies one behind an entry that exists. Spark compares offsets as text,
-so keys are sorted and equal positions print equally.
+Each names the first unread entry, `ledger:entry`, and the number of messages before it, `@index`, when the
+broker keeps an index. An end lies directly behind an existing entry. Spark compares offsets as text, so keys
+are sorted and equal positions have equal texts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MESSAGE_ID = re.compile(r"(\d+):(\d+):-?\d+(?::-?\d+)?")
 
 
 class Offset(NamedTuple):
-    """A place in one partition."""
+    """A read position in one partition."""
 
     position: Position
-    """First entry that was not read; EARLIEST stands for the first there is."""
+    """The first unread entry; EARLIEST stands for the first existing one."""
     message_index: int | None
-    """Messages before it; None when not known."""
+    """Messages before `position`; None when unknown."""
 
     def __str__(self) -> str:
         return str(self.position) if self.message_index is None else f"{self.position}@{self.message_index}"
@@ -50,13 +50,13 @@ FROM_EARLIEST: Final = Offset(EARLIEST, None)
 
 
 def partition_order(topic: str) -> tuple[str, int]:
-    """Sorts partitions by topic and number, not `-partition-10` before `-partition-2`."""
+    """Sort key of a partition: topic and number, so that `-partition-2` comes before `-partition-10`."""
     name = TopicName.parse(topic)
     return str(name.base), name.partition
 
 
 def encode_offsets(offsets: Mapping[str, Offset]) -> dict[str, str]:
-    """For Spark: sorted, values as text."""
+    """Offsets in the form for Spark: sorted by partition, values as text."""
     return {topic: str(offsets[topic]) for topic in sorted(offsets, key=partition_order)}
 
 
@@ -79,7 +79,7 @@ class AtIndex(NamedTuple):
 
 
 Place: TypeAlias = "Offset | AtTime | AtIndex | str"
-"""What an option may name; text is `earliest` or `latest`."""
+"""A place that an option can name; a text is `earliest` or `latest`."""
 
 
 def parse_place(option: str, value: object) -> Place:
@@ -112,19 +112,20 @@ def parse_place(option: str, value: object) -> Place:
 
 
 def _signed(number: int) -> int:
-    """Earliest and latest have -1 where the protocol has unsigned numbers."""
+    """The signed value of an unsigned number of the protocol: earliest and latest use -1."""
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def parse_places_option(
     option: str, text: str, partitions: Iterable[TopicName], *, times: bool = False
 ) -> dict[str, Place]:
-    """Reads what users give by topic: `{"topic": {"0": "ledger:entry"}}`, with any place of `parse_place`.
+    """Reads an option with places by topic: `{"topic": {"0": "ledger:entry"}}`; see `parse_place`.
 
-    Topics may have their short names; a topic without partitions has the one number "0" or "-1"; a place
-    right behind a topic's name counts for all its partitions. Offsets as a checkpoint holds them are read
-    as well. With `times` numbers are Unix milliseconds. Every partition that is named has to be one of
-    `partitions`. Raises OptionError.
+    Topics may have short names. A topic without partitions has the single number "0" or "-1". A place
+    directly after a topic's name applies to all its partitions. Offsets in the form of a checkpoint are
+    accepted too. With `times`, numbers are Unix milliseconds.
+
+    Raises OptionError, also for a partition that is not in `partitions`.
     """
     try:
         decoded: object = json.loads(text)

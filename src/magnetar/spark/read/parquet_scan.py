@@ -1,6 +1,6 @@
-"""Files of history as Spark's own reader takes them: paths, columns and conditions, as text. Pure.
+"""Texts for Spark's own Parquet reader of history files: paths, columns and conditions. Pure.
 
-Text alone, since Spark Classic and Spark Connect have columns of their own, and read SQL alike.
+Texts, because Spark Classic and Spark Connect have different column classes, but the same SQL.
 
 Source: docs/internals/history-format.md.
 """
@@ -24,14 +24,14 @@ FILE_SCHEMA: Final = (
     " sequence_id BIGINT, properties MAP<STRING, STRING>, schema_version BINARY, replicated_from STRING,"
     " is_null_value BOOLEAN, is_compacted_out BOOLEAN, marker_type INT, payload BINARY"
 )
-"""What is read of a file, told to Spark so that it opens none to find out."""
+"""The schema of a file, given to Spark so that it does not open a file to find it."""
 
 _PLAIN_PATH: Final = re.compile(r"[^\\*?\[\]{}]*")
-"""Else Spark would take a path for a pattern."""
+"""Paths that Spark does not take as patterns."""
 _PLAIN_TEXT: Final = re.compile(r"[^\\']*")
-"""What needs no escape in SQL, whatever the session says of escapes."""
+"""Texts without characters to escape in SQL, under every escape setting of the session."""
 _HADOOP_SCHEMES: Final = {"file": "file", "hdfs": "hdfs", "s3": "s3a", "gs": "gs"}
-"""By the scheme of a store: that of the file system which Spark may have for it."""
+"""By the scheme of an object store: the scheme of Spark's file system for it."""
 
 
 def spark_path(file: HistoryFile) -> str | None:
@@ -52,7 +52,7 @@ def can_be_scanned(topic: TopicName) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ParquetScan:
-    """Files of one partition of a topic, all of whose rows are plain, and what of them is wanted."""
+    """Files of one partition whose rows are all plain, and the wanted part of them."""
 
     topic: TopicName
     stretches: tuple[Stretch, ...]
@@ -60,7 +60,7 @@ class ParquetScan:
     is_whole: bool
     """Whether all entries in the files are wanted."""
     has_hidden: bool
-    """Whether rows may be none that are messages."""
+    """Whether the files may have rows that are not messages."""
     has_nulls: bool
 
     def columns(self, names: Sequence[str], *, as_text: bool) -> list[str]:
@@ -87,12 +87,12 @@ class ParquetScan:
         return f"validate_utf8(CAST({payload} AS STRING))" if as_text else payload
 
     def condition(self, keys: frozenset[bytes] | None) -> str:
-        """Which rows are messages that are wanted; empty for all."""
+        """The SQL condition for the wanted messages; empty when all rows are wanted."""
         parts = []
         if self.has_hidden:
             parts += ["marker_type IS NULL", "NOT is_compacted_out"]
         if not self.is_whole:
-            # One ledger's entries lie in one file each: which file it is makes no difference.
+            # Each entry is in one file only, so the condition need not name the file.
             wanted = [
                 f"(ledger_id = {stretch.start[0]} AND entry_id >= {stretch.start[1]}"
                 f" AND entry_id < {stretch.end[1]})"
@@ -106,8 +106,8 @@ class ParquetScan:
 
 
 def scans_of(topic: TopicName, found: Sequence[tuple[Stretch, SegmentTraits]]) -> list[ParquetScan]:
-    """A scan of the files that are wanted as they are, one of those that have rows to look at, and one of
-    those of which a part is wanted."""
+    """Up to three scans: of the files that are read whole, of those whose rows need a check, and of those of
+    which a part is wanted."""
     by_path: dict[str, list[tuple[Stretch, SegmentTraits]]] = {}
     for stretch, traits in found:
         path = None if stretch.file is None else spark_path(stretch.file)

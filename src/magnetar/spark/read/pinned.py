@@ -1,9 +1,9 @@
-"""The option `ranges`: exactly which entries are read.
+"""The option `ranges`: the exact entries to read.
 
     {"persistent://public/default/orders-partition-0": [["12:0", "12:3400"], ["14:0", "15:7"]]}
 
-Each range is its first entry, and one behind its last, which exists. A partition may have none: it is then
-one of the topics that the value's type is made of.
+Each range has its first entry, and the position behind its last entry, which exists. The list of a partition
+may be empty: then only the schema of its topic is used for the type of the values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from magnetar.spark.errors import OptionError
 from magnetar.spark.read.offsets import Offset
 
 PinnedRanges: TypeAlias = tuple[tuple[str, tuple[tuple[Position, Position], ...]], ...]
-"""Full names of partitions with their ranges, in order."""
+"""The full names of partitions, each with its ranges, in order."""
 
 
 def encode_ranges(ranges: Mapping[str, Sequence[tuple[Position, Position]]]) -> str:
@@ -29,7 +29,7 @@ def encode_ranges(ranges: Mapping[str, Sequence[tuple[Position, Position]]]) -> 
 
 
 def parse_ranges(text: str) -> PinnedRanges | None:
-    """The inverse; None without the option. Raises OptionError."""
+    """The inverse of `encode_ranges`; None without the option. Raises OptionError."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How much of the backlog one trigger takes, and in which pieces it is read. Pure."""
+"""Plans the part of the backlog for one trigger, and the pieces in which it is read. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 BYTES_PER_PARTITION: Final = 32 << 20
-"""Size of a task's range when the options say nothing: about a second's work for one core."""
+"""Size of a task's range without options: about one second of work for one core."""
 
 
 TASKS_MIN: Final = 32
-"""Ranges are read by tasks of their own up to so many; more of them share tasks, as a task costs tens of
-milliseconds, whatever it reads."""
+"""Up to this number of ranges, each has its own task. More ranges share tasks, as each task costs tens of
+milliseconds, whatever its size."""
 
 
 def groups(sizes_bytes: Sequence[int]) -> list[range]:
@@ -32,10 +32,10 @@ def groups(sizes_bytes: Sequence[int]) -> list[range]:
 
 
 def share(limit: int, backlogs: Mapping[str, int]) -> dict[str, int]:
-    """Parts of `limit` for each backlog, in proportion, never more than the backlog.
+    """Divides `limit` among the backlogs, in proportion; a part is never larger than its backlog.
 
-    The parts add up to the smaller of the limit and all backlogs; what rounding leaves goes to the first
-    ones, so that something is always taken.
+    The sum of the parts is the smaller of the limit and the sum of the backlogs. The first backlogs get the
+    remainder of the rounding, so that at least one part is above 0.
     """
     total = sum(backlogs.values())
     if total <= limit:
@@ -58,7 +58,7 @@ def pieces_of(
     partitions_min: int | None,
     rows_per_partition_max: int | None,
 ) -> list[int]:
-    """How many tasks each range is read by, by estimates of its rows and bytes.
+    """The number of tasks for each range, from estimates of its rows and bytes.
 
     Without options: one per BYTES_PER_PARTITION.
     """
@@ -77,18 +77,18 @@ def pieces_of(
 
 
 class TriggerDelay:
-    """Holds a trigger back until there is enough to read, or until it was held back for long enough."""
+    """Delays a trigger until enough rows are unread, or until the longest delay has passed."""
 
     def __init__(self, rows_min: int, delay_ms: int, now_ms: int) -> None:
         self._rows_min = rows_min
         self._delay_ms = delay_ms
         self._since_ms = now_ms
-        """When a trigger was let through last, or the query began."""
+        """Time of the last trigger that was not delayed, or of the start of the query."""
 
     def holds(self, rows: int, now_ms: int) -> bool:
-        """Whether `rows` are to wait for more. Times are of a clock that only goes forward."""
+        """Whether a trigger with `rows` has to wait for more. `now_ms` is from a monotonic clock."""
         return rows < self._rows_min and now_ms - self._since_ms < self._delay_ms
 
     def let_through(self, now_ms: int) -> None:
-        """A trigger with rows begins: the next one is held back from here on."""
+        """Notes that a trigger with rows begins; the delay of the next one is counted from now."""
         self._since_ms = now_ms
