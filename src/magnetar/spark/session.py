@@ -24,19 +24,19 @@ LOCAL_DEFAULTS: Final = {
     "spark.sql.shuffle.partitions": "4",
     "spark.log.level": "WARN",
 }
-"""Loopback only, no web page, times in UTC, as many shuffle partitions as a laptop has use for."""
+"""Settings for local masters: loopback only, no web page, times in UTC, few shuffle partitions."""
 
 
 def session(
     app_name: str, *, master: str = "local[*]", config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Starts a session, or returns the one there is.
+    """Starts a session, or returns the existing one.
 
     Args:
         master: Spark's master URL.
-        config: settings of Spark; they win over LOCAL_DEFAULTS, which count for local masters.
+        config: settings of Spark. They override LOCAL_DEFAULTS, which apply to local masters.
 
-    Finds a Java and has the workers run this Python, unless PYSPARK_PYTHON says otherwise.
+    Finds a Java. The workers run this Python, unless PYSPARK_PYTHON names another one.
     Raises NoJavaError.
     """
     prepare(master)

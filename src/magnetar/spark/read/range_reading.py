@@ -1,4 +1,4 @@
-"""What executors do: read ranges of entries, give Arrow record batches."""
+"""Reads ranges of entries as Arrow record batches. Runs in executors."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from magnetar.spark.topic_schemas import definitions_of
 from magnetar.wire import pulsar_pb2 as pb
 
 _BYTES_PER_BATCH = 2 << 20
-"""Entries decoded at a time: large enough for array operations, small enough for the processor's cache and
-for Spark's memory."""
+"""Bytes of entries that are decoded together: large enough for array operations, small enough for the
+processor's cache and for Spark's memory."""
 
 _PEEK_TIMEOUT_S = 10.0
 
@@ -40,15 +40,15 @@ class RangePartition(InputPartition):
 
     topic: str
     start: tuple[LedgerId, int]
-    """First entry, as ledger and entry."""
+    """Ledger and entry of the first entry."""
     end: tuple[LedgerId, int]
-    """One behind the last entry, which exists."""
+    """The position behind the last entry, which exists."""
     rows: int | None
-    """Messages, as estimated when it was planned."""
+    """Count of messages, estimated by the plan."""
     stretches: tuple[Stretch, ...] = ()
-    """The range by where its entries lay when it was planned; none when all are the broker's."""
+    """The range by the places of its entries at planning; empty when all entries are read from the broker."""
     size_bytes: int = 0
-    """As estimated when it was planned."""
+    """Size, estimated by the plan."""
 
     def __repr__(self) -> str:
         return f"RangePartition({self.topic} {self.start[0]}:{self.start[1]}..{self.end[0]}:{self.end[1]})"
@@ -56,14 +56,14 @@ class RangePartition(InputPartition):
 
 @dataclass(eq=False)
 class SeveralRanges(InputPartition):
-    """One task that reads ranges one after the other."""
+    """The ranges of one task, which reads them one after the other."""
 
     ranges: tuple[RangePartition, ...]
 
 
 @dataclass(eq=False)
 class LimitedPartition(InputPartition):
-    """One task that does so until it has enough."""
+    """The ranges of one task, which reads them in order up to a limit of rows."""
 
     ranges: tuple[RangePartition, ...]
     limit: int
@@ -72,7 +72,8 @@ class LimitedPartition(InputPartition):
 def read_partition(
     options: ReadOptions, shape: TableShape, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of the partition. Raises TopicDataLossError when a range's beginning is gone."""
+    """Yields the messages of the partition. Raises TopicDataLossError when the start of a range is
+    removed."""
     rescue = Rescue(options, shape)
     try:
         if isinstance(partition, RangePartition):
@@ -81,7 +82,7 @@ def read_partition(
             yield from _rows(options, shape, partition.ranges, rescue)
         elif isinstance(partition, LimitedPartition):
             yield from _limited(options, shape, partition, rescue)
-        # Else Spark made a partition without a range, as there is nothing to read.
+        # Spark makes a partition without a range when nothing is to be read.
     finally:
         rescue.close()
 
@@ -117,7 +118,7 @@ def _limited(
 def _read_range(
     options: ReadOptions, shape: TableShape, partition: RangePartition
 ) -> Iterator[pa.RecordBatch]:
-    """The columns that are decoded, broken values beside the others."""
+    """Yields the decoded columns, with broken values in their own column."""
     topic = TopicName.parse(partition.topic)
     start = Position(*partition.start)
     connection = options.connection
@@ -149,7 +150,7 @@ def _read_range(
 def _from_broker(
     client: Client, topic: TopicName, start: Position, end: Position, decoder: Decoder, *, strict: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The same for entries that the broker sends, wherever it has them."""
+    """As `_read_range`, for entries that the broker sends, also from its history."""
     checked = strict and start > EARLIEST
     expected: Position | None = start
     try:

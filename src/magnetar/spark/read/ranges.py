@@ -1,4 +1,4 @@
-"""Spans of partitions become ranges for tasks."""
+"""Divides spans of partitions into ranges for tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plan_ranges(
 ) -> list[RangePartition]:
     """The ranges of all tasks. A partition may have several spans.
 
-    Raises OptionError when the options ask to split and nothing is known to split by.
+    Raises OptionError when the options ask for a split and the ledgers are unknown.
     """
     measured = [states[span.topic].measure(span.start.position, span.end.position) for span in spans]
     splits = options.partitions_min is not None or options.rows_per_partition_max is not None
@@ -49,8 +49,10 @@ def plan_ranges(
 
 
 def tasks_of(options: ReadOptions, ranges: Sequence[RangePartition]) -> list[InputPartition]:
-    """What tasks read: a range each, or of very many small ranges several, unless options say how many tasks
-    there are to be."""
+    """The partitions for tasks: one range each, or several when the ranges are very many and small.
+
+    Options that fix the number of tasks keep one range for each.
+    """
     if options.partitions_min is not None or options.rows_per_partition_max is not None:
         return list(ranges)
     found: list[InputPartition] = []
@@ -61,7 +63,7 @@ def tasks_of(options: ReadOptions, ranges: Sequence[RangePartition]) -> list[Inp
 
 
 def _rows(start: Offset, end: Offset, entries: int) -> int:
-    """Messages of a span: exact where indexes are known, else entries."""
+    """Count of messages of a span, exact when indexes are known; else the count of entries."""
     if start.message_index is not None and end.message_index is not None:
         return max(end.message_index - start.message_index, 0)
     return entries

@@ -1,4 +1,4 @@
-"""Options of the source: what is read, from where to where, how much at a time, and as what."""
+"""Options of the source: topics, start and end, amounts per trigger, and the format of values."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ READ_OPTIONS: Final = (
 
 VALUE_FORMATS: Final = ("bytes", "string", "auto", "json", "avro", "protobuf", "keyvalue", "variant")
 ENCRYPTED: Final = ("fail", "skip", "bytes")
-"""What becomes of entries that producers encrypted."""
+"""Treatment of encrypted entries: an error, skipped, or given as encrypted bytes."""
 
 MODES: Final = ("failfast", "permissive", "dropmalformed")
-"""What becomes of values that are not what their schema says: an error, null, or no row."""
+"""Treatment of values that do not match their schema: an error, null, or no row."""
 
 HISTORY: Final = ("files", "broker")
-"""From where offloaded history is read."""
+"""Places from which offloaded history can be read."""
 
 TRIGGER_DELAY_MS: Final = 15 * 60_000
-"""How long fewer rows than `minRowsPerTrigger` are waited upon, as in Spark's Kafka source."""
+"""Default of `maxTriggerDelay`: longest wait for `minRowsPerTrigger` rows, as in Spark's Kafka source."""
 
 _WAYS: Final = ("topic", "topics", "topicsPattern", "namespace", "assign", "ranges")
 _PLACES: Final = ("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp")
@@ -79,34 +79,34 @@ _PLACES: Final = ("startingOffsets", "startingTimestamp", "endingOffsets", "endi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOptions:
-    """What the value becomes."""
+    """Options for the type of the value column."""
 
     format: str
     schema: str = ""
-    """The type to read as, where the topic's schema does not say it: DDL, or an Avro schema in JSON."""
+    """The type of values, when the topic's schema does not have it: DDL, or an Avro schema in JSON."""
     version: int | None = None
-    """Version of the topic's schema to read as; None for the newest."""
+    """Version of the topic's schema for the type; None for the newest."""
     descriptor_file: str = ""
-    """A FileDescriptorSet, for Protobuf topics whose schema does not hold one."""
+    """File with a FileDescriptorSet, for Protobuf topics whose schema has none."""
     message: str = ""
-    """Full name of the message in it."""
+    """Full name of the message type in `descriptor_file`."""
     differs: bool = False
-    """Whether topics may have different schemas, which are read as that of the first."""
+    """Whether topics may have different schemas; all are read as the schema of the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is read, and how."""
+    """The checked options of one read."""
 
     connection: ConnectionOptions
     topics: tuple[str, ...]
-    """Full names, partitions among them; empty when `pattern` or `namespace` says which."""
+    """Full names of topics and partitions; empty with `pattern` or `namespace`."""
     pattern: str
-    """A regular expression over full names, `namespace` in front of it being literal; else empty."""
+    """Regular expression for full names of topics, after a literal tenant and namespace; empty: not given."""
     namespace: str
-    """All topics of it; else empty."""
+    """Namespace of which all topics are read; empty: not given."""
     ranges: PinnedRanges | None
-    """Exactly what is read; None when topics, starts and ends say it."""
+    """The exact entries to read; None when topics, starts and ends define them."""
     starting_offsets: str
     starting_timestamp: str
     ending_offsets: str
@@ -128,16 +128,16 @@ class ReadOptions:
     mode: str
     """One of MODES."""
     rescue_column: str
-    """Column with the payloads of values that are not what their schema says; empty for none."""
+    """Column for the payloads of values that do not match their schema; empty for none."""
     dead_letter_topic: str
-    """Full name of the topic that such messages are sent to; empty for none."""
+    """Full name of the topic to which such messages are sent; empty for none."""
     keys: frozenset[bytes] | None
-    """Keys whose messages are wanted; None for all."""
+    """Only messages with these keys are read; None for all."""
     history: bool
-    """Whether executors read offloaded history from its files; else brokers do it for them."""
+    """Whether executors read offloaded history from its files; otherwise, they read it through brokers."""
     push_filters: bool
-    """Whether a query's filters narrow what is read. Spark then keeps the narrowed read for all queries of
-    the DataFrame, so this is for DataFrames that one query uses."""
+    """Whether a query's filters narrow the read. Spark then uses the narrowed read for all queries of the
+    DataFrame, so this is for DataFrames of one query."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -199,7 +199,7 @@ def _topics(given: OptionValues) -> tuple[str, ...]:
 
 
 def _assigned(text: str) -> tuple[str, ...]:
-    """Partitions as Kafka's source takes them: `{"orders": [0, 2]}`."""
+    """Names of partitions, from the form of Spark's Kafka source: `{"orders": [0, 2]}`."""
     try:
         chosen: Any = json.loads(text)
         names = [
@@ -279,7 +279,7 @@ def _dead_letter_topic(given: OptionValues, topics: tuple[str, ...]) -> str:
 
 
 def _keys(text: str) -> frozenset[bytes] | None:
-    """Keys parted by commas, or a list in JSON where they have commas in them."""
+    """Reads keys separated by commas, or a JSON list, for keys with commas."""
     if not text:
         return None
     names: object = [name.strip() for name in text.split(",") if name.strip()]

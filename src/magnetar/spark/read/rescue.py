@@ -1,8 +1,8 @@
-"""Executor: handles values that do not match their schema, where a query continues after them.
+"""Handles values that do not match their schema, in queries that continue after them. Runs in executors.
 
-`RescuedValues` returns them beside the values, in one column: a row that a filter or a limit drops takes its
-broken value with it. Here the column becomes those of the table, and dead letters are sent before any row is
-used.
+`RescuedValues` returns broken values in a column of their own, so that a filter or a limit drops them with
+their rows. This module turns that column into the columns of the table, and sends dead letters before any
+row is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger("magnetar.spark")
 
 
 def placed(values: Values | None, topic: TopicName, options: ReadOptions, shape: TableShape) -> Values | None:
-    """Values that treat broken ones as the options say."""
+    """Wraps the decoder of values, so that it treats broken values by the options."""
     if values is None:
         return None
     if is_rescuing(options, shape):
@@ -32,14 +32,14 @@ def placed(values: Values | None, topic: TopicName, options: ReadOptions, shape:
 
 
 def is_rescuing(options: ReadOptions, shape: TableShape) -> bool:
-    """Whether broken values come beside the others. Bytes as they are cannot be broken."""
+    """Whether broken values are returned in a column of their own. Plain bytes cannot be broken."""
     if "value" not in shape.decoded or shape.value.kind == "bytes":
         return False
     return bool(shape.rescue or options.dead_letter_topic) or options.mode == "dropmalformed"
 
 
 class Rescue:
-    """One task's rows on their way to Spark."""
+    """Prepares the decoded rows of one task for Spark."""
 
     def __init__(self, options: ReadOptions, shape: TableShape) -> None:
         self._shape = shape
@@ -49,9 +49,9 @@ class Rescue:
         self._counts: dict[TopicName, int] = {}
 
     def rows(self, topic: TopicName, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The table's columns of what was decoded. What is broken is durable in the dead-letter topic then.
+        """Turns decoded rows into the table's columns, after their broken values are durable as dead letters.
 
-        Raises ClientError when it cannot be sent.
+        Raises ClientError when a dead letter cannot be sent.
         """
         if not self._has_broken and not self._shape.rescue:
             return batch
@@ -80,7 +80,7 @@ class Rescue:
             self._letters.send(topic, broken.to_pylist())
 
     def close(self) -> None:
-        """Says how much there was, and closes the connection."""
+        """Logs the count of broken values, and closes the connection."""
         for topic, count in self._counts.items():
             _log.warning("%d values of %s were not what their schema says", count, topic)
         if self._letters is not None:
@@ -88,5 +88,5 @@ class Rescue:
 
 
 def _payloads(broken: pa.Array) -> pa.Array:
-    """Null where a value is sound."""
+    """The payloads of broken values; null for valid ones."""
     return pc.if_else(pc.is_valid(broken), broken.field(0), pa.scalar(None, pa.binary()))

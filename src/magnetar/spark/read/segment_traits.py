@@ -16,16 +16,16 @@ from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, Segment
 
 @dataclass(frozen=True, slots=True)
 class SegmentTraits:
-    """By statistics, so they may say yes where nothing is, and never no where something is."""
+    """Traits of a file by its statistics. They can report rows that do not exist, but never miss one."""
 
     is_plain: bool
-    """Whether all rows are messages as they are: no entry kept whole, no piece of a large message."""
+    """Whether all rows are plain messages, without whole entries and pieces of large messages."""
     has_hidden: bool
-    """Whether rows may be no messages: markers, or taken out of their batch by compaction."""
+    """Whether some rows may not be messages: markers, or rows that compaction removed from their batch."""
     has_nulls: bool
-    """Whether messages may say that they have no value."""
+    """Whether some messages may have no value."""
     ledgers: frozenset[tuple[int, int, int]]
-    """All that is in it: ledger, first and last entry. Small files of several ledgers may have become one."""
+    """Content of the file: ledger, first and last entry of each; a merged file has several ledgers."""
 
     @classmethod
     def of(cls, metadata: pq.FileMetaData) -> SegmentTraits:

@@ -1,4 +1,4 @@
-"""Which entries a batch read covers, fixed at the moment of the call."""
+"""Finds the entries of a batch read, fixed at the moment of the call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from magnetar.spark.read.read_options import ReadOptions
 
 
 class ReadSpan(NamedTuple):
-    """Entries of one partition, at least one."""
+    """One or more entries of one partition."""
 
     topic: str
     start: Offset
@@ -24,14 +24,15 @@ class ReadSpan(NamedTuple):
 
 
 class FoundSpans(NamedTuple):
-    """The partitions, and what of them is read."""
+    """The partitions, and the spans of them to read."""
 
     states: dict[str, KnownLog]
     spans: list[ReadSpan]
 
 
 def find_spans(cluster: SparkCluster, options: ReadOptions, pushed: Pushed) -> FoundSpans:
-    """Asks the cluster. Raises OptionError, TopicDataLossError, ClientError."""
+    """Computes the spans from the state of the cluster. Raises OptionError, TopicDataLossError,
+    ClientError."""
     if options.ranges is None:
         topics = cluster.partitions(options.topics, options.pattern, options.namespace)
     else:
@@ -61,7 +62,7 @@ def find_spans(cluster: SparkCluster, options: ReadOptions, pushed: Pushed) -> F
         start = present(states[topic], start)
         spans[number] = ReadSpan(topic, start, end)
         if options.rows_per_partition_max is not None:
-            # To split by rows they have to be counted.
+            # A split by rows needs their counts.
             counted = cluster.with_start_index(name, states[topic], start)
             spans[number] = ReadSpan(topic, counted, cluster.with_end_index(name, end))
     return FoundSpans(states, spans)

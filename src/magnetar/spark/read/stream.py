@@ -37,23 +37,23 @@ from magnetar.spark.read.table_shape import TableShape
 from magnetar.wire import pulsar_pb2 as pb
 
 _LOOKS_MAX: Final = 4
-"""At topics, for one trigger, while they are being deleted."""
+"""Most attempts to plan one trigger while topics are being deleted."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics on and on. Offsets are those of `offsets`."""
+    """Reads topics continuously. Offsets have the form of module `offsets`."""
 
     def __init__(self, options: ReadOptions, shape: TableShape) -> None:
-        """Raises OptionError for options that only a batch can have."""
+        """Raises OptionError for options that are valid only for batches."""
         self._options = options
         self._shape = shape
-        # Both stay on the driver; tasks get a copy of the reader before they exist.
+        # Both stay on the driver: tasks get a copy of the reader that is made before they exist.
         self._cluster: SparkCluster | None = None
         self._states: dict[str, KnownLog] = {}
         self._target: dict[str, Position] | None = None
-        """Where a query that reads what is available now stops; None for others."""
+        """The end of a query with trigger availableNow; None for other triggers."""
         self._kept: set[str] = set()
-        """Partitions that are known to have the subscription."""
+        """Partitions whose subscription is known to exist."""
         self._delay: TriggerDelay | None = None
         if options.limit is not None:
             raise OptionError("limit is for batches; a stream has maxRowsPerTrigger")
@@ -65,7 +65,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ offsets
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's name
-        """Where a new query starts. Creates the subscription, if one is asked for."""
+        """The start of a new query. Creates the subscription when the options name one."""
         states = self._refresh(missing_ok=self._options.wait_for_topics)
         cluster = self._connected()
         bounds = ReadBounds(cluster, self._options, int(time.time() * 1000))
@@ -81,7 +81,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode_offsets(found)
 
     def _keep(self, topic: str, start: Position | None = None) -> None:
-        """Sees to it that the subscription keeps the partition, from `start` on if that is given."""
+        """Ensures that the partition has the subscription, with its cursor at `start` when that is given."""
         subscription = self._options.subscription
         if not subscription or topic in self._kept:
             return
@@ -92,14 +92,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802  #
         # Spark's name
-        """Where the next micro-batch ends. Raises SparkSourceError after a loss, unless that is allowed."""
+        """The end of the next micro-batch. Raises SparkSourceError after a loss that the options do not
+        allow."""
         for _ in range(_LOOKS_MAX - 1):
             with _a_topic_may_go():
                 return self._planned(start, limit)
         return self._planned(start, limit)
 
     def _planned(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
-        """The same. Raises RefusedError when a topic is deleted meanwhile: the next look finds it gone."""
+        """As `latestOffset`. Raises RefusedError when a topic is deleted during the call: then plan again."""
         starts = decode_offsets(start)
         states = self._refresh()
         self._check_topics(starts, states)
@@ -129,9 +130,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode_offsets(ends)
 
     def _let_through(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> bool:
-        """Begins a trigger and returns True, or returns False when there is too little for one.
+        """Begins a trigger and returns True, or returns False when too few rows are unread.
 
-        That is never so where a query ends at what is there now.
+        For a query with trigger availableNow, the result is always True.
         """
         rows_min = self._options.rows_per_trigger_min
         if rows_min is None or self._target is not None or isinstance(limit, ReadAllAvailable):
@@ -147,7 +148,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def _admit(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> None:
-        # Spark carries one limit, and says by this one that none counts; the others are applied here.
+        # Spark passes one limit, and this one means no limit; the other limits are applied here.
         if isinstance(limit, ReadAllAvailable) or not backlogs:
             return
         options = self._options
@@ -162,7 +163,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             admission.limit_bytes(backlogs, bytes_max)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """The limit that the options ask for."""
+        """The limit of the options."""
         options = self._options
         if options.rows_per_trigger_max is not None:
             return ReadMaxRows(options.rows_per_trigger_max)
@@ -173,19 +174,19 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's name
-        """The end of every partition, for the query's progress."""
+        """The end of each partition, for the progress of the query."""
         cluster = self._connected()
         ends = {}
         for topic, state in self._refresh().items():
             with _a_topic_may_go():
-                # For an empty partition the same as where reading it begins: nothing lies between.
+                # For an empty partition, the end is the same as the start.
                 empty = state.is_complete and not state.ledgers
                 end = beginning(state) if empty else Offset(state.end, None)
                 ends[topic] = cluster.with_end_index(TopicName.parse(topic), end)
         return encode_offsets(ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Fixes the end of the query at what is there now. Topics that are gone are told of later."""
+        """Fixes the end of the query at the current ends. A deleted topic is reported by the next trigger."""
         self._target = {topic: state.end for topic, state in self._refresh().items()}
 
     def _check_topics(self, starts: dict[str, Offset], states: Mapping[str, KnownLog]) -> None:
@@ -203,13 +204,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ ranges
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Ranges of entries for the tasks of one micro-batch."""
+        """The ranges of entries for the tasks of one micro-batch."""
         starts = decode_offsets(start)
         spans = {}
         for topic, stop in decode_offsets(end).items():
             begin = starts.get(topic, FROM_EARLIEST)
             if begin.position.ledger_id > stop.position.ledger_id:
-                # Another topic of the name, with ledgers of lower numbers: all of it is new.
+                # A new topic of the same name, with lower ledger numbers: all of it is read.
                 begin = FROM_EARLIEST
             if stop.position > begin.position:
                 spans[topic] = (begin, stop)
@@ -217,7 +218,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         known_ends = {topic: state.end for topic, state in self._states.items()}
         if any(known_ends.get(topic, EARLIEST) < end.position for topic, (_, end) in spans.items()):
-            # A batch that was planned before a restart.
+            # The batch was planned before a restart.
             self._refresh()
             self._check_topics(starts, self._states)
         bounds = ReadBounds(self._connected(), self._options, int(time.time() * 1000))
@@ -236,7 +237,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ the subscription, the end
 
     def commit(self, end: dict[str, str]) -> None:
-        """Moves the subscription's cursor behind what the query is done with."""
+        """Moves the cursor of the subscription to `end`, up to which the query has finished."""
         subscription = self._options.subscription
         if not subscription:
             return
@@ -261,10 +262,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _refresh(self, *, missing_ok: bool = True) -> dict[str, KnownLog]:
-        """The partitions there are now and their logs.
+        """The existing partitions with their logs.
 
-        Topics that are missing are left out: `_check_topics` says whether that is allowed. A new query has
-        read none of them, and raises RefusedError.
+        Missing topics are left out; `_check_topics` decides whether that is allowed. For a new query, which
+        has read none of them, a missing topic raises RefusedError.
         """
         cluster = self._connected()
         options = self._options
@@ -275,7 +276,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @contextmanager
 def _a_topic_may_go() -> Iterator[None]:
-    """Goes on behind the body when a topic was deleted meanwhile."""
+    """Suppresses the error of a body whose topic was deleted."""
     try:
         yield
     except RefusedError as error:

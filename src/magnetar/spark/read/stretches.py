@@ -1,4 +1,4 @@
-"""Where the entries of a range lie. Values only: driver and executors share them."""
+"""The places of the entries of a range. Only values, which driver and executors share."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class HistoryFile:
     """One segment of a ledger. Can be pickled."""
 
     url: str
-    """The store, without credentials."""
+    """URL of the store, without credentials."""
     name: str
     first_entry: int
     last_entry: int
     size_bytes: int
     footer: Footer | None = None
-    """What its end must be, where the broker says it."""
+    """The expected end of the file, when the broker gives it."""
 
     @property
     def place(self) -> tuple[str, str]:
-        """What names the object, which may hold other ledgers too."""
+        """Identifies the object, which can hold other ledgers too."""
         return self.url, self.name
 
     @property
@@ -35,7 +35,7 @@ class HistoryFile:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Entries `start <= e < end`, of one ledger if they are in a file."""
+    """Entries `start <= e < end`; in a file, all of one ledger."""
 
     start: tuple[LedgerId, int]
     end: tuple[LedgerId, int]

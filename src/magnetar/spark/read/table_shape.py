@@ -1,4 +1,4 @@
-"""What a read gives: which columns, and what the value is. Decided on the driver, sent to tasks."""
+"""The columns of a read and the type of the value. The driver decides them, and sends them to tasks."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from magnetar.spark.read.value_formats import ValueFormat
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """Can be pickled."""
+    """The columns of a read, and how values are decoded. Can be pickled."""
 
     columns: tuple[str, ...]
     value: ValueFormat
     rows: RowFilter | None = None
-    """Rows that a filter leaves out; None for none."""
+    """The conditions for rows, from filters; None for all rows."""
     rescue: str = ""
-    """The column with the payloads of values that are not what their schema says; empty for none."""
+    """The column with the payloads of values that do not match their schema; empty for none."""
     seeks_broken: bool = False
-    """Whether such values are looked for, not an error."""
+    """Whether such values are collected instead of being an error."""
 
     @property
     def decoded(self) -> tuple[str, ...]:
-        """The columns that decoding gives."""
+        """The columns that the decoder returns."""
         names = tuple(name for name in self.columns if name != self.rescue)
         return names if "value" in names or not self.rescue else (*names, "value")
 
     def spark_schema(self) -> StructType:
-        """The table's schema as Spark has it."""
+        """The table's schema in Spark's types."""
         return StructType([StructField(name, self._type_of(name, self.value)) for name in self.columns])
 
     def chosen(self, schema: StructType) -> TableShape:
-        """The columns of a schema that a user may have given; of the value's fields it may name some.
+        """The shape with the columns of a schema from the user, which may name only some fields of the value.
 
-        Raises OptionError for what a topic has not.
+        Raises OptionError for a column that topics do not have.
         """
         known = column_types() | ({self.rescue: "binary"} if self.rescue else {})
         value = self.value
@@ -66,4 +66,4 @@ class TableShape:
 
 
 _TYPES = {name: from_arrow_type(ARROW_TYPES[kind]) for name, kind in column_types().items()}
-"""Parsed without a session, which neither planning nor tasks have."""
+"""Spark's types of the columns. They are made without a session, which planning and tasks do not have."""

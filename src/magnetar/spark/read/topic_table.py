@@ -1,9 +1,9 @@
-"""A topic as a table whose history Spark reads by itself.
+"""A topic as a table whose history Spark reads directly.
 
-`format("magnetar")` brings all rows through Python. Here the files of history become scans of Spark's own
-reader, and the source reads what is left: what lies in no file yet, and files that only it can read. Both
-are parts of one plan, fixed at the moment of the call, so that no entry is in both and none in neither,
-whatever is offloaded later.
+`format("magnetar")` passes all rows through Python. Here, Spark's own reader scans the files of history, and
+the source reads the rest: entries that are in no file yet, and files that only the source can read. Both are
+parts of one plan, fixed at the moment of the call. Each entry is in exactly one part, whatever is offloaded
+later.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.spark")
 
 SCANS_MAX: Final = 128
-"""Spark's planning takes longer with each; partitions with the least history are read by the source then."""
+"""Most scans of a query, as each makes Spark's planning slower. Beyond that, the source reads the partitions
+with the least history."""
 _FOOTERS_AT_ONCE: Final = 16
-"""Files whose footers are read at a time: of an object store each takes tens of milliseconds."""
+"""Number of footers that are read at the same time; from an object store, each takes tens of milliseconds."""
 
 _REFUSED: Final = {
     **dict.fromkeys(
@@ -66,20 +67,20 @@ _FIXED: Final = frozenset(
         "valueformat",
     )
 )
-"""What is said in another way to the source, for the part that it reads."""
+"""Options that the source gets in another form, for the part that it reads."""
 
 
 def table(
     spark: SparkSession, topic: str = "", options: Mapping[str, str] | None = None, **more: str
 ) -> DataFrame:
-    """The topic as it is now, with the columns and types of `format("magnetar")`.
+    """Returns the topic in its current state, with the columns and types of `format("magnetar")`.
 
     Args:
-        topic: its name, or several parted by commas; may be left out for topicsPattern and the like.
+        topic: its name, or several separated by commas; empty with topicsPattern or namespace.
         options: those of `format("magnetar")`.
         more: the same, with `_` for dots: `service_url="pulsar://localhost:6650"`.
 
-    Rows come in no order. Files that are removed after the call are an error of the query that reads them.
+    Rows have no order. A file that is removed after the call is an error of the query that reads it.
     Raises OptionError, TopicDataLossError, ClientError.
     """
     from magnetar.spark.cluster import SparkCluster
@@ -124,12 +125,13 @@ _Ranges = defaultdict[str, list[tuple[Position, Position]]]
 
 
 def divided(found: FoundSpans, shape: TableShape) -> tuple[list[ParquetScan], _Ranges]:
-    """What Spark reads, and what the source has to: each entry of the spans is in one of them, once."""
+    """The scans for Spark and the ranges for the source; each entry of the spans is in exactly one of
+    them."""
     from magnetar.spark.read.parquet_scan import can_be_scanned, scans_of, spark_path
 
     rest: _Ranges = defaultdict(list)
     by_topic: dict[str, list[Stretch]] = {}
-    # Values of other formats are made by the source, message by message with the schema of each.
+    # The source decodes values of other formats, each message with its own schema version.
     as_they_are = "value" not in shape.decoded or shape.value.kind == "bytes"
     # Spark's cast keeps bytes that are not UTF-8, without an error.
     as_they_are |= shape.value.kind == "string" and not shape.seeks_broken
@@ -168,7 +170,7 @@ def divided(found: FoundSpans, shape: TableShape) -> tuple[list[ParquetScan], _R
 
 
 def _traits(files: Mapping[tuple[str, str], HistoryFile]) -> dict[tuple[str, str], SegmentTraits | None]:
-    """What the footers say; None for files that cannot be read from here."""
+    """The traits from the footers; None for files that cannot be read from here."""
     from magnetar.spark.read.history import traits_of
 
     with pool(_FOOTERS_AT_ONCE, "footers") as threads:
@@ -180,7 +182,7 @@ def _positions(stretch: Stretch) -> tuple[Position, Position]:
 
 
 def _empty(spark: SparkSession, shape: TableShape) -> DataFrame:
-    """No row, and every column nullable, as in the source: Spark leaves it out of the plan."""
+    """A DataFrame without rows, with nullable columns as in the source; Spark removes it from the plan."""
     columns = [
         f"CAST(NULL AS {each.dataType.simpleString()}) AS {each.name}" for each in shape.spark_schema()
     ]
@@ -190,18 +192,18 @@ def _empty(spark: SparkSession, shape: TableShape) -> DataFrame:
 def _scanned(
     spark: SparkSession, scan: ParquetScan, options: ReadOptions, shape: TableShape
 ) -> DataFrame | None:
-    """The rows of files; None when Spark cannot get at them."""
+    """The rows of the files of a scan; None when Spark cannot read the files."""
     from magnetar.spark.read.parquet_scan import FILE_SCHEMA
 
     reader = spark.read.schema(FILE_SCHEMA).options(
-        # Whatever the session says: a file that is not there is rows that are not there.
+        # failOnDataLoss decides, not the session: the rows of a missing file are lost rows.
         ignoreMissingFiles=not options.fail_on_data_loss,
         ignoreCorruptFiles=False,
         datetimeRebaseMode="CORRECTED",
     )
     try:
         frame = reader.parquet(*scan.paths)
-        # In Spark Connect nothing is looked at before.
+        # Spark Connect checks nothing before.
         _ = frame.schema
     except Exception as error:  # noqa: BLE001  # a class of the JVM's: no such file, no such file system
         reason = str(error).strip().partition("\n")[0]
@@ -220,7 +222,7 @@ def _read_by_source(
 
     kept = {name: text for name, text in given.items() if name not in _FIXED}
     plain = shape.value.kind in ("bytes", "string")
-    # The type of the value may be made of the schemas of all topics, those that have no range among them.
+    # The type of the value can depend on the schemas of all topics, also of those without a range.
     ranges = {topic: sorted(each) for topic, each in rest.items() if each or not plain}
     kept["ranges"] = encode_ranges(ranges)
     # A topic without a schema may get one later.

@@ -1,7 +1,7 @@
-"""What the value of a table is: found out on the driver, made into a decoder by each task.
+"""Formats of the value of a table. The driver chooses one, and each task makes a decoder from it.
 
-A format is a value of its own, which travels to the tasks: its Arrow type, and what decoding needs of the
-topic's schema. Versions of the schema that single messages name are asked for when they turn up.
+A format is a plain value, which is sent to the tasks: the Arrow type, and the parts of the topic's schema
+that decoding needs. A schema version of a message is fetched at the first message that names it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from magnetar.arrow.values import TextValues, Values
 from magnetar.spark.errors import OptionError
 
 Definitions = Callable[[bytes], "tuple[bytes, bytes] | None"]
-"""Definitions of a schema version: of the value, and of the key where there is one (else empty)."""
+"""Gets the definitions of a schema version: of the value, and of the key (empty when it has none)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +30,21 @@ class ValueFormat:
     kind: str
     """bytes, string, json, avro, protobuf, keyvalue, variant, or a name of PLAIN_TYPES."""
     type: pa.DataType | None = None
-    """What decoding gives; None for JSON whose type the user has to say."""
+    """The type of decoded values; None for JSON whose type the user has to give."""
     definition: bytes = b""
-    """Avro definition of what is read, or the FileDescriptorSet."""
+    """The Avro definition of the values to return, or the FileDescriptorSet."""
     message: str = ""
-    """Protobuf message in it."""
+    """Name of the Protobuf message type in `definition`."""
     parts: tuple[ValueFormat, ...] = ()
-    """Key and value of a key-value; what lies below a variant."""
+    """The formats of key and value of a key-value, or the format inside a variant."""
     separated: bool = False
-    """Whether a key-value has its key in the message's key."""
+    """Whether the key of a key-value is in the message's key."""
     is_key: bool = False
-    """Whether versions' definitions are those of the key."""
+    """Whether the definitions of schema versions are those of the key."""
 
     @property
     def spark_type(self) -> DataType:
-        """The type of the column. Raises OptionError when it was not set."""
+        """The type of the column in Spark. Raises OptionError when the user has to give it."""
         if self.kind == "variant":
             return VariantType()
         if self.type is None:
@@ -55,7 +55,7 @@ class ValueFormat:
         return from_arrow_type(self.type, prefer_timestamp_ntz=True)
 
     def narrowed(self, wanted: DataType) -> ValueFormat:
-        """The same with the fields that a user's schema names. Raises OptionError."""
+        """The format with only the fields of a user's schema. Raises OptionError."""
         if (self.type is not None or self.kind == "variant") and wanted == self.spark_type:
             return self
         if self.kind not in ("json", "avro", "protobuf"):

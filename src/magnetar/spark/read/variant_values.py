@@ -1,4 +1,4 @@
-"""Values as Spark's VARIANT: any JSON, or what another format gives."""
+"""Values as Spark's VARIANT: from JSON, or from the values of another format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIANT: Final = to_arrow_type(VariantType())
 
 
 class VariantValues:
-    """Each value on its own: variants have no columns."""
+    """Converts each value separately, as variants have no columns."""
 
     type = VARIANT
 
