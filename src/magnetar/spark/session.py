@@ -52,7 +52,7 @@ def session(
 
 
 def prepare(master: str) -> None:
-    """Has the Spark that this process starts find a Java, and its workers this Python.
+    """Sets the environment so that Spark finds a Java, and its workers run this Python.
 
     Raises NoJavaError.
     """
@@ -60,16 +60,16 @@ def prepare(master: str) -> None:
     if "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = _python_command(master)
     if master.startswith("local"):
-        # Else Spark asks the network for this machine's name and may warn about what it hears.
+        # Otherwise, Spark looks this machine's name up, and may warn about the answer.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _python_command(master: str) -> str:
-    """This Python, as Spark can call it: on this machine by a script, see `worker_start`.
+    """The command of this Python for Spark; on this machine, the script of `worker_start`.
 
-    Before Spark looks for Python data sources it asks a shell for the command, without quotes: a path
-    with a space in it is not found, and then neither is the source. So the folder goes to the front of
-    PATH, which Spark's JVM inherits, and the command is the bare name.
+    Spark passes the command to a shell without quotes before it looks for Python data sources. With a space
+    in the path, it finds neither Python nor the source. Then this function puts the folder at the front of
+    PATH, which Spark's JVM inherits, and returns only the name.
     """
     script = launcher(sys.executable, cache_dir(os.environ)) if master.startswith("local") else None
     if script is not None and not any(character.isspace() for character in str(script)):

@@ -1,4 +1,4 @@
-"""Topics that the sink keeps for itself, beside the target."""
+"""Names of the sink's own topics, which it keeps beside the target."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from magnetar.spark.write.sink_options import WriteOptions
 
 _MARK: Final = "-magnetar-sink-"
 SUBSCRIPTION: Final = "magnetar-sink"
-"""Keeps what the sink still needs and lets the broker remove the rest."""
+"""Subscription that keeps the messages that the sink still needs; the broker can remove the others."""
 
 
 def home_of(options: WriteOptions) -> TopicName:
-    """The topic beside which the sink keeps its own: the target, or a name that stands for many."""
+    """The topic beside which the sink keeps its own topics: the target, or a fixed name when rows name
+    theirs."""
     if options.topic:
         return TopicName.parse(options.topic)
     namespace = options.namespace
@@ -21,12 +22,12 @@ def home_of(options: WriteOptions) -> TopicName:
 
 
 def commits_topic(target: TopicName, sink_id: str) -> TopicName:
-    """Where the sink writes down what each batch consists of."""
+    """The topic for the commit log of the sink."""
     return _helper(target, sink_id, "commits")
 
 
 def staging_topic(target: TopicName, sink_id: str) -> TopicName:
-    """Where tasks put rows that are too many for a commit message."""
+    """The topic for rows of tasks that are too many for a commit message."""
     return _helper(target, sink_id, "staging")
 
 
@@ -37,5 +38,5 @@ def _helper(target: TopicName, sink_id: str, kind: str) -> TopicName:
 
 
 def is_sink_topic(topic: TopicName) -> bool:
-    """Whether the topic is one of these; patterns leave them out."""
+    """Whether the topic is one of a sink's own, which patterns do not match."""
     return _MARK in topic.local

@@ -1,6 +1,7 @@
 """The data source `magnetar` of PySpark: every topic is a table.
 
-Loaded at the first look-up of a data source in every session, so the parts are imported when they are used.
+Each session loads this module at its first look-up of a data source. So it imports other modules only when
+they are used.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 _PLAIN: Final = {"bytes": "binary", "string": "string"}
-"""Formats that need no schema, and the value's type."""
+"""Formats without a schema, with Spark's type of the value."""
 
 
 class MagnetarSource(DataSource):
@@ -40,7 +41,7 @@ class MagnetarSource(DataSource):
     def schema(self) -> StructType | str:
         options = ReadOptions.parse(self.options)
         if options.value.format in _PLAIN:
-            # Each look at a table is a process of its own: as text this needs neither Arrow nor the cluster.
+            # Spark starts a process for each call: a text needs neither Arrow nor the cluster.
             return columns_ddl(options.columns, _PLAIN[options.value.format], rescue=options.rescue_column)
         return table_shape(options).spark_schema()
 
@@ -72,7 +73,7 @@ class MagnetarSource(DataSource):
 
 
 class PulsarSource(MagnetarSource):
-    """The same under the name that jobs for Apache Pulsar use."""
+    """MagnetarSource under the name that jobs for Apache Pulsar use."""
 
     @classmethod
     def name(cls) -> str:
@@ -80,7 +81,7 @@ class PulsarSource(MagnetarSource):
 
 
 def table_shape(options: ReadOptions) -> TableShape:
-    """The table that the options describe. Asks the cluster when the value is what a schema says."""
+    """The table of these options. Asks the cluster when the type of the value depends on a schema."""
     from magnetar.arrow.row_filter import RowFilter
     from magnetar.spark.read.table_shape import TableShape
 
@@ -104,9 +105,9 @@ def table_shape(options: ReadOptions) -> TableShape:
 
 
 def _is_pushing() -> bool:
-    """Whether this process asks a reader for filters. Others refuse a reader that takes some.
+    """Whether Spark pushes filters in this process. Other processes refuse a reader that accepts filters.
 
-    Spark has a program for each step of planning; the one that pushes filters runs only when that is on.
+    Spark runs a program for each step of planning; that for filters runs only with filter pushdown.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHING in sys.modules or (main is not None and main.name == _PUSHING)

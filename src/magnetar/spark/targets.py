@@ -1,4 +1,4 @@
-"""The topics that rows go to, and their partitions."""
+"""The target topics of rows, and their partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def target_partitions(client: Client, target: TopicName) -> dict[int, TopicName]
 
 
 def end_of(client: Client, topic: TopicName) -> Position | None:
-    """Position of the last message; None when the topic is empty or not there."""
+    """Position of the last message; None when the topic is empty or does not exist."""
     try:
         return last_position(client, topic)
     except RefusedError as error:
@@ -28,16 +28,17 @@ def end_of(client: Client, topic: TopicName) -> Position | None:
 
 
 class Targets:
-    """What `StagedEntry.topic` and `StagedEntry.partition` stand for; each topic is asked for once."""
+    """Finds the partitions for `StagedEntry.topic` and `StagedEntry.partition`, with one request per
+    topic."""
 
     def __init__(self, client: Client, only: str) -> None:
-        """`only` is the target of every row; empty when rows name theirs."""
+        """`only`: the target of all rows; empty when each row names its target."""
         self._client = client
         self._only = only
         self._partitions: dict[str, dict[int, TopicName]] = {}
 
     def partitions(self, topic: str) -> dict[int, TopicName]:
-        """The topic's partitions by number, or those of the one target when the name is empty."""
+        """The partitions of a topic by number; of the only target when `topic` is empty."""
         found = self._partitions.get(topic)
         if found is None:
             name = TopicName.parse(topic or self._only)
@@ -45,7 +46,7 @@ class Targets:
         return found
 
     def partition(self, topic: str, number: int) -> TopicName:
-        """One partition. Raises SparkSourceError when there is none of the number."""
+        """One partition of a topic. Raises SparkSourceError when it does not exist."""
         found = self.partitions(topic).get(number)
         if found is None:
             raise SparkSourceError(
@@ -55,7 +56,7 @@ class Targets:
 
 
 def topic_of(text: str) -> str:
-    """Full name of the topic that a row names. Raises SparkSourceError when it can be none."""
+    """Full name of the topic that a row names. Raises SparkSourceError when the name is not valid."""
     try:
         topic = TopicName.parse(text)
     except InvalidTopicNameError as error:

@@ -1,4 +1,4 @@
-"""Points in time as options give them."""
+"""Reads points in time and durations from options."""
 
 from __future__ import annotations
 

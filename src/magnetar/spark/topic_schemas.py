@@ -1,4 +1,4 @@
-"""From topics' schemas to the format of a table's value."""
+"""Chooses the format of a table's value by the schemas of its topics."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _FORMAT_OF: Final = {
     "KEY_VALUE": "keyvalue",
     "STRING": "string",
 }
-"""Type of a schema to the format that fits."""
+"""The format for each type of schema."""
 
 
 def value_format(client: Client, topics: Sequence[TopicName], options: ValueOptions) -> ValueFormat:
-    """What the value of these topics is. Asks for their schemas unless it is bytes or text anyway.
+    """Chooses the format for these topics. Fetches their schemas, except for the formats bytes and string.
 
-    Raises OptionError when the format does not fit the schema, or topics differ.
+    Raises OptionError when the format does not fit the schema, or the schemas of topics differ.
     """
     if options.format == "bytes":
         return BYTES
@@ -103,7 +103,7 @@ def _remedy(wanted: str) -> str:
 
 
 def _of_schema(schema: TopicSchema, options: ValueOptions) -> ValueFormat:
-    """The format that a schema asks for."""
+    """The format for a schema."""
     kind = NAMES.get(schema.type, "")
     if kind == "AVRO":
         return _avro(schema.data)
@@ -181,7 +181,7 @@ def split_key_value(schema: TopicSchema) -> tuple[TopicSchema, TopicSchema]:
 
 
 def definitions_of(client: Client, topic: TopicName) -> Definitions:
-    """Definitions of a topic's versions, each asked for once."""
+    """Returns a function that gets the definitions of schema versions of a topic, each with one request."""
     known: dict[bytes, tuple[bytes, bytes] | None] = {}
 
     def definitions(version: bytes) -> tuple[bytes, bytes] | None:

@@ -1,9 +1,9 @@
-"""What Spark writes into the environment of a source's workers, written before two threads do so at once.
+"""Writes environment variables for a source's workers early, before two threads of Spark do so at once.
 
-Spark keeps one map of environment variables for each Python data source, and each query that starts a
-program for it puts the same few names into it and copies it right after. Two queries that start together can
-copy while the other one adds a name; the copy then fails, and the query with it: "Illegal size 5 of
-collection, expected 6". With all names there from the beginning the map only changes values, which is safe.
+Spark keeps one map of environment variables for each Python data source. Each query that starts a program
+for it puts the same few names into the map, and then copies it. When another query adds a name during the
+copy, the copy and its query fail: "Illegal size 5 of collection, expected 6". When all names exist from the
+beginning, queries only change values, which is safe.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SETTLED: Final = {
     "SPARK_BUFFER_SIZE": "",
     "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
 }
-"""Names that Spark's runners always set before they start a program, with values that they replace."""
+"""The names that Spark's runners set before they start a program; the runners replace these values."""
 
 
 def settle(spark: SparkSession) -> None:
-    """Puts the names into the map of this session's source; with Spark Connect its server has the map.
+    """Puts the names into the map of this session's source. With Spark Connect, the map is in its server.
 
-    A Spark whose insides are others than expected is left as it is: two queries that start at the same moment
-    may then fail as they did, and starting one again helps.
+    A Spark with other internals stays unchanged. Then two queries that start at the same moment can still
+    fail; start the failed one again.
     """
     from py4j.protocol import Py4JError
 
@@ -41,7 +41,7 @@ def settle(spark: SparkSession) -> None:
         for name, value in SETTLED.items():
             variables.putIfAbsent(name, value)
     except Py4JError as error:
-        # The docstring's case: two queries may fail as they begin, and beginning one again helps.
+        # As the docstring says: two queries may fail at their start, and a new start helps.
         _log.info("the environment of Spark's workers is left as it is: %s", error)
 
 

@@ -1,20 +1,20 @@
-"""Workers of Spark that connect before they load anything.
+"""Lets Spark's workers connect before they load modules.
 
-Spark gives each Python program that it starts for a streaming source ten seconds to connect back, and ten
-more to say the secret that it was given, numbers that no setting changes. The program loads PySpark, Arrow
-and the source first: a second of CPU on an idle machine, more than ten where a dozen programs share a core,
-and then the query fails: "Python worker failed to connect back".
+Spark waits 10 s for each Python program of a streaming source to connect, and 10 s more for its secret. No
+setting changes these times. The program first loads PySpark, Arrow and the source. This takes 1 s of CPU on
+an idle machine, but more than 10 s when a dozen programs share a core. Then the query fails with "Python
+worker failed to connect back".
 
-So Spark is given another Python to call: a script that connects and says the secret at once, with some
-milliseconds of CPU, and then becomes the real Python, in which this module hands the open connection to
-PySpark. Programs that Spark starts in other ways pass through unchanged.
+So Spark calls a script instead of Python. The script connects and sends the secret within a few milliseconds
+of CPU, and then replaces itself by Python, where this module passes the open connection to PySpark. The
+script runs other programs of Spark unchanged.
 
     Spark ── exec ──▶ script: connect ── exec ──▶ this module: load ──▶ PySpark's worker: connect
                           │                                                   │
                           └──────────────── one connection ───────────────────┘
 
-PySpark is told that the connection is a Unix domain socket at a path of ours: for those it does not ask for a
-secret.
+PySpark gets the path of a Unix domain socket instead, because it sends no secret on those. The path is only a
+placeholder for the open connection.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _log = logging.getLogger("magnetar.spark")
 PLACE: Final = "PYTHON_WORKER_FACTORY_SOCK_PATH"
 """Environment variable in which PySpark finds the path to connect to."""
 _PATH: Final = "magnetar-connection-"
-"""Path of no file: the number of the descriptor follows."""
+"""Begin of the placeholder path, which ends with the number of the descriptor."""
 _NAMEABLE: Final = re.compile(r"[^'\"\\\n]+")
-"""Paths of Python that a shell and Python read as the same text."""
+"""Paths that the shell and Python read as the same text."""
 
 _LAUNCHER: Final = """#!/bin/sh
 '''exec' {quoted} -IS "$0" "$@"
@@ -85,19 +85,19 @@ os.execv({python!r}, [{python!r}, *arguments])
 
 
 def launcher(python: str, cache_dir: Path) -> Path | None:
-    """The script for this Python, written into `cache_dir` unless it is there.
+    """The script for this Python, which is written into `cache_dir` unless it exists.
 
-    None where the path has quotes in it, or the script cannot be written.
+    None when the path has quotes or a backslash, or the script cannot be written.
     """
     if not _NAMEABLE.fullmatch(python):
         return None
     text = _LAUNCHER.format(python=python, quoted=shlex.quote(python), place=PLACE, path=_PATH)
-    # Each environment has a script of its own.
+    # Each Python environment has its own script.
     script = cache_dir / "python" / f"python-{sha256(python.encode()).hexdigest()[:12]}"
     try:
         if not script.exists() or script.read_text() != text:
             script.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed into place, so that a process that starts meanwhile sees a whole file.
+            # Renamed into place, so that a process that starts at the same time sees a whole file.
             new = script.with_name(f"{script.name}.{os.getpid()}")
             new.write_text(text)
             new.chmod(0o755)
@@ -109,7 +109,7 @@ def launcher(python: str, cache_dir: Path) -> Path | None:
 
 
 def hand_over(path: str) -> None:
-    """Gives the connection that `path` stands for to the socket of this process that connects there."""
+    """Lets a socket of this process that connects to `path` take over the open connection."""
 
     def connect(self: socket.socket, address: Any) -> None:
         if address != path:
@@ -119,16 +119,16 @@ def hand_over(path: str) -> None:
         descriptor = int(path.removeprefix(_PATH))
         os.dup2(descriptor, self.fileno(), inheritable=False)
         os.close(descriptor)
-        # Whether it blocks belongs to the connection, not to the number that it now has.
+        # The blocking mode belongs to the connection, not to the descriptor.
         self.settimeout(self.gettimeout())
 
     original = socket.socket.connect
-    # An attribute of the class in front of the inherited one, until it has served.
+    # Hides the inherited method until the connection is taken over.
     socket.socket.connect = connect  # type: ignore[assignment, method-assign]  # that is the purpose
 
 
 def main() -> None:
-    """Runs the module that Spark asked for."""
+    """Runs the module that Spark names in the arguments."""
     del sys.argv[0]
     path = os.environ.get(PLACE, "")
     if path.startswith(_PATH):

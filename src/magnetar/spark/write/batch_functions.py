@@ -1,8 +1,8 @@
-"""Writes the batches of a streaming query from `foreachBatch`, each once, under names that are derived.
+"""Writes the batches of a streaming query from `foreachBatch`, each exactly once, under derived names.
 
-`foreachBatch` is for what a sink alone cannot do: several targets for one batch, upserts elsewhere beside a
-topic, results in the mode update. Each write in it needs a name, which survives a restart and which no other
-write has: the query's id, which its checkpoint keeps, with the topic's name.
+`foreachBatch` does what a sink alone cannot: several targets for one batch, upserts elsewhere in addition to
+a topic, results in the mode update. Each write in it needs a unique name that survives a restart: the query's
+id, which its checkpoint keeps, with the topic's name.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 def batches_to(
     topic: str, *, name: str = "", options: Mapping[str, str] | None = None, **more: str
 ) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch` that writes each batch to the topic, exactly once.
+    """Returns a function for `foreachBatch` that writes each batch to the topic exactly once.
 
     Args:
         topic: its name.
-        name: tells this write from others of the same query to the same topic; of the query itself where
-            Spark does not tell its id, as in Spark Connect.
+        name: distinguishes several writes of one query to the same topic. Required, and unique among queries,
+            when Spark does not give the query's id, as in Spark Connect.
         options: those of the sink.
         more: the same, with `_` for dots: `service_url="pulsar://localhost:6650"`.
 
-    The function raises OptionError, SparkSourceError, ClientError. Raises OptionError.
+    Raises OptionError; the returned function raises OptionError, SparkSourceError, ClientError.
     """
     try:
         target = TopicName.parse(topic)
@@ -55,9 +55,9 @@ def batches_to(
 
 
 def write_id(query_id: str, target: TopicName, name: str) -> str:
-    """The name of a write: as long as it may be, and different for each query, topic and name.
+    """The name of a write, of valid length, and different for each query, topic and name.
 
-    Raises OptionError when nothing tells it from those of other queries.
+    Raises OptionError when both `query_id` and `name` are empty.
     """
     if not query_id and not name:
         raise OptionError(
@@ -69,6 +69,6 @@ def write_id(query_id: str, target: TopicName, name: str) -> str:
 
 
 def _query_of(frame: DataFrame) -> str:
-    """The id of the query whose batch this is; empty where Spark does not tell."""
+    """The id of the query of this batch; empty when Spark does not give it."""
     context = getattr(frame.sparkSession, "_sc", None)
     return "" if context is None else context.getLocalProperty(_QUERY_ID) or ""

@@ -1,14 +1,14 @@
-"""What each batch of a sink consists of, written down before a row of it reaches the target.
+"""The commit log of a sink: the content of each batch, written before its first row reaches the target.
 
 The log is a topic. Each batch has two records in it:
 
     manifest   batch id, the parts that belong to it, where the target ended before it
     done       batch id: all rows are in the target
 
-A record is one message: its length as u32, JSON, and for manifests the rows that came inline (blocks of
-`staged`, one behind the other). The producer's sequence numbers are 2 * batch for a manifest, one more for
-done, and the topic drops duplicates: of two drivers that commit the same batch the first one's manifest
-counts, and the other one reads it. Byte by byte in docs/internals/spark-sink.md.
+A record is one message: the length of its JSON as u32, the JSON, and in manifests the inline rows, as a
+series of blocks of `staged`. The producer's sequence number is 2 * batch for a manifest and 2 * batch + 1 for
+done, and the topic drops duplicates. When two drivers commit the same batch, the first manifest counts, and
+the other driver reads it. docs/internals/spark-sink.md has all bytes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from magnetar.wire.payload import entry_layout
 _U32: Final = struct.Struct(">I")
 _READ_TIMEOUT_S: Final = 30.0
 RUNS_KEPT: Final = 16
-"""Earlier runs that a record names."""
+"""Most earlier runs that a record names."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedTask:
-    """Rows of one task in the staging topic: the messages of one producer there."""
+    """Rows of one task in the staging topic, which are the messages of one producer."""
 
     producer: str
     first: Position
@@ -47,15 +47,15 @@ class StagedTask:
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """Which start of the query wrote a record."""
+    """The start of the query that wrote a record."""
 
     id: str = ""
-    """New with each start; empty when Spark did not tell."""
+    """Random id of the start; empty when Spark does not give it."""
     earlier: tuple[str, ...] = ()
-    """Those that committed before it, the newest first; at most RUNS_KEPT."""
+    """Ids of the starts that committed before, newest first; at most RUNS_KEPT."""
 
     def of(self, run_id: str) -> QueryRun:
-        """What the run writes that comes to a log with this one in its newest record."""
+        """The QueryRun for the records of run `run_id`, after a newest record of this run."""
         if run_id == self.id or not run_id:
             return self
         return QueryRun(run_id, (self.id, *self.earlier)[:RUNS_KEPT] if self.id else self.earlier)
@@ -63,13 +63,13 @@ class QueryRun:
 
 @dataclass(frozen=True, slots=True)
 class CommitManifest:
-    """Everything that a batch consists of."""
+    """The manifest: all parts of a batch."""
 
     batch_id: int
     parts: tuple[bytes | StagedTask, ...] = ()
-    """In the order of the tasks: rows that came inline, as a block of staged entries, or where they are."""
+    """In the order of tasks: inline rows as a block of staged entries, or the place of staged rows."""
     ends: dict[str, Position | None] = field(default_factory=dict)
-    """Last message of each partition that the batch touches before it; None when that was empty."""
+    """Last message of each target partition before the batch; None when the partition was empty."""
     rows: int = 0
     run: QueryRun = QueryRun()
     digest: int | None = None
@@ -77,7 +77,7 @@ class CommitManifest:
 
     @property
     def staged(self) -> tuple[StagedTask, ...]:
-        """The parts that are in the staging topic."""
+        """The parts in the staging topic."""
         return tuple(part for part in self.parts if isinstance(part, StagedTask))
 
     def encode(self) -> bytes:
@@ -108,7 +108,7 @@ class CommitManifest:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A batch is in the target."""
+    """The record that all rows of a batch are in the target."""
 
     batch_id: int
     rows: int = 0
@@ -155,7 +155,7 @@ def decode_record(record: bytes) -> CommitManifest | Done:
 
 
 class CommitLog:
-    """One sink's log, opened by a driver that commits."""
+    """The commit log of one sink, for the driver that commits."""
 
     def __init__(self, client: Client, topic: TopicName, sink_id: str) -> None:
         self._client = client
@@ -164,7 +164,7 @@ class CommitLog:
         self._producer: Producer | None = None
 
     def last(self) -> tuple[CommitManifest | Done, Position] | None:
-        """The newest record and where it is; None when there is none yet."""
+        """The newest record with its position; None while the log is empty."""
         position = end_of(self._client, self._topic)
         if position is None:
             return None
@@ -177,22 +177,23 @@ class CommitLog:
         return decode_record(entry[payload_at:]), columns.position(0)
 
     def open(self) -> int:
-        """Becomes the one writer; waits while another driver is.
+        """Opens the log as its only writer; waits while another driver is the writer.
 
-        Returns the highest number that the broker knows of; -1 when it knows none.
+        Returns the highest sequence number that the broker knows; -1 when it knows none.
         """
         if self._producer is None:
             self._producer = Producer(self._client, self._topic, name=self._name)
         return self._producer.last_sequence_id
 
     def message_bytes_max(self) -> int:
-        """Largest record that fits."""
+        """Size of the largest record that the broker takes, in bytes."""
         self.open()
         assert self._producer is not None
         return self._producer.message_bytes_max - 1024
 
     def append(self, record: CommitManifest | Done) -> bool:
-        """Writes a record; False when one for the same step is there already, which then counts."""
+        """Writes a record. Returns False when the log already has one for the same step, which then
+        counts."""
         self.open()
         assert self._producer is not None
         sequence_id = 2 * record.batch_id + (1 if isinstance(record, Done) else 0)
@@ -202,7 +203,7 @@ class CommitLog:
         return self._producer.flush()[0] is not None
 
     def close(self) -> None:
-        """Lets another driver write."""
+        """Closes the producer, so that another driver can write."""
         if self._producer is not None:
             self._producer.close()
             self._producer = None

@@ -1,4 +1,4 @@
-"""Has brokers drop what a sink sends again: without that, exactly once would be an empty promise."""
+"""Switches deduplication on, so that brokers drop repeated messages; exactly-once delivery needs it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _POLL_S: Final = 0.02
 
 
 def deduplicate(client: Client, target: TopicName) -> None:
-    """Has the topic drop duplicates; returns when each partition does.
+    """Switches deduplication of the topic on, and returns when it works on each partition.
 
     Raises OptionError when that cannot be done; it is retriable when the admin interface was away.
     """
     partitions = target_partitions(client, target).values()
     for topic in partitions:
-        # A topic has to be there before it can have a policy.
+        # A topic has to exist before it can have a policy.
         Producer(client, topic).close()
     deadline = time.monotonic() + _TIMEOUT_S
     try:

@@ -1,4 +1,4 @@
-"""Writing at least once: tasks publish to the target themselves."""
+"""At-least-once delivery: tasks publish directly to the target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from magnetar.wire import pulsar_pb2 as pb
 def publish_directly(
     client: Client, targets: Targets, entries: Iterable[StagedEntry], schema: pb.Schema | None
 ) -> None:
-    """Publishes under names that the broker chooses; returns when all is durable."""
+    """Publishes with producer names from the broker, and returns when all entries are durable."""
     producers: dict[tuple[str, int], Producer] = {}
     next_ids: dict[tuple[str, int], int] = {}
     try:

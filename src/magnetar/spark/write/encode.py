@@ -1,7 +1,8 @@
 """Encodes rows of Arrow record batches as entries, by partition of the target.
 
-Rows keep their order within a partition. Keys choose the partition by the hash that Java's clients use, so
-that a key has one partition for all publishers; rows without a key are distributed, an entry at a time.
+Rows keep their order within a partition. The hash of the key, that of the Java client, chooses the partition,
+so that a key has the same partition for all publishers. Rows without a key go to the partitions in turn, an
+entry at a time.
 
 Source: Pulsar's MessageMetadata and SingleMessageMetadata; JavaStringHash.
 """
@@ -36,13 +37,13 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def _head_of(payload_bytes: int | None) -> bytes:
-    """What stands before a row of so many bytes in a batch, when it has nothing else; None is a null."""
+    """The bytes before a row in a batch, for a row with only a payload of this size; None: a null value."""
     metadata = b"\x18\x00\x48\x01" if payload_bytes is None else b"\x18" + varint(payload_bytes)
     return _U32.pack(len(metadata)) + metadata
 
 
 class _Batch:
-    """Rows that will be one entry."""
+    """Rows that become one entry."""
 
     __slots__ = ("count", "first_key", "parts", "size_bytes")
 
@@ -55,7 +56,7 @@ class _Batch:
 
 
 class RowEncoder:
-    """Packs rows; full entries come out as rows go in, the rest at the end."""
+    """Packs rows into entries. `encode` returns full entries, `finish` the rest."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class RowEncoder:
         batch may take the same rows in another order, and cut them into other entries."""
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[StagedEntry]:
-        """Takes the rows; gives the entries that became full."""
+        """Adds the rows, and yields the entries that become full."""
         if batch.schema.names == ["value"] and self._batching == "partition":
             values = batch.column(0).cast(pa.binary()).to_pylist()
             there = filter(None, values) if batch.column(0).null_count else values
@@ -118,7 +119,7 @@ class RowEncoder:
                 yield self._finish(place)
 
     def _encode_values(self, values: list[bytes | None]) -> Iterator[StagedEntry]:
-        """Rows that are a value and nothing else: cheaper than rows of which more has to be asked."""
+        """As `encode`, faster, for rows with only a value."""
         place, batch = self._keyless()
         for value in values:
             head = _head_of(None if value is None else len(value))
@@ -132,7 +133,7 @@ class RowEncoder:
             del self._batches[place]
 
     def _keyless(self) -> tuple[int, _Batch]:
-        """Where rows without a key go now, and what they join there."""
+        """The current partition of rows without a key, and its open batch."""
         place = self._partition(None)
         batch = self._batches.get(place)
         if batch is None:
@@ -140,7 +141,7 @@ class RowEncoder:
         return place, batch
 
     def finish(self) -> Iterator[StagedEntry]:
-        """The entries that are not full."""
+        """Yields the entries that are not full."""
         for place in list(self._batches):
             yield self._finish(place)
 
@@ -236,7 +237,7 @@ class _Rows:
         return base64.b64encode(key).decode("ascii"), True
 
     def _ordering_key(self, row: int) -> bytes:
-        """Length and bytes; empty when there is none."""
+        """Length and bytes of the ordering key; empty without one."""
         return _sized(self._ordering_keys[row])
 
     def _property_list(self, row: int) -> list[bytes]:

@@ -1,8 +1,8 @@
-"""Copies a batch into its targets so that doing it twice makes no difference.
+"""Copies a batch into its targets; a repeated copy has no effect.
 
-Every partition of a target has one producer name per sink, and every message a number made of batch and
-place in the batch, so the broker drops what it has. Where the broker has forgotten the producer, which
-it may after some hours without traffic, the partition itself is read from where the batch began.
+Each partition of a target has one producer name per sink. The sequence number of a message consists of the
+batch and its place in the batch, so the broker drops repeated messages. After some hours without traffic, the
+broker can forget the producer. Then the partition itself is read from the begin of the batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import entry_layout, parse_metadata
 
 SEQUENCE_BITS: Final = 32
-"""Low bits of a sequence number: place in the batch. Above them: the batch, so that numbers always grow."""
+"""Low bits of a sequence number, for the place in the batch. The bits above are the batch, so numbers
+grow."""
 
 ROWS_PER_BATCH_MAX: Final = 1 << SEQUENCE_BITS
 
@@ -33,7 +34,7 @@ _Place: TypeAlias = tuple[str, int]
 
 
 class Publisher:
-    """Copies one batch."""
+    """Copies one batch into its targets."""
 
     def __init__(
         self,
@@ -46,10 +47,14 @@ class Publisher:
         prepare: Callable[[TopicName], None] | None = None,
         schema: pb.Schema | None = None,
     ) -> None:
-        """Args: resume: None when no row of the batch can have been copied before; else where each partition
-        ended before the batch. prepare: has a topic drop duplicates. Called where the broker knows no number
-        of this sink: in the steady state the number suffices, and no request is necessary. schema: the schema
-        of the values."""
+        """
+        Args:
+            resume: the end of each partition before the batch; None when no row of the batch can have been
+                copied before.
+            prepare: switches deduplication of a topic on. Called only when the broker knows no sequence
+                number of this sink, so that usually no request is necessary.
+            schema: the schema of the values.
+        """
         assert 0 <= batch_id < BATCHES_MAX <= 1 << (63 - SEQUENCE_BITS)
         self._client = client
         self._targets = targets
@@ -63,12 +68,13 @@ class Publisher:
         self._producers: dict[_Place, Producer] = {}
         self._next: dict[_Place, int] = {}
         self._stored: dict[_Place, int] = {}
-        """Highest number that is in the partition already."""
+        """Highest sequence number that the partition already has."""
 
     def publish(self, entries: Iterable[StagedEntry]) -> int:
-        """Copies the entries, in order per partition.
+        """Copies the entries, in order within each partition.
 
-        Returns when all is durable: how many messages were sent, not having been there as far as known.
+        Returns, when all are durable, the count of messages that were sent because they were not known to
+        exist.
         """
         copied = 0
         for staged in entries:
@@ -100,7 +106,7 @@ class Publisher:
             producer = self._producer(topic)
         self._producers[place] = producer
         if self._resume is None and producer.last_sequence_id >= self._base:
-            # What is there was cut from other rows: skipping by number would lose some of these.
+            # The existing messages are of other rows: a skip by number would lose rows.
             raise SparkSourceError(
                 f"{topic} holds rows of batch {self._batch_id} that the sink's commit log did not know of:"
                 " another driver of the query is at work, or the log was deleted. Stop the other one and"
@@ -116,7 +122,7 @@ class Publisher:
         return Producer(self._client, topic, name=self._sink_id, schema=self._schema)
 
     def _scan(self, topic: TopicName, before: Position | None) -> int:
-        """Highest number of this sink's messages behind `before`; -1 when there is none."""
+        """Highest sequence number of this sink's messages behind `before`; -1 without such messages."""
         start = EARLIEST if before is None else Position(before.ledger_id, before.entry_id + 1)
         last = last_position(self._client, topic)
         highest = -1
@@ -131,7 +137,7 @@ class Publisher:
         return highest
 
     def close(self) -> None:
-        """Ends the producers."""
+        """Closes the producers."""
         for producer in self._producers.values():
             producer.close()
         self._producers.clear()

@@ -1,7 +1,7 @@
-"""Values made of columns: a struct becomes Avro's or JSON's bytes, and Spark's type the topic's schema.
+"""Encodes structs as Avro or JSON, and turns Spark's types into the topic's schema.
 
-Avro is Avro's binary encoding without a header; JSON is an object a row that follows the same schema, as
-Pulsar's clients do it: times are numbers of microseconds, dates numbers of days, bytes base64, decimals text.
+Avro values have the binary encoding without a header. JSON values are one object per row with the same
+schema, as Pulsar's clients write them: times are in microseconds, dates in days, bytes base64, decimals text.
 Nullable columns are unions with null.
 
 Source: Avro 1.11 specification; Pulsar's schema types JSON and AVRO.
@@ -46,7 +46,7 @@ _PRIMITIVES: Final[dict[type[t.DataType], object]] = {
 
 
 def topic_schema(value_format: str, value: t.StructType) -> pb.Schema:
-    """The schema that the topic gets. Raises OptionError for types and names that Avro does not have."""
+    """The schema for the topic. Raises OptionError for types and names that Avro does not have."""
     definition = _schema_of(value, value_format, "Record")
     return pb.Schema(
         name="Record",
@@ -113,7 +113,7 @@ def _json(row: dict[str, object]) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """What JSON has no type for."""
+    """Converts a value for which JSON has no type."""
     if isinstance(value, datetime):
         return _micros(value)
     if isinstance(value, date):
@@ -148,7 +148,7 @@ _WRITERS: Final[dict[type[t.DataType], _Write]] = {
 
 
 def _writer(kind: t.DataType) -> _Write:
-    """What turns a value of the type into Avro's bytes."""
+    """Returns the function that encodes a value of the type as Avro."""
     simple = _WRITERS.get(type(kind))
     if simple is not None:
         return simple

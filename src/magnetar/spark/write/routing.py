@@ -1,4 +1,4 @@
-"""A task's rows to the entries of their topics."""
+"""Turns the rows of a task into entries of their topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Router:
-    """Packs rows, for each topic by itself; remembers what it met."""
+    """Packs rows into entries, separately for each topic; keeps their count, digest and partitions."""
 
     def __init__(
         self, client: Client, options: WriteOptions, columns: WrittenColumns, first_partition: int
@@ -33,11 +33,11 @@ class Router:
         self.targets = Targets(client, options.topic)
         self._encoders: dict[str, RowEncoder] = {}
         self.rows = 0
-        """Taken so far."""
+        """Count of rows so far."""
         self._places: set[tuple[str, int]] = set()
 
     def entries(self, batches: Iterator[pa.RecordBatch]) -> Iterator[StagedEntry]:
-        """Entries as they become full, at the end the rest. Raises SparkSourceError, ClientError."""
+        """Yields full entries, and at the end the rest. Raises SparkSourceError, ClientError."""
         for rows in batches:
             self.rows += rows.num_rows
             if rows.num_rows:
@@ -47,14 +47,14 @@ class Router:
 
     @property
     def digest(self) -> int:
-        """Digest of the rows so far with their topics, independent of their order; 64 bits."""
+        """Digest of the rows so far and their topics, independent of the order; 64 bits."""
         return sum(each.digest * (crc32(topic.encode()) | 1) for topic, each in self._encoders.items()) % (
             1 << 64
         )
 
     @property
     def partitions(self) -> list[str]:
-        """Full names of the partitions that entries were made for."""
+        """Full names of the target partitions of the entries so far."""
         return sorted(str(self.targets.partition(*place)) for place in self._places)
 
     def _routed(self, rows: pa.RecordBatch) -> Iterator[StagedEntry]:

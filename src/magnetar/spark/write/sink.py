@@ -1,4 +1,4 @@
-"""The driver's half of the sink: makes a batch part of its targets exactly once.
+"""The driver's part of the sink: adds each batch to its targets exactly once.
 
     1  read the newest record of the commit log; done with this batch: nothing to do
     2  write the manifest of the batch; if there is one already, that one counts
@@ -39,29 +39,29 @@ from magnetar.wire import pulsar_pb2 as pb
 _log = logging.getLogger("magnetar.spark.sink")
 
 _INLINE_BYTES_MAX: Final = 2 << 20
-"""Rows that travel in a manifest; more are staged by the driver. A message holds 5 MiB by default."""
+"""Most bytes of rows in a manifest; the driver stages more. A message has up to 5 MiB by default."""
 _TRIM_EVERY: Final = 50
-"""Batches between two acknowledgements in the commit log, which is small."""
+"""Number of batches between two acknowledgements in the commit log, which is small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the tasks of a batch made."""
+    """The results of the tasks of a batch."""
 
     batch_id: int
     parts: Sequence[bytes | StagedTask]
-    """By task, in order."""
+    """Rows by task, in order."""
     rows: int = 0
     partitions: Sequence[str] = ()
-    """Full names of the partitions that the rows are for."""
+    """Full names of the target partitions of the rows."""
     run_id: str = ""
-    """Start of the query; empty when it is not known."""
+    """Id of the start of the query; empty when unknown."""
     digest: int | None = None
-    """Digest of the rows, independent of their order; None when it is not known."""
+    """Digest of the rows, independent of their order; None when unknown."""
 
 
 class Sink:
-    """One writer of its targets; `sink_id` names it across restarts."""
+    """A writer of targets; `sink_id` identifies it across restarts."""
 
     def __init__(
         self, client: Client, options: WriteOptions, sink_id: str, schema: pb.Schema | None = None
@@ -76,9 +76,9 @@ class Sink:
         self._log = CommitLog(client, self._commits, sink_id)
 
     def commit(self, batch: Batch) -> None:
-        """Makes the batch part of the targets; harmless when it is.
+        """Adds the batch to the targets. A repeated call has no effect.
 
-        A broker that goes away meanwhile is waited for, up to the client's retry limit.
+        When a broker goes away, the call waits for it, up to the client's retry limit.
         Raises SparkSourceError when the sink has a later batch, or a later start of the query wrote to it.
         """
         retry = Retry(self._client.options.retry_timeout_s)
@@ -97,7 +97,7 @@ class Sink:
             if not batch.parts:
                 return
             self._open_log()
-            # Another driver may have come first; only the writer's own look counts.
+            # Another driver may have been first; only a read by the current writer counts.
             last = self._log.last()
         run = QueryRun().of(batch.run_id)
         if last is not None:
@@ -127,7 +127,7 @@ class Sink:
         self._compare(newest[0], batch)
 
     def _refuse(self, record: CommitManifest | Done, batch: Batch) -> None:
-        """Raises SparkSourceError when this driver is not the one that goes on."""
+        """Raises SparkSourceError when a later batch or a later start of the query has written."""
         if record.batch_id > batch.batch_id:
             raise SparkSourceError(
                 f"{self._sink_id} is to write batch {batch.batch_id} and has written batch"
@@ -143,7 +143,7 @@ class Sink:
             )
 
     def _compare(self, record: CommitManifest | Done, batch: Batch) -> None:
-        """Raises SparkSourceError when the batch has other rows than the first time and may not."""
+        """Raises SparkSourceError when the batch has other rows than before and has to be deterministic."""
         differs = None not in (record.digest, batch.digest) and record.digest != batch.digest
         if record.rows == batch.rows and not differs:
             return
@@ -167,14 +167,14 @@ class Sink:
         )
 
     def _open_log(self) -> None:
-        """Becomes the writer of a log that is kept and takes no duplicates."""
+        """Opens the commit log for writing, with a subscription that keeps it and with deduplication."""
         if self._log.open() < 0:
             self._client.acknowledge_up_to(self._commits, SUBSCRIPTION, None)
             if self._options.enable_deduplication:
                 deduplicate(self._client, self._commits)
 
     def _manifest(self, batch: Batch, run: QueryRun) -> CommitManifest:
-        """What the batch consists of. Rows that do not fit into the record are staged first."""
+        """The manifest of the batch, after rows that do not fit into the record are staged."""
         ends = {name: end_of(self._client, TopicName.parse(name)) for name in batch.partitions}
         parts = list(batch.parts)
         room = min(_INLINE_BYTES_MAX, self._log.message_bytes_max() // 2)
@@ -183,7 +183,7 @@ class Sink:
         return CommitManifest(batch.batch_id, tuple(parts), ends, batch.rows, run, batch.digest)
 
     def _staged(self, parts: Sequence[bytes | StagedTask]) -> list[bytes | StagedTask]:
-        """The parts with what was inline on the broker."""
+        """The parts, after their inline rows are staged on the broker."""
         result: list[bytes | StagedTask] = []
         for inline, run in groupby(parts, key=lambda part: isinstance(part, bytes)):
             if not inline:

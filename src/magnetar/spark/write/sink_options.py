@@ -1,4 +1,4 @@
-"""Options of the sink: names and checks."""
+"""Names and checks of the options of the sink."""
 
 from __future__ import annotations
 
@@ -36,40 +36,40 @@ WRITE_OPTIONS: Final = (
 )
 
 WRITE_FORMATS: Final = ("bytes", "avro", "json")
-"""What a written value is made of: the column as it is; a struct, by a schema that the topic gets."""
+"""Formats of written values: the column unchanged, or a struct with a schema, which the topic gets."""
 BATCHES_MAX: Final = 1 << 31
-"""Batches that the numbers of messages can count, see `publishing`."""
+"""Most batches of a sink, limited by the sequence numbers of messages; see `publishing`."""
 DELIVERIES: Final = ("exactly_once", "at_least_once")
 BATCHINGS: Final = ("partition", "key", "none")
-"""What an entry may hold: any rows of one partition; rows of one key, as Key_Shared needs; one row."""
+"""Content of an entry: any rows of one partition; rows of one key, as Key_Shared needs; one row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Where rows are written, and how."""
+    """The checked options of one write."""
 
     connection: ConnectionOptions
     topic: str
-    """Full name; empty when each row names its own."""
+    """Full name of the target; empty when each row names its target."""
     namespace: NamespaceName
-    """Where the topics are that the sink keeps for itself, when rows name theirs."""
+    """Namespace of the sink's own topics, when rows name their targets."""
     value_format: str
     delivery: str
     write_id: str
-    """Name of a batch write, for running it again after a failure; else empty."""
+    """Name of a batch write, with which it can be repeated after a failure; else empty."""
     batch_id: int
-    """Which of the writes under `write_id`; each is one behind the last."""
+    """Number of this write under `write_id`; each write has the next number."""
     batching: str
     compression: int
     """Number in the protocol's CompressionType."""
     rows_per_entry_max: int
     bytes_per_entry_max: int
     inline_bytes_max: int
-    """Rows of a task up to this size travel in its commit message instead of the staging topic."""
+    """Rows of a task up to this size are sent in its commit message, not through the staging topic."""
     enable_deduplication: bool
-    """Whether the sink switches deduplication on at the topic where it is off."""
+    """Whether the sink switches deduplication on for topics that have it off."""
     deterministic: bool
-    """Whether a batch that is run again has the same rows; if not, those of the first time count."""
+    """Whether a repeated batch must have the same rows; if not, the rows of the first time count."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:

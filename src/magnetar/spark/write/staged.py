@@ -1,7 +1,7 @@
-"""Entries on their way into a topic: complete but for what the commit decides.
+"""Staged entries: complete except for the fields that the commit decides.
 
-A task packs rows into entries before it is known whether it will be the one that counts. What is missing is
-the producer's name, the sequence number and the publish time, which stand first in an entry's metadata:
+A task packs rows into entries before the driver knows which tasks count. The producer's name, the sequence
+number and the publish time are missing; they are the first fields of an entry's metadata:
 
     Staged entry    partition i32 | messages u32 | tailSize u32 | payloadSize u32 | tail | payload
 
@@ -29,7 +29,7 @@ _U32: Final = struct.Struct(">I")
 HEAD_BYTES: Final = _HEAD.size
 
 BLOCK_BYTES: Final = 512 << 10
-"""Staged entries gathered into one message of the staging topic."""
+"""Bytes of staged entries in one message of the staging topic, about."""
 
 
 class StagedEntry(NamedTuple):
@@ -44,7 +44,8 @@ class StagedEntry(NamedTuple):
     """Full name of the target without its partition; empty in a sink with one target."""
 
     def encode(self) -> bytes:
-        """The bytes, see the module's text; the topic is told by the mark before it."""
+        """The bytes in the form of the module's text. They do not hold the topic, which the mark before them
+        names."""
         head = _HEAD.pack(self.partition, self.messages, len(self.tail), len(self.payload))
         return b"".join((head, self.tail, self.payload))
 
@@ -69,7 +70,7 @@ class StagedEntry(NamedTuple):
 
 
 def blocks(entries: Iterable[StagedEntry]) -> Iterator[bytes]:
-    """Staged entries gathered into blocks of about BLOCK_BYTES."""
+    """Joins staged entries to blocks of about BLOCK_BYTES."""
     parts: list[bytes] = []
     size = 0
     topic = ""
@@ -93,7 +94,7 @@ def _mark(topic: str) -> bytes:
 
 
 def decode_block(block: bytes) -> Iterator[StagedEntry]:
-    """The entries of a block. Raises ValueError when it is cut off."""
+    """Yields the entries of a block. Raises ValueError when the block is cut off."""
     at = 0
     topic = ""
     while at < len(block):

@@ -25,21 +25,21 @@ from magnetar.wire.payload import entry_layout, parse_metadata
 
 _SIZE: Final = struct.Struct(">I")
 _SPOOLED_BYTES_MAX: Final = 64 << 20
-"""Blocks of tasks that are not due yet, in memory, for all tasks together; the rest waits in files."""
+"""Most bytes of blocks in memory that wait for their task's turn, for all tasks; more wait in files."""
 
 
 class StagingWriter:
-    """Puts blocks into the staging topic."""
+    """Writes blocks to the staging topic."""
 
     def __init__(self, client: Client, topic: TopicName, subscription: str = SUBSCRIPTION) -> None:
-        """`subscription` keeps what is written from being removed before it is committed."""
+        """`subscription` keeps the blocks on the broker until they are committed."""
         client.acknowledge_up_to(topic, subscription, None)
         self._producer = Producer(client, topic)
         self._name = self._producer.name.encode()
         self._messages = 0
 
     def write(self, block: bytes) -> None:
-        """Adds a block."""
+        """Sends a block. Raises SparkSourceError when it is too large for the broker."""
         entry = StagedEntry(-1, 1, b"", block).entry(self._name, self._messages, time.time_ns() // 1_000_000)
         if len(entry) > self._producer.message_bytes_max:
             raise SparkSourceError(
@@ -50,7 +50,7 @@ class StagingWriter:
         self._messages += 1
 
     def finish(self) -> StagedTask:
-        """Waits until everything is durable; says where it is."""
+        """Waits until all blocks are durable, and returns their place. Raises SparkSourceError."""
         positions = self._producer.flush()
         self.close()
         first, last = positions[0], positions[-1]
@@ -64,10 +64,10 @@ class StagingWriter:
 
 
 class StagedReader:
-    """Gives the staged entries of tasks, one task after the other, in one pass over the topic.
+    """Returns the staged entries of tasks, one task after the other, in one pass over the topic.
 
-    Tasks stage at the same time, so their blocks lie mixed. Copied as they lie, rows of a key that several
-    tasks of a map-only query hold would change their order; so blocks of later tasks wait their turn.
+    Tasks stage at the same time, so their blocks are mixed in the topic. In that order, rows of one key from
+    several tasks of a map-only query could change their order. So blocks of later tasks wait for their turn.
     """
 
     def __init__(self, client: Client, topic: TopicName, tasks: Sequence[StagedTask]) -> None:
@@ -79,9 +79,10 @@ class StagedReader:
         self._waiting: dict[str, SpooledTemporaryFile[bytes]] = {}
 
     def entries(self, task: StagedTask) -> Iterator[StagedEntry]:
-        """Those of one task. Ask for each task once, wholly, in the order in which they shall come.
+        """Yields the entries of one task. Call it once for each task, in the order of tasks, and read to the
+        end.
 
-        Raises SparkSourceError when any of its messages is not there: nothing may be left out.
+        Raises SparkSourceError when a message of the task is missing.
         """
         waiting = self._waiting.pop(task.producer, None)
         if waiting is not None:
@@ -110,7 +111,7 @@ class StagedReader:
         waiting.write(_SIZE.pack(len(block)) + block)
 
     def close(self) -> None:
-        """Lets go of what waits."""
+        """Deletes the waiting blocks."""
         for waiting in self._waiting.values():
             waiting.close()
         self._waiting.clear()
@@ -119,7 +120,8 @@ class StagedReader:
 def _owned_blocks(
     client: Client, topic: TopicName, tasks: Sequence[StagedTask], seen: dict[str, int]
 ) -> Iterator[tuple[str, bytes]]:
-    """Blocks of these tasks with their producers, in the order of the topic, counted in `seen`."""
+    """Yields the blocks of these tasks with their producers, in the order of the topic; counts them in
+    `seen`."""
     if not tasks:
         return
     start = min(task.first for task in tasks)

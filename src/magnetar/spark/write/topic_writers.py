@@ -38,27 +38,28 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _DESCRIPTION: Final = "spark.job.description"
 _RUN_ID: Final = re.compile(r"\brunId = ([0-9a-f-]{36})\b")
-"""Spark tells tasks the start of the query in the job's description alone."""
+"""Finds the id of the query's start, which Spark gives to tasks only in the job's description."""
 
 
 @dataclass
 class RowsWritten(WriterCommitMessage):
-    """What a task did."""
+    """The result of a task."""
 
     sink_id: str
     batch_id: int
     part: bytes | StagedTask
-    """A block of staged entries, empty when the task had no rows or wrote them; or where they are staged."""
+    """A block of staged entries, or the place of staged rows. Empty when the task had no rows or wrote
+    them."""
     rows: int
     partitions: list[str]
-    """Full names of the partitions that the rows are for."""
+    """Full names of the target partitions of the rows."""
     run_id: str = ""
     digest: int = 0
     """Digest of the rows, independent of their order."""
 
 
 class _TopicWriter:
-    """What batch and stream have in common."""
+    """The common part of batch and stream writers."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         self._columns = WrittenColumns(options, schema)
@@ -95,7 +96,7 @@ class _TopicWriter:
     def _stage(
         self, client: Client, topic: TopicName, subscription: str, entries: Iterator[StagedEntry]
     ) -> bytes | StagedTask:
-        """Keeps the rows in the message, or from the limit on in the staging topic."""
+        """Returns the rows for the commit message, or stages them when they exceed the limit."""
         held: list[bytes] = []
         size = 0
         writer: StagingWriter | None = None
@@ -118,7 +119,7 @@ class _TopicWriter:
 
 
 def _batch(batch_id: int, messages: Sequence[WriterCommitMessage | None]) -> Batch | None:
-    """What the tasks of a batch made together; None when there were no tasks."""
+    """The results of all tasks of a batch; None for a batch without tasks."""
     written = [message for message in messages if isinstance(message, RowsWritten)]
     if not written:
         return None
@@ -138,13 +139,13 @@ def _batch(batch_id: int, messages: Sequence[WriterCommitMessage | None]) -> Bat
 class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
     """Writes the micro-batches of a query to topics.
 
-    The query's id, which its checkpoint keeps, names the sink.
+    The query's id, which its checkpoint keeps, is the id of the sink.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
         if options.write_id:
-            # Batches of a new checkpoint would be taken for old ones.
+            # With a writeId, batches of a new checkpoint would be taken for old ones.
             raise OptionError("writeId is for batch writes; a streaming query is known by its checkpoint")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
@@ -162,7 +163,7 @@ class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
         return self._write(query_id, int(batch_id), iterator, staging=staging, run_id=run_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Makes the batch visible, once however often it is called."""
+        """Makes the batch visible exactly once, also when it is called again."""
         if self._options.delivery == "at_least_once":
             return
         batch = _batch(batchId, messages)
@@ -173,20 +174,20 @@ class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
             Sink(client, self._options, sink_id, self._columns.schema).commit(batch)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Nothing of the batch is visible; what was staged goes with the next commit."""
+        """Does nothing: rows of the batch are not visible, and the next commit releases staged rows."""
 
 
 class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
     """Writes a DataFrame to topics.
 
-    Retried tasks make no duplicates. A driver that dies while it copies leaves a part; with the option
-    `writeId` the write can be run again and is completed.
+    Retried tasks make no duplicates. A driver that dies while it copies leaves a part of the rows in the
+    topic. With the option `writeId`, a repeated write completes it.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
         self._sink_id = options.write_id or f"batch-{uuid4().hex}"
-        # Writes without a name share a staging topic, and each holds its rows there by a subscription.
+        # Writes without a name share a staging topic, where each keeps its rows by its own subscription.
         self._staging = staging_topic(home_of(options), options.write_id or "batch")
         self._subscription = SUBSCRIPTION if options.write_id else self._sink_id
 
@@ -214,7 +215,7 @@ class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
                 self._copy(client, batch.parts)
 
     def _copy(self, client: Client, parts: Sequence[bytes | StagedTask]) -> None:
-        """A name that ends with this driver cannot be resumed, and needs no log."""
+        """Copies the rows to the target without a commit log, as a write without a name cannot be resumed."""
         targets = Targets(client, self._options.topic)
         publisher = Publisher(client, targets, self._sink_id, 0, None, schema=self._columns.schema)
         try:
@@ -224,7 +225,7 @@ class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
         self._release(client, parts)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is visible, and the staged data is not used."""
+        """Gives the write up, and releases its staged rows, which were never visible."""
         if self._options.delivery == "exactly_once" and not self._options.write_id:
             written = [message.part for message in messages if isinstance(message, RowsWritten)]
             with self._client() as client:

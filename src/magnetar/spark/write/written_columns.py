@@ -1,4 +1,4 @@
-"""Which columns can be written, and what becomes of each."""
+"""The columns that can be written, and their meaning."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WRITE_COLUMNS: Final = {
     "ordering_key": ("binary", "string"),
     "topic": ("string",),
 }
-"""Columns with a meaning, with their types. Only `value` has to be there."""
+"""Columns with a meaning, with their types. Only `value` is required."""
 
 
 class WrittenColumns:
-    """The columns of one DataFrame, checked."""
+    """The checked columns of one DataFrame."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         """Raises OptionError for columns that a topic cannot take."""
@@ -42,12 +42,13 @@ class WrittenColumns:
             _check(schema, named)
         if not options.topic and "topic" not in schema.fieldNames():
             raise OptionError("option 'topic' is missing, the topic to write to, and there is no such column")
-        # Refused here, not in a task.
+        # Checked here, so that not only a task refuses it.
         _ = self.schema
 
     @property
     def schema(self) -> pb.Schema | None:
-        """What the topic's schema becomes; None for bytes. Made anew, as protobuf's objects do not travel."""
+        """The schema for the topic; None for bytes. Made at each call, as protobuf objects cannot be
+        pickled."""
         return None if self._record is None else topic_schema(self._format, self._record)
 
     def with_bytes(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -66,7 +67,7 @@ class WrittenColumns:
 
 
 def _record_of(value_format: str, schema: StructType) -> StructType:
-    """The struct `value`, or else what all columns without a meaning make."""
+    """The struct `value`, or a struct of all columns without a meaning."""
     names = schema.fieldNames()
     if "value" in names:
         kind = schema["value"].dataType
