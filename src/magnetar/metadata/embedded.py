@@ -53,6 +53,12 @@ _T = TypeVar("_T")
 GROUP_MAX: Final = 256
 """Most writes in one transaction. Applying a write holds the event loop for about 15 µs."""
 
+GATHER_FROM: Final = 8
+"""Writes of a group after which the next one gathers: many callers write at once."""
+GATHER_TURNS: Final = 4
+"""Turns of the event loop for which it does. Meanwhile the answers lead to the next requests, and their
+writes share a commit: a hand-over to the thread, and a sync."""
+
 
 @dataclass(slots=True)
 class _Write:
@@ -301,7 +307,14 @@ class EmbeddedMetadataStore(WatchedStore):
             failure = StorageFailedError(f"metadata in {self._file.parent}: a commit ended with {error!r}")
             failure.__cause__ = error
             self._fail(failure, group)
-        self._next_group()
+        self._gather(GATHER_TURNS if error is None and len(group) >= GATHER_FROM else 0)
+
+    def _gather(self, turns: int) -> None:
+        """Begins the next group after so many turns of the loop."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._gather, turns - 1)
+        else:
+            self._next_group()
 
     def _finish(self, group: list[_Write], refusal: StorageError | None = None) -> None:
         """Tells the watchers first, then the callers, in the order of the calls. `refusal` fails them all."""

@@ -18,11 +18,12 @@ from magnetar.base.errors import (
     StorageFailedError,
 )
 from magnetar.metadata import sqlite_file
-from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.embedded import GATHER_FROM, EmbeddedMetadataStore
 from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.reserve import Reserve
 from magnetar.metadata.sqlite_rebuild import rebuild
 from magnetar.metadata.store import Change, NotFoundError, Notification, SessionEvent
+from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import OneThread
 from support.embedded_metadata import Row, dump, file_in, fill, session
 
@@ -253,6 +254,32 @@ def fail_commits(store: EmbeddedMetadataStore, code: int, times: int) -> None:
     failing = FailingWriter(store._writer, code)
     failing.failures_left = times
     store._writer = failing  # type: ignore[assignment]  # has the methods that are used
+
+
+def test_who_writes_again_after_many_writes_shares_a_commit(tmp_path: Path) -> None:
+    """Answers lead to the next requests some turns of the loop later, and these had a commit each."""
+    commits: list[int] = []
+
+    async def script(store: EmbeddedMetadataStore) -> None:
+        take = store._take_group
+
+        def counted() -> Any:
+            group = take()
+            commits.append(len(group))
+            return group
+
+        store._take_group = counted  # type: ignore[method-assign]  # counts what it takes
+
+        async def caller(number: int) -> None:
+            await store.put(f"/first/{number}", b"")
+            for _ in range(number % 3):
+                await yield_loop()
+            await store.put(f"/second/{number}", b"")
+
+        await asyncio.gather(*map(caller, range(GATHER_FROM)))
+        assert commits == [GATHER_FROM, GATHER_FROM]
+
+    session(tmp_path, script)
 
 
 def test_a_full_disk_fails_only_what_does_not_fit(tmp_path: Path) -> None:
