@@ -12,6 +12,8 @@ from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName
 from magnetar.broker.transactions import subscription_acks
 from magnetar.broker.transactions.coordinator import TTL_MS_MAX
+from magnetar.broker.transactions.ids import TxnId
+from magnetar.broker.transactions.transaction import Transaction
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.commands import message_id_data
 from magnetar.wire.frames import encode_command
@@ -179,3 +181,14 @@ def test_who_fills_a_transaction_has_the_permission() -> None:
             await world.close()
 
     asyncio.run(run())
+
+
+def test_a_header_keeps_what_clients_called_their_topics() -> None:
+    def new() -> Transaction:
+        return Transaction(TxnId(0, 1), owner='"role"', ttl_ms=1, started_ms=1, deadline_ms=1)
+
+    txn = new()
+    txn.names = {"persistent://a/b/c": "a/b/c", 'persistent://a/b/"ü\n': '"ü\n'}
+    again = new()
+    again.read(txn.header(), 1)
+    assert (again.names, again.owner) == (txn.names, txn.owner)
