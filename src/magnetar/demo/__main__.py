@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
         if stop.is_set():
-            # The second time the user means it; children end with their pipes.
+            # A second signal ends the process at once; its children end when their pipes close.
             os._exit(130)
         stop.set()
 
@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
         _explain(console, options, error)
     closed = _bounded(tour.close, _CLOSE_S)
     if not closed or (stop.is_set() and outcome is None):
-        # Threads of client libraries may still be on their way out; they must not hold up or crash the exit.
+        # Threads of client libraries may still run; they must neither delay nor crash the exit.
         sys.stdout.flush()
         os._exit(130 if stop.is_set() else 2)
     if outcome is None:
@@ -194,7 +194,7 @@ def _report(console: Console, options: Options, outcome: TourOutcome, json_path:
 
 
 def _explain(console: Console, options: Options, error: BaseException) -> None:
-    """One line on the screen; the whole story, often pages of a JVM's stack, in a file."""
+    """Prints one line about the error, and writes all of it, often with long JVM stacks, to a file."""
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "error.log"
     path.write_text("".join(traceback.format_exception(error)))
@@ -220,8 +220,8 @@ def _keep(console: Console, tour: Tour, options: Options, stop: threading.Event)
 
 
 def _bounded(action: Callable[[], None], timeout_s: float) -> bool:
-    """Run `action` in a thread for at most `timeout_s`; whether it ended. Its errors end with it: we are
-    leaving.
+    """Run `action` in a thread for at most `timeout_s`; whether it ended. Its errors are
+    ignored, as the process ends.
     """
     deadline = time.monotonic() + timeout_s
     thread = beside(action, name="close")

@@ -24,13 +24,13 @@ threading.Thread(target=end_with_the_tour, daemon=True).start()
 from magnetar.cli.main import main
 sys.exit(main())
 """
-"""However the tour ends, its end of the pipe is closed then: the broker must not stay as an orphan."""
+"""The child's program. Its pipe closes when the tour ends in any way; then the broker stops too."""
 _READY_S = 30.0
 _DRAIN_S = 15.0
 
 
 class BrokerStartError(DemoError):
-    """The broker did not start; the message ends with its last words."""
+    """The broker did not start; the message ends with the last lines of its log."""
 
 
 class BrokerProcess:
@@ -48,7 +48,7 @@ class BrokerProcess:
         environment = {**os.environ, "MAGNETAR_INACTIVE_TOPIC_DELETION": "false"}
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C in the terminal must reach the tour alone, which stops Spark before
-            # the broker; the other way round every query would fail on its way out.
+            # the broker; in the other order, every query would fail at its end.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -64,7 +64,7 @@ class BrokerProcess:
         return self._process.pid
 
     def wait_ready(self, stop: threading.Event) -> DemoCluster:
-        """Where it listens, as soon as it accepts publishes; raises `BrokerStartError`."""
+        """Waits until the broker accepts messages, and returns its addresses. Raises BrokerStartError."""
         deadline = time.monotonic() + _READY_S
         while not stop.is_set():
             if self._process.poll() is not None:
@@ -84,7 +84,7 @@ class BrokerProcess:
         raise BrokerStartError("stopped while the broker was starting")
 
     def cpu_s(self) -> float | None:
-        """CPU seconds it has used so far, user and system; None where the system does not tell (no /proc)."""
+        """CPU seconds it has used so far, user and system; None on a system without /proc."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         except (OSError, IndexError):
@@ -93,7 +93,7 @@ class BrokerProcess:
         return (int(fields[11]) + int(fields[12])) / ticks_per_s
 
     def stop(self) -> int:
-        """Drain and end it; its exit code. Killed if it does not end in time."""
+        """Stops the broker in order, or kills it after a timeout; returns its exit code."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

@@ -18,8 +18,8 @@ class Comparison:
     left_rows: int
     right_rows: int
     differing: pd.DataFrame
-    """Rows that only one side has, with a column `only_in` that names it; a changed value shows up as one
-    of each.
+    """Rows that only one side has, with a column `only_in` that names it; a changed value gives one row
+    of each side.
     """
 
     @property
@@ -45,7 +45,7 @@ def compare(left_name: str, left: pd.DataFrame, right_name: str, right: pd.DataF
     columns = list(right.columns)
     sides = [normalised(table[columns]) for table in (left, right)]
     for side in sides:
-        # Numbers repeated rows, so that a row that is there twice needs a twin on the other side.
+        # Numbers repeated rows, so that a row that exists twice must exist twice on the other side.
         side["_copy"] = side.groupby(columns, dropna=False, sort=False).cumcount()
     merged = sides[0].merge(sides[1], how="outer", on=[*columns, "_copy"], indicator="only_in")
     differing = merged[merged["only_in"] != "both"].drop(columns="_copy")

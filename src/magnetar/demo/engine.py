@@ -54,19 +54,19 @@ CONFIGURATION = {
     # Every batch of every query is judged in the end, so all progress reports are kept.
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
 }
-"""What the tour asks of Spark beyond the session's own defaults."""
+"""Settings of Spark for the tour, in addition to the session's defaults."""
 
 
 def start_session(folder: Path) -> SparkSession:
     """A local Spark with the data source; takes 4 to 8 s, most of it the JVM.
 
-    Whatever the JVM and its Python workers have to say goes to `spark.log` in `folder`.
+    The output of the JVM and its Python workers goes to `spark.log` in `folder`.
     """
     from magnetar.spark.session import session
 
     # Spark warns about the pandas version on each conversion; the tour converts through Arrow only.
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
-    # A query that is stopped in the middle of a call is what Ctrl-C means, not an error worth a stack.
+    # After Ctrl-C, a query stops in the middle of a call: that needs no stack.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with _inherited_stderr(folder / "spark.log"):
         return session("magnetar tour", master="local[2]", config=CONFIGURATION)
@@ -74,7 +74,8 @@ def start_session(folder: Path) -> SparkSession:
 
 @contextmanager
 def _inherited_stderr(path: Path) -> Iterator[None]:
-    """Children started meanwhile write their standard error to `path`: they inherit the descriptor."""
+    """Children that the body starts write their standard error to `path`, through the inherited
+    descriptor."""
     saved = os.dup(2)
     try:
         with path.open("ab") as log:
@@ -87,7 +88,7 @@ def _inherited_stderr(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What the batch over the topics found."""
+    """The results of the batch over the topics."""
 
     results: pd.DataFrame
     departures_stored: int
@@ -155,7 +156,7 @@ class Engine:
         return "" if last is None else str(last.eventTime.get("watermark", ""))
 
     def batches_started(self) -> int:
-        """Micro-batches of the main query whose input is settled; costs a look into a folder."""
+        """Micro-batches of the main query whose input is settled; each call lists a folder."""
         offsets = Path(self._checkpoint("delays")) / "offsets"
         try:
             return sum(entry.name.isdigit() for entry in os.scandir(offsets))
@@ -163,7 +164,7 @@ class Engine:
             return 0
 
     def rows_read(self, name: str) -> int:
-        """Rows that a query has taken in."""
+        """Rows that a query has read."""
         return sum(progress.numInputRows for progress in self.queries.progress(name))
 
     def dropped_by_watermark(self) -> int:
@@ -191,7 +192,7 @@ class Engine:
     # -- batch --------------------------------------------------------------------------------------------
 
     def run_batch(self) -> BatchOutcome:
-        """The same functions over the same topics from the beginning, as one batch."""
+        """Runs the functions of the stream over the same topics from the beginning, as one batch."""
         scenario = self._scenario
         # Parsed once and kept: the pipeline and all the figures need the same events.
         departures = pipeline.parse(self._batch(DEPARTURES), pipeline.DEPARTURE_FIELDS).persist(_KEEP)

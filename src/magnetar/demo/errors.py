@@ -1,4 +1,4 @@
-"""What can go wrong on the tour."""
+"""Errors of the tour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What remains of a run: the summary as JSON, the table of the worst hours, and the chart."""
+"""The results of a run: the summary as JSON, the table of the worst hours, and the chart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Summary:
     agree: bool
     """Whether all of them are equal, row by row and value by value, and all other checks passed."""
     failures: list[str]
-    """What did not hold, in words; empty when all is well."""
+    """The failed checks, in words; empty when all passed."""
     published: int
     duplicates_sent: int
     duplicates_removed: int
@@ -146,7 +146,7 @@ def draw_chart(results: pd.DataFrame, seen: list[SeenAlert], path: Path) -> None
             linewidths=0.4,
         )
         figure.colorbar(dots, ax=right, label="mean minutes")
-        # Before labels are placed, the axes have to have their size.
+        # The axes need their final size before labels are placed.
         figure.canvas.draw()
         _label(right, places)
     right.set_title("Departures two hours late or more, by destination")

@@ -33,7 +33,7 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What happens until `clock_ms` of the replay's clock."""
+    """The messages to send until `clock_ms` of the replay's clock."""
 
     clock_ms: int
     steps: list[ScriptStep]

@@ -1,7 +1,7 @@
-"""Queries that stand, and are started again when it was a Python worker that did not come up in time.
+"""Standing queries, which are started again when a Python worker did not start in time.
 
-A query that goes on from its checkpoint has lost nothing and repeats nothing, so starting it again is as if
-it had been slow. Whatever else stops a query is an error.
+A query that continues from its checkpoint neither loses nor repeats rows, so a restart only delays it. All
+other failures of a query are errors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESTARTS_MAX: Final = 5
 
 
 class DemoStanding(Protocol):
-    """What is used of Spark's `StreamingQuery`."""
+    """The used part of Spark's `StreamingQuery`."""
 
     @property
     def recentProgress(self) -> list[Any]: ...  # noqa: N802  # Spark's name
@@ -39,7 +39,7 @@ class StandingQueries:
         self._starts: dict[str, Callable[[], DemoStanding]] = {}
         self._queries: dict[str, DemoStanding] = {}
         self._ended: list[tuple[str, DemoStanding]] = []
-        """Runs that were followed by another; their progress counts."""
+        """Ended runs that were started again; their progress counts too."""
         self._lock = threading.Lock()
         self.restarts = 0
 
@@ -47,7 +47,7 @@ class StandingQueries:
         return len(self._queries)
 
     def start(self, name: str, start: Callable[[], DemoStanding]) -> None:
-        """Starts a query; `start` is called again when it has to be."""
+        """Starts a query; calls `start` again when a worker did not start in time."""
         self._starts[name] = start
         self._queries[name] = start()
 
@@ -62,7 +62,7 @@ class StandingQueries:
                 try:
                     query.processAllAvailable()
                     break
-                except Exception:  # the JVM's, raised again unless it has been dealt with
+                except Exception:  # an error of the JVM, raised again unless the query was restarted
                     if not self._replaced(name, query):
                         raise
 
@@ -75,7 +75,7 @@ class StandingQueries:
         return None
 
     def _replaced(self, name: str, query: DemoStanding) -> bool:
-        """Whether there is another run of a query that has ended, by now at the latest."""
+        """Whether another run replaces the ended `query`; starts one when that is allowed."""
         with self._lock:
             if self._queries[name] is not query:
                 return True
@@ -97,6 +97,6 @@ class StandingQueries:
         return [report for each, query in runs if name in ("", each) for report in query.recentProgress]
 
     def stop(self) -> None:
-        """Stops them, not the session."""
+        """Stops the queries, but not the session."""
         for query in self._queries.values():
             query.stop()
