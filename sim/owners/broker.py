@@ -149,7 +149,7 @@ class SimBroker:
     async def _main(self, store: SimStore) -> None:
         self.store = store
         self.policies = PolicyStore(store, "sim")
-        self.policies.shared = True
+        self.policies.documents.share()
         self.registry = TopicRegistry(_Logs(self), self.clock, wait_s=_LONGEST_WAIT_S)  # type: ignore[arg-type]  # as far as it is used
         urls = BrokerUrls(Addresses(plain=f"pulsar://{self.name}:6650", http=f"http://{self.id}"))
 

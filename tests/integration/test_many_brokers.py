@@ -183,6 +183,47 @@ def test_a_paused_owner_is_replaced_and_acknowledges_nothing_more(cluster: Broke
     client.close()
 
 
+def scraped(broker: StandaloneProcess) -> str:
+    with build_opener().open(f"{broker.http_url}/metrics") as answer:
+        return str(answer.read().decode())
+
+
+def test_clients_attach_while_the_metadata_service_is_away(cluster: BrokerCluster) -> None:
+    """At the owner of a loaded topic, to which any broker sends them; elsewhere they hear of it soon."""
+    topic = "away"
+    owner = cluster.owner_of(topic)
+    other = next(each for each in cluster.brokers[-2:] if each is not owner)
+    client = client_of(cluster)
+    client.create_producer(TOPIC + topic).send(b"before")
+    client.subscribe(TOPIC + topic, "all", initial_position=pulsar.InitialPosition.Earliest).close()
+    # The brokers have been asked for these, so they know that the topic has no partitions, and its owner.
+    for asked in (owner, other):
+        assert lookup(asked, topic)["brokerUrl"] == owner.broker_url
+        pulsar.Client(asked.broker_url, logger=QUIET).get_topic_partitions(TOPIC + topic)
+    cluster.server.kill()
+    try:
+        for asked in (owner, other):
+            wait_until(lambda b=asked: "\nmagnetar_metadata_service_connected 0\n" in scraped(b), 60, "told")
+            assert "the metadata service cannot be reached" in asked.log_text()
+        for asked in (owner, other):
+            late = pulsar.Client(asked.broker_url, operation_timeout_seconds=60, logger=QUIET)
+            late.create_producer(TOPIC + topic).send(b"while")
+            assert lookup(asked, topic)["brokerUrl"] == owner.broker_url
+            late.close()
+        consumer = client.subscribe(TOPIC + topic, "all")
+        assert receive_all(consumer, 3) == [b"before", b"while", b"while"]
+        with pytest.raises(HTTPError) as refused:
+            lookup(other, TOPICS[0])
+        assert refused.value.code == 503
+        assert "cannot be reached now; try again" in json.load(refused.value)["reason"]
+        refused.value.close()
+    finally:
+        cluster.server.start()
+    for asked in (owner, other):
+        wait_until(lambda b=asked: "\nmagnetar_metadata_service_connected 1\n" in scraped(b), 60, "told")
+    client.close()
+
+
 def test_a_bundle_moves_while_clients_use_it(cluster: BrokerCluster) -> None:
     topic = "moves"
     client = client_of(cluster)

@@ -3,11 +3,12 @@ was written in them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import Notification, SessionEvent, Stat
+from magnetar.metadata.store import Notification, SessionEvent, Stat, Value
 
 
 class EndingSessions(MemoryMetadataStore):
@@ -20,6 +21,27 @@ class EndingSessions(MemoryMetadataStore):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._told: list[Callable[[SessionEvent], None]] = []
+        self._here = asyncio.Event()
+        self._here.set()
+
+    def leave(self, *, tell: bool = True) -> None:
+        """Contact is lost until `back`: reads wait, and nobody is told of changes. Unless it is to `tell`,
+        the loss is not noticed yet."""
+        self._here.clear()
+        self.away = True
+        if tell:
+            self.tell(SessionEvent.CONNECTION_LOST)
+
+    async def get(self, path: str) -> Value | None:
+        await self._here.wait()
+        return await super().get(path)
+
+    async def exists(self, path: str) -> bool:
+        await self._here.wait()
+        return await super().exists(path)
+
+    async def sync(self) -> None:
+        await self._here.wait()
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         return super().watch(prefix, lambda note: None if self.away else callback(note))
@@ -28,6 +50,7 @@ class EndingSessions(MemoryMetadataStore):
         """Ends the silence: watchers are told of changes again, and all watchers of the session are
         notified."""
         self.away = False
+        self._here.set()
         self.tell(event)
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:

@@ -34,7 +34,7 @@ class OneOfSeveral(AdminApi):
         self.owners = Owners(
             self.broker, urls_of("127.0.0.1:8080"), socket="here", probe=alive, load=Load, version="test"
         )
-        self.broker.policies.shared = True
+        self.broker.policies.documents.share()
         self.broker.owners = self.owners
 
     async def other_is_there(self, report: BrokerReport | None = None) -> None:

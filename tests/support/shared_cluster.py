@@ -79,7 +79,7 @@ def on_a_shared_cluster(story: Callable[[AdminApi, OtherBroker], Awaitable[None]
         return False
 
     def join(api: AdminApi) -> None:
-        api.broker.policies.shared = True
+        api.broker.policies.documents.share()
         api.broker.owners = Owners(
             api.broker, _HERE, socket="here", probe=none_is_dead, load=Load, version=""
         )

@@ -12,6 +12,7 @@ from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError, Top
 from magnetar.broker.system_topics import is_system
 from magnetar.broker.watchers.pattern import PatternError
 from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, compiled, matching, topics_digest
+from magnetar.metadata.store import StoreUnreachableError
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ async def partitions(broker: BrokerPort, name: str, *, may_come: bool = True) ->
     topic = TopicName.parse(name)
     await broker.check_name(topic)
     count = 0 if topic.partition >= 0 else await broker.policies.partitions(topic)
-    if count or await broker.exists(topic):
+    if count or await _exists(broker, topic, may_come=may_come):
         return count
     if levels_of(topic) is not None:
         return 0
@@ -42,6 +43,17 @@ async def partitions(broker: BrokerPort, name: str, *, may_come: bool = True) ->
     with contextlib.suppress(ConflictError):
         await broker.partitioned.create(topic, rules.partitions)
     return await broker.policies.partitions(topic)
+
+
+async def _exists(broker: BrokerPort, topic: TopicName, *, may_come: bool) -> bool:
+    owners = broker.owners
+    try:
+        return await (broker.exists(topic) if owners is None else owners.contact.read(broker.exists(topic)))
+    except StoreUnreachableError:
+        if owners is None or not may_come:
+            raise
+        # That it has no partitions is known. Whether it is there, its owner tells the client.
+        return True
 
 
 async def check_subscription(broker: BrokerPort, topic: AnyTopic, name: str) -> None:

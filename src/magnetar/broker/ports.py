@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from magnetar.broker.transactions.ids import TxnId, TxnState
     from magnetar.broker.watchers.topic_watchers import TopicWatchers
     from magnetar.managedlog.logs import ManagedLogs
+    from magnetar.metadata.contact import Contact
     from magnetar.metadata.store import MetadataStore
     from magnetar.runtime.alarms import Alarms
     from magnetar.runtime.tasks import TaskGroup
@@ -130,6 +131,8 @@ class BrokerPort(Protocol):
 
 class OwnersPort(Protocol):
     """Which broker serves what, as other rooms see it: `ownership/owners.py` documents each member."""
+
+    contact: Contact
 
     async def admit(self, name: TopicName) -> None: ...
 

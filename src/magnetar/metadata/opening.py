@@ -66,20 +66,27 @@ def parse_metadata_url(url: str) -> MetadataUrl:
     return MetadataUrl(kind, addresses, root=root, layout=_LAYOUTS.get(layout_name))
 
 
-async def open_metadata(url: MetadataUrl, clock: Clock, *, session_timeout_ms: int = 30_000) -> MetadataStore:
+async def open_metadata(
+    url: MetadataUrl, clock: Clock, *, session_timeout_ms: int = 30_000, call_timeout_s: float = 30.0
+) -> MetadataStore:
     """Opens the store; the modules of a kind of store are imported only when it is opened.
 
     `session_timeout_ms`: milliseconds that ephemeral values stay without contact, on stores over a network.
+    `call_timeout_s`: seconds that a call waits for a connection there.
     Raises StoreUnreachableError, StartupError.
     """
     if url.kind == "zk":
         from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperMetadataStore
 
-        return await ZooKeeperMetadataStore.open(url.addresses, session_timeout_ms=session_timeout_ms)
+        return await ZooKeeperMetadataStore.open(
+            url.addresses, session_timeout_ms=session_timeout_ms, call_timeout_s=call_timeout_s
+        )
     if url.kind == "etcd":
         from magnetar.metadata.etcd.etcd_store import EtcdMetadataStore
 
-        return await EtcdMetadataStore.open(url.addresses, session_timeout_ms=session_timeout_ms)
+        return await EtcdMetadataStore.open(
+            url.addresses, session_timeout_ms=session_timeout_ms, call_timeout_s=call_timeout_s
+        )
     if url.kind == "sqlite":
         from magnetar.metadata.embedded import EmbeddedMetadataStore
 

@@ -13,6 +13,7 @@ from magnetar.observability.bookie_rows import BOOKIES
 from magnetar.observability.canary_rows import CANARIES
 from magnetar.observability.history_rows import OFFLOADING, TABLES
 from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
+from magnetar.observability.metadata_service_rows import METADATA_SERVICE
 from magnetar.observability.process_rows import PROCESS
 from magnetar.observability.recovery_rows import AUTORECOVERY
 from magnetar.observability.rows import Metric as Metric
@@ -325,6 +326,7 @@ SECTIONS: Final = (
     BOOKIES,
     AUTORECOVERY,
     LEDGER_CLIENT,
+    METADATA_SERVICE,
     TOPIC_WORK,
     TRANSACTIONS,
     PROCESS,

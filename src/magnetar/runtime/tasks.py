@@ -8,6 +8,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
+from magnetar.base.errors import MetadataError
+
 _log = logging.getLogger("magnetar.runtime")
 
 _T = TypeVar("_T")
@@ -47,6 +49,9 @@ class TaskGroup:
                 await asyncio.sleep(interval_s)
                 try:
                     await work()
+                except MetadataError as error:
+                    # A traceback would look like a bug, and this is a service that is away.
+                    _log.warning("%s: periodic work is tried again: %s", self._name, error)
                 except Exception:  # noqa: BLE001  # one failed round must not end the rounds
                     _log.exception("%s: periodic work failed", self._name)
 

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from magnetar.base.errors import StartupError
 from magnetar.broker.ownership.bundle import Bundle
@@ -21,6 +22,9 @@ from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata
 from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MetadataStore, NotFoundError
 from magnetar.runtime.clock import SystemClock
+
+_PATIENCE_S: Final = 10.0
+"""Seconds after which an operator is told that the metadata service cannot be reached."""
 
 
 class ClusterMetadata:
@@ -41,7 +45,7 @@ class ClusterMetadata:
         parsed = parse_metadata_url(url)
         if parsed.kind not in ("zk", "etcd"):
             raise StartupError(f"{url!r}: brokers of a cluster share a service, zk://… or etcd://…")
-        service = await open_metadata(parsed, SystemClock())
+        service = await open_metadata(parsed, SystemClock(), call_timeout_s=_PATIENCE_S)
         try:
             yield cls(service, parsed, cluster)
         finally:
@@ -55,7 +59,7 @@ class ClusterMetadata:
         layout = self._url.layout or LedgerLayout.HIERARCHICAL
         await initialize_cluster(self._service, BookKeeperTree(self._url.root, layout), str(uuid.uuid4()))
         policies = PolicyStore(self._store, self._cluster)
-        policies.shared = True
+        policies.documents.share()
         try:
             await policies.bootstrap("", "")
         finally:
@@ -120,4 +124,5 @@ def _row(name: str, report: BrokerReport, bundles: int, *, drained: bool) -> dic
         "consumers": load.consumers,
         "messages_in_per_s": round(load.rate_in, 1),
         "cpu_percent": round(load.cpu_percent, 1),
+        "metadata_outages": report.outages,
     }

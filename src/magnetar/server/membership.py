@@ -48,7 +48,7 @@ def check(config: StandaloneConfig) -> None:
 
 def join(broker: Broker, config: StandaloneConfig, endpoints: Endpoints, clock: Clock) -> None:
     """Prepares the broker to join the cluster when it starts."""
-    broker.policies.shared = True
+    broker.policies.documents.share()
     broker.owners = Owners(
         broker,
         _urls(config, endpoints, broker.listeners),

@@ -12,12 +12,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from magnetar.base.errors import MagnetarError
+from magnetar.base.errors import MagnetarError, MetadataError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.ownership.bundle import Bundle, bundle_at
 from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
 from magnetar.broker.ownership.health_topics import checked_broker, health_topic
+from magnetar.broker.ownership.last_known import LastKnown
 from magnetar.broker.ownership.moves import Moves
 from magnetar.broker.ownership.peers import BrokerIdTakenError, Peers, Probe
 from magnetar.broker.ownership.place import HERE, TopicPlace
@@ -32,6 +33,7 @@ from magnetar.broker.ownership.records import (
 )
 from magnetar.broker.ownership.states import BundleState
 from magnetar.broker.policies.bundles import range_of
+from magnetar.metadata.contact import Contact
 from magnetar.metadata.store import Notification, SessionEvent
 from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, pause
 
@@ -70,6 +72,8 @@ class Owners:
         self._started_ms = broker.clock.now_ms()
         self._sessions = 0
         self._leaving = False
+        self.contact = Contact(self._store)
+        self._last_known = LastKnown(self.contact)
         self._drains: SingleFlight[None] = SingleFlight()
         self._sent: dict[str, int] = {}
         """How many bundles were sent to each broker since its report."""
@@ -119,18 +123,18 @@ class Owners:
     async def _show(self) -> None:
         """Writes this broker's report. Raises BrokerIdTakenError, MetadataError."""
         load = replace(self._load(), bundles=len(self.ownership))
-        report = BrokerReport(self.urls, load, self._leaving, self._started_ms, self._version, self._socket)
-        await self.peers.show(report)
+        told = self._started_ms, self._version, self._socket, self.contact.outages
+        await self.peers.show(BrokerReport(self.urls, load, self._leaving, *told))
 
     async def _report(self) -> None:
         self._sent.clear()
-        if not self.ownership.session:
+        if not self.ownership.session or self.contact.away:
             return
         try:
             await self._show()
-        except BrokerIdTakenError as error:
+        except (BrokerIdTakenError, MetadataError) as error:
             # It gets no bundles by this table; those that it has are where their records say.
-            _log.error("%s", error)
+            _log.error("this broker's report could not be written: %s", error)
 
     async def drain(self) -> None:
         """Gives every bundle to another broker, or up where there is none, and leaves the cluster."""
@@ -153,6 +157,7 @@ class Owners:
         for cancel in self._cancel:
             cancel()
         self.peers.close()
+        self.contact.close()
         await self.tasks.close()
 
     # -- what the store tells ----------------------------------------------------------------------
@@ -193,7 +198,7 @@ class Owners:
 
     def _record_changed(self, notification: Notification) -> None:
         bundle = bundle_at(notification.path, NAMESPACES)
-        if bundle is not None and self.ownership.state(bundle) in _WITH_RECORD:
+        if bundle is not None and self.ownership.state(bundle) in (BundleState.OWNED, BundleState.RELEASING):
             self.tasks.spawn(self._claims.look_at(bundle))
 
     def _move_changed(self, notification: Notification) -> None:
@@ -281,7 +286,7 @@ class Owners:
             if state is BundleState.CLAIMING:
                 await self._claims.settled(bundle)
                 await pause(LOOK_S)
-            elif await self._moves.destination(bundle) == self.broker_id:
+            elif await self.contact.read(self._moves.destination(bundle)) == self.broker_id:
                 await self._moves.take_over(bundle, until_ms)
             else:
                 raise ServiceNotReadyError(f"{name} is not served by this broker; look it up again")
@@ -324,7 +329,8 @@ class Owners:
             bundle = await bundle_now()
             if self.ownership.serves(bundle):
                 return HERE
-            place = await self._look_for(bundle, authoritative=authoritative)
+            looking = self._look_for(bundle, authoritative=authoritative)
+            place = await self._last_known.place(bundle, looking)
             if place is not None:
                 return place
             self._moves.check_time(bundle, until_ms)
@@ -390,6 +396,3 @@ class Owners:
         ]
         excluded = self.broker_id if self.draining else ""
         return least_loaded(bundle, known, self._sent, excluded=excluded)
-
-
-_WITH_RECORD: Final = (BundleState.OWNED, BundleState.RELEASING)

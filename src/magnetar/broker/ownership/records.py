@@ -146,6 +146,8 @@ class BrokerReport:
     version: str = ""
     socket: str = ""
     """Names the listening socket of its admin API, which one process at a time can have; "": not told."""
+    outages: int = 0
+    """How often it lost contact with the metadata service since its start."""
 
     @property
     def broker_id(self) -> str:
@@ -176,6 +178,7 @@ class BrokerReport:
                 "loadReportType": "LocalBrokerData",
                 "draining": self.draining,
                 "listeningSocket": self.socket,
+                "metadataOutages": self.outages,
             }
         )
 
@@ -204,6 +207,7 @@ class BrokerReport:
             started_ms=int(_number(document, "startTimestamp")),
             version=str(document.get("brokerVersionString") or ""),
             socket=str(document.get("listeningSocket") or ""),
+            outages=int(_number(document, "metadataOutages")),
         )
 
 

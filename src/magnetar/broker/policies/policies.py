@@ -11,27 +11,20 @@ from typing import Any, Final, cast
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.base.recent import Recent
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
 from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, equal_parts
+from magnetar.broker.policies.document_cache import DocumentCache
 from magnetar.broker.policies.policy_shapes import passed_over, without
 from magnetar.metadata import keys
 from magnetar.metadata.documents import DamagedDocumentError, object_of
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
-    Change,
     MetadataStore,
     NotFoundError,
-    Notification,
-    SessionEvent,
 )
 
 _log = logging.getLogger("magnetar.broker")
-
-_DOCUMENTS_KEPT: Final = 100_000
-"""Documents in the cache. Missing documents are cached too, for every name that clients ask for: they must
-not fill the memory."""
 
 _PARTITIONS_MAX: Final = (1 << 31) - 1
 """What the protocol's numbers can hold."""
@@ -52,64 +45,27 @@ class PolicyStore:
     """Reads through a cache, from which a document is dropped when the store reports its change."""
 
     def __init__(self, store: MetadataStore, cluster: str) -> None:
-        self.shared = False
-        """Whether other brokers write documents too: then it is not remembered that there is none, as the
-        note of its creation may be on its way."""
+        self.documents: DocumentCache[Policies] = DocumentCache(store)
         self._store = store
         self.cluster = cluster
-        self._cache: Recent[str, Policies | None] = Recent(_DOCUMENTS_KEPT)
-        self._changes = 0
-        self._listeners: list[Callable[[str], None]] = []
-        self._cancel_watch = store.watch(keys.ADMIN, self._changed)
-        self._cancel_session = store.watch_session(self._session_changed)
 
     def close(self) -> None:
         """Stops watching."""
-        self._cancel_watch()
-        self._cancel_session()
+        self.documents.close()
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Calls back with its key after any document changed; with `keys.ADMIN` when it is not known which
-        have: all may."""
-        self._listeners.append(listener)
-
-    def _changed(self, notification: Notification) -> None:
-        if notification.change is Change.CHILDREN_CHANGED:
-            # A child that was added or removed is reported by its own path.
-            return
-        self._changes += 1
-        self._cache.forget(notification.path)
-        self._tell(notification.path)
-
-    def _session_changed(self, event: SessionEvent) -> None:
-        if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
-            # Changes of other brokers without a connection were not reported.
-            self._changes += 1
-            self._cache = Recent(_DOCUMENTS_KEPT)
-            self._tell(keys.ADMIN)
-
-    def _tell(self, path: str) -> None:
-        for listener in self._listeners:
-            listener(path)
+        """See `DocumentCache.on_change`."""
+        self.documents.on_change(listener)
 
     async def _read(self, path: str, *, of: str = "") -> Policies | None:
         """`of`: the document is that of a "namespace", "topic", "tenant" or "group", and holds nothing that
         cannot be used. Raises DamagedDocumentError."""
-        if path in self._cache:
-            return self._cache[path]
-        before = self._changes
-        value = await self._store.get(path)
-        if value is None and self.shared:
-            # The server that was asked may not have heard of it yet.
-            await self._store.sync()
-            value = await self._store.get(path)
-        document: Policies | None = None if value is None else object_of(path, value.data)
-        if document is not None and of:
-            document = _usable(path, document, of)
-        if self._changes == before and not (document is None and self.shared):
-            # Otherwise it may have been read before the change, which would not be reported again.
-            self._cache.put(path, document)
-        return document
+
+        def decoded(data: bytes) -> Policies:
+            document = object_of(path, data)
+            return _usable(path, document, of) if of else document
+
+        return await self.documents.read(path, decoded)
 
     async def _create(self, path: str, document: Policies, what: str) -> None:
         try:
@@ -120,7 +76,7 @@ class PolicyStore:
     async def bootstrap(self, broker_url: str, http_url: str) -> None:
         """Makes what a cluster starts with: its document, tenant `public`, namespace `public/default`."""
         document = _encode({"serviceUrl": http_url, "brokerServiceUrl": broker_url})
-        if not self.shared:
+        if not self.documents.shared:
             await self._store.put(keys.cluster(self.cluster), document)
         elif not await self._store.exists(keys.cluster(self.cluster)):
             # Another broker may be faster; so below.

@@ -30,6 +30,7 @@ _COLUMNS: Final = (
     "consumers",
     "messages_in_per_s",
     "cpu_percent",
+    "metadata_outages",
 )
 
 

@@ -40,6 +40,7 @@ from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.keys import BOOKIE_RACKS, BROKERS
 from magnetar.metadata.lasting import in_lasting_session
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
+from magnetar.metadata.outages import Outages
 from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
 from magnetar.metadata.trust import MetadataTrust
@@ -207,8 +208,10 @@ async def _on_cluster(
     ledgers = await _ledgers(
         config, options, TreeLedgerRegistry(service, tree), store, registry, clock, cleanup
     )
+    outages = Outages(service, clock)
+    cleanup.callback(outages.close)
     # Other programs may have ledgers there, so ledgers that our metadata does not name are left alone.
-    collectors = (ledgers.collect_metrics,)
+    collectors = (ledgers.collect_metrics, outages.collect_metrics)
     return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
 
 
@@ -272,8 +275,7 @@ async def _ledgers(
     racks = BookieRacks(store, BOOKIE_RACKS)
     await racks.load()
     tasks = TaskGroup("racks of bookies")
-    again = Rounds(partial(_load_racks, racks), tasks.spawn)
-    cleanup.callback(store.watch(BOOKIE_RACKS, lambda _: again.ask()))
+    cleanup.callback(follow_racks(store, racks, tasks))
     cleanup.push_async_callback(tasks.close)
     cluster = Cluster(
         registry,
@@ -284,6 +286,25 @@ async def _ledgers(
     ledgers = RemoteLedgers(LedgerClient(cluster), options, clock)
     cleanup.push_async_callback(ledgers.close)
     return ledgers
+
+
+def follow_racks(store: MetadataStore, racks: BookieRacks, tasks: TaskGroup) -> Callable[[], None]:
+    """Reads the racks anew when they change, and when a connection comes back, without which no change is
+    reported; returns the cancel."""
+    again = Rounds(partial(_load_racks, racks), tasks.spawn)
+
+    def session_changed(event: SessionEvent) -> None:
+        if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
+            again.ask()
+
+    unwatch = store.watch(BOOKIE_RACKS, lambda _: again.ask())
+    unwatch_session = store.watch_session(session_changed)
+
+    def cancel() -> None:
+        unwatch()
+        unwatch_session()
+
+    return cancel
 
 
 async def _load_racks(racks: BookieRacks) -> None:

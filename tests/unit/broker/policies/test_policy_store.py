@@ -15,7 +15,7 @@ from magnetar.broker.errors import NamespaceNotFoundError
 from magnetar.broker.inactive.expiry import expiration_ms
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.limits.limits import Limits, effective
-from magnetar.broker.policies import policies
+from magnetar.broker.policies import document_cache
 from magnetar.broker.policies.policies import PolicyStore
 from magnetar.broker.policies.topic_settings import TopicSettings
 from magnetar.managedlog.config import UNLIMITED, Retention
@@ -26,11 +26,11 @@ from magnetar.metadata.store import Stat
 
 def test_names_that_are_only_asked_for_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        monkeypatch.setattr(policies, "_DOCUMENTS_KEPT", 4)
+        monkeypatch.setattr(document_cache, "_DOCUMENTS_KEPT", 4)
         store = PolicyStore(MemoryMetadataStore(ManualClock()), "standalone")
         for i in range(100):
             assert await store.partitions(TopicName.parse(f"asked-{i}")) == 0
-        assert len(store._cache) <= 4
+        assert len(store.documents._documents) <= 4
         store.close()
 
     asyncio.run(story())
