@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -53,6 +54,11 @@ class _Timer(asyncio.TimerHandle):
     __slots__ = ("process",)
 
     process: Process | None
+
+
+def _has_begun(task: asyncio.Task[Any]) -> bool:
+    work = task.get_coro()
+    return not inspect.iscoroutine(work) or inspect.getcoroutinestate(work) != inspect.CORO_CREATED
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -193,7 +199,9 @@ class SimLoop(asyncio.BaseEventLoop):
                 if not left:
                     break
                 for task in left:
-                    task.cancel()
+                    # One that was made meanwhile begins in this round, and is cancelled in the next.
+                    if _has_begun(task):
+                        task.cancel()
                 while self._ready:
                     self._step(self._ready.popleft())
         finally:
