@@ -86,19 +86,19 @@ BROKER_MUTATIONS: Final = {
     "load-after-unload": Mutation(
         "a name is loaded when its unloading has ended",
         [(TopicRegistry, "_under_way", _blind_to(TopicState.UNLOADING))],
-        0,
+        1,
         "broker",
     ),
     "load-after-deletion": Mutation(
         "a name is loaded when its deletion has ended",
         [(TopicRegistry, "_under_way", _blind_to(TopicState.DELETING))],
-        0,
+        2,
         "broker",
     ),
     "list-before-ledgers": Mutation(
         "a log's ledgers are out of its list before they are deleted with it",
         [(ManagedLogs, "delete", _ledgers_first)],
-        37,
+        28,
         "broker",
     ),
     "others-keep-the-flight": Mutation(
@@ -116,7 +116,7 @@ BROKER_MUTATIONS: Final = {
     "closed-takes-nobody": Mutation(
         "nobody attaches to a topic that is being closed",
         [(AnyTopic, "_check_open", _nothing)],
-        10,
+        13,
         "broker",
     ),
     "clients-are-sent-away": Mutation(
@@ -140,7 +140,7 @@ BROKER_MUTATIONS: Final = {
     "receipts-when-durable": Mutation(
         "a message has a receipt when it is durable",
         [(ReceiptLine, "pop", _whatever_waits)],
-        2,
+        7,
         "broker",
     ),
     "durable-is-delivered": Mutation(

@@ -322,7 +322,7 @@ CLUSTER_MUTATIONS: Final = {
     "audits-come-to-an-end": Mutation(
         "an audit that failed is made again",
         [(AuditSchedule, "failed", _never_again)],
-        found_by=63,
+        found_by=70,
         scenario="cluster",
     ),
     "audits-look-again": Mutation(
@@ -346,7 +346,7 @@ CLUSTER_MUTATIONS: Final = {
     "listed-before-used": Mutation(
         "a ledger is in the list before the log goes on in it",
         [(LedgerLifecycle, "_roll", _used_before_listed)],
-        found_by=3,
+        found_by=21,
         scenario="cluster",
     ),
     "first-listed-before-used": Mutation(

@@ -63,7 +63,7 @@ OWNER_MUTATIONS: Final = {
     "record-last": Mutation(
         "a record goes only after the topics of the bundle are closed",
         [(Ownership, "release", _record_first)],
-        18,
+        21,
         "owners",
     ),
     "record-gone": Mutation(

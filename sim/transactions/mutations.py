@@ -86,13 +86,13 @@ TRANSACTION_MUTATIONS: Final = {
     "txn-settled": Mutation(
         "messages of a transaction are durable before it is decided",
         [(Resolving, "durable", _durable_at_once)],
-        0,
+        5,
         "transactions",
     ),
     "txn-outcomes": Mutation(
         "an outcome is durable before its header goes",
         [(KeptTransactions, "end", _no_outcome)],
-        0,
+        1,
         "transactions",
     ),
     "txn-end-twice": Mutation(
@@ -104,7 +104,7 @@ TRANSACTION_MUTATIONS: Final = {
     "txn-cursors": Mutation(
         "cursors are durable before the header goes",
         [(TopicTransactions, "keep", _keep_hidden_only)],
-        0,
+        7,
         "transactions",
     ),
     "txn-hidden": Mutation(
@@ -116,7 +116,7 @@ TRANSACTION_MUTATIONS: Final = {
     "txn-acks": Mutation(
         "acknowledgements of open transactions are known after a restart",
         [(TopicTransactions, "recover_acks", _no_acks)],
-        0,
+        1,
         "transactions",
     ),
     "txn-numbers": Mutation(
@@ -134,7 +134,7 @@ TRANSACTION_MUTATIONS: Final = {
     "txn-read-on": Mutation(
         "a read never goes on behind the first open transaction",
         [(Visible, "ends_within", _starts_behind)],
-        12,
+        2,
         "transactions",
     ),
 }
