@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from magnetar.client.deliveries import UNKNOWN
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
+from support.cases import cases
 from support.decoding import decoded, entries_of, naive
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
@@ -89,7 +90,7 @@ def entries(draw: st.DrawFn) -> tuple[bytes, int]:
     return (entry if draw(st.booleans()) else entry[6:]), count
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(entries(), min_size=1, max_size=12), st.booleans())
 def test_equals_the_naive_decoder(made: list[tuple[bytes, int]], indexed: bool) -> None:
     columns = entries_of([entry for entry, _ in made], [count for _, count in made], 10)

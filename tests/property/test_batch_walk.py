@@ -11,6 +11,7 @@ from magnetar.arrow.batches import batch_spans
 from magnetar.arrow.fields import PADDING
 from magnetar.client.errors import PayloadError
 from magnetar.wire.payload import build_batch
+from support.cases import cases
 from support.history_entries import singles
 
 
@@ -23,7 +24,7 @@ def batches(draw: st.DrawFn) -> tuple[bytes, int]:
     return bytes(payload), len(messages)
 
 
-@settings(derandomize=True, max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(batches(), min_size=64, max_size=80))
 def test_side_by_side_is_one_by_one(parts: list[tuple[bytes, int]]) -> None:
     data = b"".join([*(payload for payload, _ in parts), PADDING])

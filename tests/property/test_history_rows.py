@@ -12,6 +12,7 @@ from magnetar.history.metadata import Rows
 from magnetar.history.rebuild import rebuild
 from magnetar.history.vectors import read_vector
 from magnetar.wire.payload import checksum_matches, parse_metadata, split_entry
+from support.cases import cases
 from support.history_entries import ledgers
 
 TOPIC = TopicName.parse("history")
@@ -48,8 +49,7 @@ def assert_same(stored: bytes, rebuilt: bytes) -> None:
 
 
 @settings(
-    derandomize=True,
-    max_examples=200,
+    max_examples=cases(200),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -24,6 +24,7 @@ from magnetar.history.verifying import verify_segment
 from magnetar.tiered.parquet.frames import runs_parts
 from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, SegmentOrigin, StoredTopicSchema
 from magnetar.wire import pulsar_pb2 as pb
+from support.cases import cases
 from support.history_entries import ledgers
 
 ORIGIN = SegmentOrigin("persistent://public/default/history", 7)
@@ -31,7 +32,7 @@ DEFINITION = b'{"type":"record","name":"R","fields":[{"name":"a","type":["null",
 WITH_SCHEMA = SegmentOrigin(ORIGIN.topic, 7, [StoredTopicSchema(bytes(8), pb.Schema.Type.Json, DEFINITION)])
 
 
-@settings(derandomize=True, max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(ledgers(), st.data())
 def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
@@ -53,7 +54,7 @@ def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataOb
     assert summary.messages == sum(run.message_count for run in runs)
 
 
-@settings(derandomize=True, max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(16), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ledgers(), min_size=2, max_size=4), st.data())
 def test_segments_of_several_ledgers_give_back_what_they_took(
     several: list[list[EntryRun]], data: st.DataObject
@@ -133,7 +134,7 @@ def _places(runs: list[EntryRun]) -> list[tuple[int, int, int, bytes, int]]:
     ]
 
 
-@settings(derandomize=True, max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ledgers(), min_size=1, max_size=3), st.data())
 def test_segments_that_leave_entries_out_give_back_all_others_at_their_places(
     several: list[list[EntryRun]], data: st.DataObject

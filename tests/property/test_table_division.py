@@ -81,7 +81,6 @@ def logs(draw: st.DrawFn) -> Log:
 
 
 @settings(
-    derandomize=True,
     max_examples=300,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
