@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,6 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-# A story's JVM ends before the second compiler has paid for itself: the first alone takes a quarter less CPU.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 HERE = Path(__file__).parent
 LONGEST_FIRST = (
