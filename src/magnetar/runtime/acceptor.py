@@ -6,7 +6,8 @@ surplus sockets unread. When all places are taken, `make_room` may close an olde
 
 An unfinished TLS handshake costs some 40 kB, and the address space of a read buffer of 256 KiB, which later
 allocations fill: memory taken by many handshakes at once does not come back. So their number is bounded, and
-the address that has most of them loses its oldest one to the newest.
+the address that has most of them loses its oldest one to the newest. A young one stays, and the newest of its
+address is refused: else clients that all come at once would push each other out before they finish.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _PER_TURN_MAX: Final = 32
 _HANDSHAKES_PER_TURN_MAX: Final = 4
 """Of them with TLS, which is a millisecond of work for each."""
 _HANDSHAKES_MAX: Final = 512
-"""TLS handshakes under way. A loop completes about a thousand in a second, so honest clients that all connect
-at once stay below it unless a round trip takes half a second."""
+"""TLS handshakes under way. A loop completes about a thousand in a second."""
+_YOUNG_S: Final = 1.0
+"""Seconds for which a handshake is not ended in favour of another one of its address."""
 _NO_FILES_S: Final = 1.0
 """Seconds until the next attempt when the process may open no more files."""
 _NO_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -42,6 +44,8 @@ class _Counted(socket.socket):
 
     entrance: Entrance | None = None
     address = ""
+    since_s = 0.0
+    """When it was accepted, by the loop's clock."""
 
     def close(self) -> None:
         self._leave()
@@ -138,23 +142,28 @@ class Acceptor:
             )
             return
         counted = _Counted(fileno=accepted.detach())
-        counted.entrance, counted.address = self._entrance, address
+        counted.entrance, counted.address, counted.since_s = self._entrance, address, self._loop.time()
+        if self._tls is not None and len(self._opening) >= _HANDSHAKES_MAX and not self._end_one(counted):
+            self._failed(counted, ConnectionAbortedError("too many TLS handshakes of its address"))
+            return
         counted.setblocking(False)
         task = self._loop.create_task(self._open(counted))
         self._opening[task] = counted
         task.add_done_callback(partial(self._opened, counted))
-        if self._tls is not None and len(self._opening) > _HANDSHAKES_MAX:
-            self._end_one()
 
-    def _end_one(self) -> None:
-        """Ends the oldest handshake of the address that has most of them."""
+    def _end_one(self, newest: _Counted) -> bool:
+        """Ends the oldest handshake of the address that has most of them; False: the newest is of an address
+        that has as many, and the oldest is young."""
         addresses = Counter(counted.address for counted in self._opening.values())
-        ((crowded, _),) = addresses.most_common(1)
-        task = next(task for task, counted in self._opening.items() if counted.address == crowded)
+        ((crowded, most),) = addresses.most_common(1)
+        task, oldest = next(each for each in self._opening.items() if each[1].address == crowded)
+        if addresses[newest.address] == most and newest.since_s - oldest.since_s < _YOUNG_S:
+            return False
         # It is cancelled in the next turn, and many are accepted in this one: each must end another one.
         del self._opening[task]
         self._ending.add(task)
         task.cancel()
+        return True
 
     async def _open(self, counted: _Counted) -> None:
         try:

@@ -92,12 +92,14 @@ async def _until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen within a minute")
 
 
+@pytest.mark.parametrize("young_s", [0.0, 600.0])
 def test_unfinished_handshakes_are_bounded_and_one_address_pushes_out_its_own(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, young_s: float
 ) -> None:
     # Each cancelled the oldest one, which stayed the oldest for the rest of the turn: all that were accepted
     # together ended the same one.
     monkeypatch.setattr(acceptor_module, "_HANDSHAKES_MAX", 4)
+    monkeypatch.setattr(acceptor_module, "_YOUNG_S", young_s)
 
     async def story(stack: ExitStack) -> None:
         entrance = Entrance("clients")
@@ -120,9 +122,14 @@ def test_unfinished_handshakes_are_bounded_and_one_address_pushes_out_its_own(
             await asyncio.sleep(0)
         assert len(entrance) == 4
         assert entrance.refused[TLS] == 17
-        ended = [one.recv(1) == b"" for one in crowd[:17]]
-        assert all(ended)
-        for one in (elsewhere, *crowd[17:]):
+        # Young ones stay: clients that come all at once would push each other out.
+        ended, stay = (crowd[3:], crowd[:3]) if young_s else (crowd[:17], crowd[17:])
+        assert [one.recv(1) for one in ended] == [b""] * 17
+        stay += [elsewhere, connect("127.0.0.3")]
+        # Also a young one gives way to another address.
+        await _until(lambda: entrance.refused[TLS] == 18 and len(entrance) == 4)
+        assert stay.pop(0).recv(1) == b""
+        for one in stay:
             one.setblocking(False)
             with pytest.raises(BlockingIOError):
                 one.recv(1)
