@@ -43,7 +43,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[object, object], object]]]
 unbounded value."""
 
 
-def _number(value: object) -> object:
+def _number(value: object) -> float:
     """Returns the value. Raises TypeError for a text, which `%` would format and `+` would lengthen."""
     if not isinstance(value, int | float):
         raise TypeError

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
@@ -18,16 +18,21 @@ EPOCH_PROPERTY: Final = "pulsar.topic.epoch"
 """Property of the log that holds the topic epoch (Pulsar's name), a decimal number."""
 
 
-class ProducerOutlet(Protocol):
-    """What the room needs of a producer's connection. The producers are the room's own."""
+OwnProducer = Any
+"""A producer of the topic that this room is plugged into. Its type has its connection, and the connection has
+methods that take it: no type variable can say that."""
 
-    def producer_detached(self, producer: object) -> None:
+
+class ProducerOutlet(Protocol):
+    """What the room needs of a producer's connection."""
+
+    def producer_detached(self, producer: OwnProducer) -> None:
         """The producer was attached and is not any more: the client looks the topic up again."""
 
-    def producer_ready(self, producer: object) -> None:
+    def producer_ready(self, producer: OwnProducer) -> None:
         """The producer, which was queued or waited for its epoch, may publish."""
 
-    def producer_refused(self, producer: object, error: MagnetarError) -> None:
+    def producer_refused(self, producer: OwnProducer, error: MagnetarError) -> None:
         """The producer, which was queued or waited for its epoch, will not publish."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final, Literal
 from weakref import ref
 
 from magnetar.base.entries import EntryRun
@@ -196,7 +196,9 @@ class Topic(AnyTopic):
     async def subscription(
         self, name: str, *, initial_earliest: bool, start: Position | None, properties: dict[str, str] | None
     ) -> Subscription:
-        initial: Any = start if start is not None else ("earliest" if initial_earliest else "latest")
+        initial: Literal["earliest", "latest"] | Position = "earliest" if initial_earliest else "latest"
+        if start is not None:
+            initial = start
         while True:
             # One that is being deleted still has its cursor: its consumer would wait for ever.
             await self._drops.settled(name)

@@ -28,6 +28,12 @@ MODE: Final = click.Option(
 """Which topics of a namespace are listed."""
 
 
+def _actions(given: Mapping[str, object]) -> object:
+    actions = given["actions"]
+    assert isinstance(actions, tuple), "an option that may be repeated"
+    return list(actions)
+
+
 def _created(given: Mapping[str, object]) -> object:
     return {"bundles": {"numBundles": given["bundles"]}} if given["bundles"] else None
 
@@ -129,7 +135,7 @@ VERBS: Final = (
         method="POST",
         path="{namespace}/permissions/{role}",
         options=(_ACTIONS,),
-        body=lambda given: list(given["actions"]),
+        body=_actions,
         done="{role} may in {namespace}",
         example="namespaces grant public/default ada --action produce",
     ),
