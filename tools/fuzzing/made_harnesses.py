@@ -206,30 +206,31 @@ def _segments(data: bytes) -> object:
     return scan.end, scan.torn_bytes, len(scan.found.damages), sorted(scan.found.ledgers)
 
 
-def _seeds() -> list[bytes]:
+def seeds() -> list[bytes]:
+    """Inputs of chance, the same in each run."""
     chance = random.Random(1)
     return [chance.randbytes(_SEED_BYTES) for _ in range(40)]
 
 
 HARNESSES: Final = (
     Harness(
-        name="made-schemas", run=_schemas, refusals=(InvalidSchemaError,), seeds=_seeds, input_bytes_max=600
+        name="made-schemas", run=_schemas, refusals=(InvalidSchemaError,), seeds=seeds, input_bytes_max=600
     ),
     Harness(
-        name="made-expressions", run=_expressions, refusals=(FilterError,), seeds=_seeds, input_bytes_max=300
+        name="made-expressions", run=_expressions, refusals=(FilterError,), seeds=seeds, input_bytes_max=300
     ),
     Harness(
         name="made-policies",
         run=_policies,
         refusals=(BadRequestError, PreconditionFailedError),
-        seeds=_seeds,
+        seeds=seeds,
         input_bytes_max=300,
     ),
     Harness(
         name="made-websocket",
         run=_websocket,
         refusals=(MessageError, OpeningError),
-        seeds=_seeds,
+        seeds=seeds,
         input_bytes_max=300,
     ),
     *(
@@ -237,12 +238,12 @@ HARNESSES: Final = (
             name=f"made-bookkeeper-v{3 - is_v2}",
             run=partial(_bookkeeper, is_v2),
             refusals=(FrameError,),
-            seeds=_seeds,
+            seeds=seeds,
             input_bytes_max=400,
         )
         for is_v2 in (True, False)
     ),
     Harness(
-        name="made-segments", run=_segments, refusals=(CorruptDataError,), seeds=_seeds, input_bytes_max=600
+        name="made-segments", run=_segments, refusals=(CorruptDataError,), seeds=seeds, input_bytes_max=600
     ),
 )

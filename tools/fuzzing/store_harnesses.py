@@ -175,7 +175,7 @@ def _parquet_file() -> bytes:
         return path.read_bytes()
 
 
-class _Bytes:
+class FileBytes:
     """A file in memory."""
 
     name = "bytes"
@@ -201,7 +201,7 @@ def _parquet(data: bytes) -> object:
     pyarrow, so a harness must not try it."""
     whole = _parquet_file()
     pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    reader = SegmentReader(_Bytes(data[:pages].ljust(pages, b"\0") + whole[pages:]))
+    reader = SegmentReader(FileBytes(data[:pages].ljust(pages, b"\0") + whole[pages:]))
     summary = reader.summary
     runs = reader.entries(LedgerId(7), summary.first_entry, 1 << 16)
     reader.lookup(b"key", 5)
