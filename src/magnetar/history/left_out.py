@@ -107,7 +107,10 @@ class LeftOut:
         data = section[_SUM.size :]
         if len(section) < _SUM.size or _SUM.unpack_from(section)[0] != crc32c(data):
             raise DamagedSegmentError(f"{name}: what it leaves out fails its checksum")
-        numbers = np.frombuffer(zlib.decompress(data), "<i8").reshape(_COLUMNS, -1)
+        try:
+            numbers = np.frombuffer(zlib.decompress(data), "<i8").reshape(_COLUMNS, -1)
+        except (zlib.error, ValueError) as error:
+            raise DamagedSegmentError(f"{name}: what it leaves out cannot be read: {error}") from error
         return cls(np.cumsum(numbers, axis=1, dtype=np.int64))
 
     def __bool__(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from magnetar.tiered.parquet.parquet_history import (
     SegmentOrigin,
 )
 from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.checksum import crc32c
 from magnetar.wire.payload import build_entry, entry_layout, parse_metadata
 from support.endings import closed_at_end
 
@@ -158,6 +160,9 @@ def test_damage_of_the_section_is_noticed() -> None:
             LeftOut.decode("s", bytes(damaged))
     with pytest.raises(DamagedSegmentError):
         LeftOut.decode("s", section[:3])
+    for data in (b"", b"noise", zlib.compress(bytes(41))):
+        with pytest.raises(DamagedSegmentError, match="cannot be read"):
+            LeftOut.decode("s", crc32c(data).to_bytes(4, "little") + data)
 
 
 def test_many_gaps_cost_few_bytes() -> None:
