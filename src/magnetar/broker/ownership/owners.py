@@ -22,7 +22,7 @@ from magnetar.broker.ownership.last_known import LastKnown
 from magnetar.broker.ownership.moves import Moves
 from magnetar.broker.ownership.peers import BrokerIdTakenError, Peers, Probe
 from magnetar.broker.ownership.place import HERE, TopicPlace
-from magnetar.broker.ownership.placement import least_loaded
+from magnetar.broker.ownership.placement import SentBundles, least_loaded
 from magnetar.broker.ownership.records import (
     MOVES,
     NAMESPACES,
@@ -75,8 +75,7 @@ class Owners:
         self.contact = Contact(self._store)
         self._last_known = LastKnown(self.contact)
         self._drains: SingleFlight[None] = SingleFlight()
-        self._sent: dict[str, int] = {}
-        """How many bundles were sent to each broker since its report."""
+        self._sent = SentBundles()
         self.peers = Peers(
             broker.store,
             self.broker_id,
@@ -127,7 +126,6 @@ class Owners:
         await self.peers.show(BrokerReport(self.urls, load, self._leaving, *told))
 
     async def _report(self) -> None:
-        self._sent.clear()
         if not self.ownership.session or self.contact.away:
             return
         try:
@@ -379,11 +377,11 @@ class Owners:
             return None
         if not chosen:
             raise ServiceNotReadyError(f"no broker takes {bundle}: all are leaving; look the topic up again")
-        urls = self.peers.reports[chosen].urls
-        if await self.peers.is_gone(urls):
+        report = self.peers.reports[chosen]
+        if await self.peers.is_gone(report.urls):
             return None
-        self._sent[chosen] = self._sent.get(chosen, 0) + 1
-        return TopicPlace(urls, redirect=True)
+        self._sent.add(report)
+        return TopicPlace(report.urls, redirect=True)
 
     def _chosen(self, bundle: Bundle) -> str:
         """The broker that is to have it; "": there is none."""

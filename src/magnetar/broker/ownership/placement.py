@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
@@ -13,20 +13,37 @@ CPU_BUSY_PERCENT: Final = 85.0
 """A broker with more to do gets no bundle while another one has less."""
 
 
+class SentBundles:
+    """How many bundles this broker has sent to each other one since that one's report.
+
+    A report that is read anew counts what its broker has taken, so what was sent before it is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[str, tuple[BrokerReport, int]] = {}
+
+    def add(self, receiver: BrokerReport) -> None:
+        """One more bundle was sent to this broker."""
+        self._sent[receiver.broker_id] = receiver, self.since(receiver) + 1
+
+    def since(self, report: BrokerReport) -> int:
+        """Bundles that its broker has got beyond those of this report."""
+        base, count = self._sent.get(report.broker_id, (report, 0))
+        return count if base == report else 0
+
+
 def least_loaded(
-    bundle: Bundle, brokers: Iterable[BrokerReport], sent: Mapping[str, int], *, excluded: str = ""
+    bundle: Bundle, brokers: Iterable[BrokerReport], sent: SentBundles, *, excluded: str = ""
 ) -> str:
     """Id of the broker with the fewest bundles; of several, the one that a hash of bundle and broker chooses.
 
-    `sent`: how many bundles this broker has sent to each one since its report. Brokers that drain get none,
-    nor does `excluded`. "" when there is none.
+    Brokers that drain get none, nor does `excluded`. "" when there is none.
     """
     able = [each for each in brokers if not each.draining and each.broker_id != excluded]
     calm = [each for each in able if each.load.cpu_percent <= CPU_BUSY_PERCENT]
 
     def burden(report: BrokerReport) -> tuple[int, bytes]:
-        count = report.load.bundles + sent.get(report.broker_id, 0)
-        return count, _chance(bundle, report.broker_id)
+        return report.load.bundles + sent.since(report), _chance(bundle, report.broker_id)
 
     chosen = min(calm or able, key=burden, default=None)
     return "" if chosen is None else chosen.broker_id

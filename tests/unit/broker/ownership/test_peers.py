@@ -13,6 +13,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.ownership.listing import owners_in
 from magnetar.broker.ownership.peers import BrokerIdTakenError, Peers
 from magnetar.broker.ownership.place import HERE, TopicPlace
+from magnetar.broker.ownership.placement import SentBundles
 from magnetar.broker.ownership.records import NAMESPACES, BrokerReport, encode_move, move_path, owner_path
 from magnetar.broker.ownership.states import BundleState
 from magnetar.metadata import keys
@@ -64,13 +65,26 @@ def test_nobody_is_sent_to_a_broker_whose_session_has_ended() -> None:
         bundle = next(each for each in bundles if api.owners._chosen(each) == OTHER)
         place = await api.owners._look_for(bundle, authoritative=False)
         assert place == TopicPlace(urls_of(OTHER), redirect=True)
-        api.owners._sent.clear()
+        api.owners._sent = SentBundles()
         peers.close()  # from here on the table is behind
         await api.store.delete(keys.broker(OTHER))
         assert await api.owners._look_for(bundle, authoritative=False) is None
         await api.store.put(move_path(bundle), encode_move(OTHER))
         assert OTHER in peers.reports
         assert await api.owners._look_for(bundle, authoritative=False) is None
+
+    with_one_of_several(story)
+
+
+def test_an_own_report_does_not_forget_what_others_were_sent() -> None:
+    async def story(api: OneOfSeveral) -> None:
+        await api.other_is_there()
+        owners = api.owners
+        bundles = [await owners.bundle_of(TopicName.parse(f"t{number}")) for number in range(20)]
+        bundle = next(each for each in bundles if owners._chosen(each) == OTHER)
+        await owners._look_for(bundle, authoritative=False)
+        await owners._report()
+        assert owners._sent.since(owners.peers.reports[OTHER]) == 1
 
     with_one_of_several(story)
 

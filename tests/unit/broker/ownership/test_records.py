@@ -10,7 +10,7 @@ from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.bundle import Bundle
-from magnetar.broker.ownership.placement import least_loaded
+from magnetar.broker.ownership.placement import SentBundles, least_loaded
 from magnetar.broker.ownership.records import (
     BrokerReport,
     BrokerUrls,
@@ -143,15 +143,30 @@ def _report(name: str, bundles: int, *, cpu: float = 0, draining: bool = False) 
 
 def test_the_broker_with_the_fewest_bundles_gets_the_next() -> None:
     brokers = [_report("a:1", 3), _report("b:1", 1), _report("c:1", 0, draining=True)]
-    assert least_loaded(BUNDLE, brokers, {}) == "b:1"
-    assert least_loaded(BUNDLE, brokers, {"b:1": 3}) == "a:1"
-    assert least_loaded(BUNDLE, brokers, {}, excluded="b:1") == "a:1"
-    assert least_loaded(BUNDLE, [], {}) == ""
-    assert least_loaded(BUNDLE, [_report("a:1", 0, cpu=90), _report("b:1", 9)], {}) == "b:1"
-    assert least_loaded(BUNDLE, [_report("a:1", 0, cpu=90)], {}) == "a:1"
+    none = SentBundles()
+    assert least_loaded(BUNDLE, brokers, none) == "b:1"
+    assert least_loaded(BUNDLE, brokers, none, excluded="b:1") == "a:1"
+    assert least_loaded(BUNDLE, [], none) == ""
+    assert least_loaded(BUNDLE, [_report("a:1", 0, cpu=90), _report("b:1", 9)], none) == "b:1"
+    assert least_loaded(BUNDLE, [_report("a:1", 0, cpu=90)], none) == "a:1"
+
+
+def test_what_a_broker_was_sent_counts_until_its_next_report() -> None:
+    brokers = [_report("a:1", 3), _report("b:1", 1)]
+    sent = SentBundles()
+    for _ in range(3):
+        sent.add(brokers[1])
+    assert least_loaded(BUNDLE, brokers, sent) == "a:1"
+    # The same report once more, read anew, says nothing of them.
+    assert sent.since(_report("b:1", 1)) == 3
+    assert sent.since(brokers[0]) == 0
+    # It has taken two of them, or has lost others since.
+    assert sent.since(_report("b:1", 3)) == 0
+    sent.add(_report("b:1", 3))
+    assert sent.since(_report("b:1", 3)) == 1
 
 
 def test_equal_brokers_share_bundles() -> None:
     brokers = [_report("a:1", 0), _report("b:1", 0)]
-    chosen = {least_loaded(Bundle(NAMESPACE, i, i + 1), brokers, {}) for i in range(50)}
+    chosen = {least_loaded(Bundle(NAMESPACE, i, i + 1), brokers, SentBundles()) for i in range(50)}
     assert chosen == {"a:1", "b:1"}
