@@ -307,8 +307,8 @@ def test_deletions_reach_what_another_broker_serves(cluster: BrokerCluster) -> N
         producers[number].send(b"before")
     for broker in (first, second):
         with pytest.raises(HTTPError) as refused:
-            broker.admin("DELETE", "persistent/public/default/kept/partitions?force=true")
-        assert refused.value.code == 503
+            broker.admin("DELETE", "persistent/public/default/kept/partitions")
+        assert refused.value.code == 412  # it has producers
         refused.value.close()
     consumer = client.subscribe(f"{TOPIC}kept", "all", initial_position=pulsar.InitialPosition.Earliest)
     assert sorted(receive_all(consumer, 8)) == [b"%d" % number for number in range(8)]
@@ -317,6 +317,56 @@ def test_deletions_reach_what_another_broker_serves(cluster: BrokerCluster) -> N
         with pytest.raises(pulsar.exceptions.PulsarException):
             producer.send(b"after")
     client.close()
+
+
+def test_calls_about_all_partitions_reach_every_owner(cluster: BrokerCluster) -> None:
+    """Through a broker that owns nothing, too."""
+    first, second = cluster.brokers[-2:]
+    topic = "persistent/public/default/wide"
+    first.admin("PUT", f"{topic}/partitions", 8)
+    assert {cluster.owner_of(f"wide-partition-{number}") for number in range(8)} == {first, second}
+    third = cluster.start_broker()
+    client = client_of(cluster)
+    consumer = client.subscribe(f"{TOPIC}wide", "s", initial_position=pulsar.InitialPosition.Earliest)
+    producer = client.create_producer(
+        f"{TOPIC}wide", message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution
+    )
+    for number in range(16):
+        producer.send(b"%d" % number)
+    assert sorted(map(int, receive_all(consumer, 16))) == list(range(16))
+    for broker in (third, first, second):
+        stats = broker.admin("GET", f"{topic}/partitioned-stats")
+        assert (stats["msgInCounter"], len(stats["partitions"])) == (16, 8)
+        assert len({each["ownerBroker"] for each in stats["partitions"].values()}) == 2
+        assert len(broker.admin("GET", f"{topic}/partitioned-internalStats")["partitions"]) == 8
+        assert broker.admin("GET", f"{topic}/subscriptions") == ["s"]
+    # What changes something, too.
+    again = f"{topic}/subscription/again"
+
+    def backlog() -> int:
+        return int(first.admin("GET", f"{topic}/partitioned-stats")["subscriptions"]["again"]["msgBacklog"])
+
+    third.admin("PUT", again, "earliest")
+    assert backlog() == 16
+    third.admin("POST", f"{again}/skip_all")
+    assert backlog() == 0
+    third.admin("POST", f"{again}/resetcursor/0")
+    assert backlog() == 16
+    third.admin("PUT", f"{topic}/unload")
+    assert backlog() == 16
+    third.admin("DELETE", again)
+    assert first.admin("GET", f"{topic}/subscriptions") == ["s"]
+    with pytest.raises(HTTPError) as refused:
+        third.admin("DELETE", f"{topic}/partitions")
+    assert refused.value.code == 412  # it has clients
+    refused.value.close()
+    client.close()
+    third.admin("DELETE", f"{topic}/partitions")
+    for broker in (third, first, second):
+        assert f"{TOPIC}wide" not in broker.admin("GET", "persistent/public/default/partitioned")
+        assert not [name for name in broker.admin("GET", "persistent/public/default") if "wide" in name]
+    first.admin("PUT", f"{topic}/partitions", 8)
+    assert third.admin("GET", f"{topic}/partitioned-stats")["msgInCounter"] == 0
 
 
 def test_one_id_is_of_one_process(cluster: BrokerCluster) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.calls.call import Service
+from magnetar.admin.calls.other_brokers import Exchange
 from magnetar.admin.calls.rates import Rates
 from magnetar.admin.metrics.broker_metrics import registry_for
 from magnetar.admin.routes import all_routes
@@ -19,6 +20,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.service import BrokerConfig
 from magnetar.broker.topic.producer import OwnConnection, Producer
+from magnetar.runtime.http_exchange import HttpAnswer
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
@@ -96,12 +98,15 @@ class AdminApi(BrokerOnFakes):
     ) -> None:
         """`guard`: the broker's `authentication` and `superuser_roles`."""
         super().__init__(config, log_config={"entries_max_per_ledger": 4}, **guard)
+        self.other_brokers: Exchange | None = None
+        """Answers in the place of other brokers; None: they are not asked."""
         self.certificate_role: str | None = None
         """Role in the verified client certificate of the calls."""
         service = Service(
             Rates(self.broker.clock, self.broker.clock_watch.began_ms),
             http_port=8080,
             loopback_only=loopback_only,
+            exchanged=self._exchanged,
         )
         self._app = build(self.broker, service, all_routes(registry_for(self.broker)))
 
@@ -142,6 +147,10 @@ class AdminApi(BrokerOnFakes):
             {name.decode(): value.decode() for name, value in start["headers"]},
             b"".join(message.get("body", b"") for message in messages[1:]),
         )
+
+    async def _exchanged(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        assert self.other_brokers is not None, f"{method} {url}: nobody was to be asked"
+        return await self.other_brokers(method, url, body, headers)
 
     async def get(self, path: str) -> Any:
         """The JSON of a GET that must succeed."""

@@ -18,8 +18,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from magnetar.admin.calls import other_brokers
 from magnetar.admin.calls.coercion import LONG_BITS, as_boolean, as_whole
 from magnetar.admin.calls.errors import BadRequestError
+from magnetar.admin.calls.other_brokers import Exchange
 from magnetar.admin.calls.rates import Rates
 from magnetar.auth.identity import Identity
 from magnetar.base.ids import EARLIEST, LATEST, LedgerId, Position
@@ -80,6 +82,8 @@ class Service:
     """Whether only this machine can reach the admin port."""
     checks: SingleFlight[None] = field(default_factory=SingleFlight)
     """The running health check, which concurrent calls share."""
+    exchanged: Exchange = other_brokers.send
+    """How other brokers are asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ class Call:
     """Address of the client, for logs."""
     identity: Identity | None = None
     """The caller's identity; None without authentication."""
+    secure: bool = False
+    """Whether the call came over TLS."""
 
     # -- names ---------------------------------------------------------------------------------------
 

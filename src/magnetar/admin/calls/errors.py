@@ -75,6 +75,16 @@ class ServedElsewhereError(MagnetarError):
         self.place = place
 
 
+class OtherBrokerError(RequestError):
+    """Another broker refused its part of a call, or did not answer. `status`: HTTP status of the answer."""
+
+    status = 503
+
+    def __init__(self, status: int, reason: str, *, remedy: str = "") -> None:
+        super().__init__(reason, remedy=remedy)
+        self.status = status
+
+
 class BadRequestError(RequestError):
     """A body, number or parameter cannot be read."""
 
@@ -129,6 +139,7 @@ class NotImplementedHereError(RequestError):
 STATUSES: Final[dict[type[MagnetarError], int]] = {
     # The request itself:
     RequestError: 400,
+    OtherBrokerError: 503,
     BadRequestError: 400,
     NotHereError: 404,
     NotAcceptableError: 406,
@@ -214,5 +225,7 @@ def words_of(error: MagnetarError, path: str) -> tuple[str, str]:
 
 def status_of(error: MagnetarError) -> int:
     """HTTP status for `error`; 503 for our failures that may be tried again."""
+    if isinstance(error, OtherBrokerError):
+        return error.status
     status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
     return 503 if status == 500 and error.retriable and not isinstance(error, RefusedError) else status

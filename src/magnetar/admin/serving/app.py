@@ -164,6 +164,7 @@ class _Resource:
                 host=host_of(request),
                 peer=access.peer_of(request),
                 identity=identity,
+                secure=request.url.scheme == "https",
             )
             answer = await self._broker.quotas.timing(owner, _answered(handler, call))
             access.note_change(identity, request, call.body)

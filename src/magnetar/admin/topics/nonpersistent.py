@@ -9,13 +9,14 @@ from typing import Any, Final
 from magnetar.admin.calls.call import Call, Handler, Operation, Route
 from magnetar.admin.namespaces.bundles import within
 from magnetar.admin.topics import topics
-from magnetar.admin.topics.aggregation import aggregate
+from magnetar.admin.topics.over_partitions import nothing, spread, union
 from magnetar.admin.topics.stats import (
     Asked,
     asked,
     consumer_stats,
     filter_stats,
     last_times,
+    merged,
     publishers,
 )
 from magnetar.admin.topics.topic_lists import QUERY
@@ -107,12 +108,7 @@ async def _one(call: Call) -> NonPersistentTopic:
 async def partitioned_stats(call: Call) -> object:
     count = await _partitions(call)
     wanted = asked(call)
-    documents = {str(topic.name): topic_stats(topic, wanted) for topic in await _there(call)}
-    return {
-        **aggregate(list(documents.values())),
-        "metadata": {"partitions": count, "deleted": False},
-        "partitions": documents if call.flag("perPartition", default=True) else {},
-    }
+    return merged(call, {topic.name: topic_stats(topic, wanted) for topic in await _there(call)}, count)
 
 
 async def _partitions(call: Call) -> int:
@@ -173,6 +169,15 @@ def _of_this_domain(handler: Handler) -> Handler:
     return called
 
 
+_WHOLE_STATS: Final = spread(
+    "GET",
+    partitioned_stats,
+    merged,
+    one=stats,
+    ends=("/partitioned-stats", "/stats"),
+    may_be_empty=True,
+)
+
 ROUTES: list[Route] = [
     (method, path, _of_this_domain(handler))
     for method, path, handler in (
@@ -181,17 +186,17 @@ ROUTES: list[Route] = [
         ("GET", _T, list_in_bundle),
         ("PUT", _T, topics.create_topic),
         ("DELETE", _T, topics.delete_topic),
-        ("PUT", f"{_T}/unload", topics.unload),
+        ("PUT", f"{_T}/unload", topics.UNLOAD),
         ("PUT", f"{_T}/partitions", topics.create_partitioned),
         ("POST", f"{_T}/partitions", topics.grow_partitioned),
         ("GET", f"{_T}/partitions", topics.get_partitions),
         ("DELETE", f"{_T}/partitions", topics.delete_partitioned),
         ("POST", f"{_T}/createMissedPartitions", topics.create_missed_partitions),
         ("GET", f"{_T}/stats", stats),
-        ("GET", f"{_T}/partitioned-stats", partitioned_stats),
+        ("GET", f"{_T}/partitioned-stats", _WHOLE_STATS),
         ("GET", f"{_T}/internalStats", internal_stats),
-        ("GET", f"{_T}/subscriptions", list_subscriptions),
-        ("PUT", f"{_T}/subscription/{{subscription}}", create_subscription),
-        ("DELETE", f"{_T}/subscription/{{subscription}}", delete_subscription),
+        ("GET", f"{_T}/subscriptions", spread("GET", list_subscriptions, union)),
+        ("PUT", f"{_T}/subscription/{{subscription}}", spread("PUT", create_subscription, nothing)),
+        ("DELETE", f"{_T}/subscription/{{subscription}}", spread("DELETE", delete_subscription, nothing)),
     )
 ]

@@ -16,6 +16,7 @@ from magnetar.admin.calls.rates import Rates
 from magnetar.admin.topics import internals
 from magnetar.admin.topics.aggregation import aggregate
 from magnetar.admin.topics.compaction import compaction_stats
+from magnetar.admin.topics.over_partitions import Answers, spread
 from magnetar.admin.topics.topics import loaded, parts
 from magnetar.broker.access.access_state import AccessMode
 from magnetar.broker.errors import TopicNotFoundError
@@ -303,7 +304,12 @@ async def _add_oldest(topic: Topic, document: Document) -> None:
 async def partitioned_stats(call: Call) -> object:
     topics, count = await _partitions(call)
     wanted = asked(call)
-    documents = {str(topic.name): await _stats(topic, wanted) for topic in topics}
+    return merged(call, {topic.name: await _stats(topic, wanted) for topic in topics}, count)
+
+
+def merged(call: Call, answers: Answers, count: int) -> Document:
+    """Statistics of a partitioned topic, from those of its partitions."""
+    documents = {str(name): answer for name, answer in answers.items() if isinstance(answer, dict)}
     return {
         **aggregate(list(documents.values())),
         "metadata": {"partitions": count, "deleted": False},
@@ -317,9 +323,13 @@ async def stats_internal(call: Call) -> object:
 
 async def partitioned_stats_internal(call: Call) -> object:
     topics, count = await _partitions(call)
+    return _merged_internal(call, {topic.name: internals.internal_stats(topic) for topic in topics}, count)
+
+
+def _merged_internal(_call: Call, answers: Answers, count: int) -> Document:
     return {
         "metadata": {"partitions": count, "deleted": False},
-        "partitions": {str(topic.name): internals.internal_stats(topic) for topic in topics},
+        "partitions": {str(name): answer for name, answer in answers.items()},
     }
 
 
@@ -353,11 +363,28 @@ async def backlog(call: Call) -> object:
     }
 
 
+_WHOLE_STATS: Final = spread(
+    "GET",
+    partitioned_stats,
+    merged,
+    one=stats,
+    ends=("/partitioned-stats", "/stats"),
+    may_be_empty=True,
+)
+_WHOLE_INTERNAL: Final = spread(
+    "GET",
+    partitioned_stats_internal,
+    _merged_internal,
+    one=stats_internal,
+    ends=("/partitioned-internalStats", "/internalStats"),
+    may_be_empty=True,
+)
+
 ROUTES: list[Route] = [
     ("GET", f"{_T}/stats", Operation(stats, query=QUERY)),
-    ("GET", f"{_T}/partitioned-stats", Operation(partitioned_stats, query=("perPartition", *QUERY))),
+    ("GET", f"{_T}/partitioned-stats", Operation(_WHOLE_STATS, query=("perPartition", *QUERY))),
     ("GET", f"{_T}/internalStats", stats_internal),
-    ("GET", f"{_T}/partitioned-internalStats", partitioned_stats_internal),
+    ("GET", f"{_T}/partitioned-internalStats", _WHOLE_INTERNAL),
     ("GET", f"{_T}/internal-info", internal_info),
     ("GET", f"{_T}/backlog", backlog),
 ]

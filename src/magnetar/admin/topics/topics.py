@@ -12,6 +12,8 @@ from magnetar.admin.calls.errors import (
     NotAcceptableError,
     NotImplementedHereError,
 )
+from magnetar.admin.topics.over_partitions import Answers, nothing, partitions_elsewhere, spread
+from magnetar.admin.topics.partitions_of_others import PartitionsOfOthers
 from magnetar.admin.topics.topic_lists import QUERY, chosen
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
@@ -295,7 +297,9 @@ async def delete_partitioned(call: Call) -> None:
                 remedy=f"DELETE {name.local}",
             )
         raise TopicNotFoundError(f"Topic {name} not found.")
-    await call.broker.partitioned.delete(name, force=call.flag("force"))
+    found = await partitions_elsewhere(call)
+    others = None if found is None else PartitionsOfOthers(call, found)
+    await call.broker.partitioned.delete(name, force=call.flag("force"), others=others)
 
 
 async def create_missed_partitions(call: Call) -> None:
@@ -307,15 +311,28 @@ async def create_missed_partitions(call: Call) -> None:
         raise TopicNotFoundError(f"Topic {name} does not exist")
 
 
+def _last_positions(_call: Call, answers: Answers, _count: int) -> object:
+    return {str(name.partition): position for name, position in answers.items()}
+
+
+UNLOAD: Final = spread("PUT", unload, nothing)
+_TERMINATE_ALL: Final = spread(
+    "POST",
+    terminate_partitions,
+    _last_positions,
+    one=terminate,
+    ends=("/terminate/partitions", "/terminate"),
+)
+
 ROUTES: list[Route] = [
     ("GET", _N, Operation(list_topics, query=QUERY)),
     ("GET", f"{_N}/partitioned", Operation(list_partitioned, query=QUERY)),
     ("PUT", _T, create_topic),
     ("DELETE", _T, delete_topic),
-    ("PUT", f"{_T}/unload", unload),
-    ("POST", f"{_T}/trim", trim),
+    ("PUT", f"{_T}/unload", UNLOAD),
+    ("POST", f"{_T}/trim", spread("POST", trim, nothing)),
     ("POST", f"{_T}/terminate", terminate),
-    ("POST", f"{_T}/terminate/partitions", terminate_partitions),
+    ("POST", f"{_T}/terminate/partitions", _TERMINATE_ALL),
     ("GET", f"{_T}/properties", get_properties),
     ("PUT", f"{_T}/properties", set_properties),
     ("DELETE", f"{_T}/properties", delete_property),

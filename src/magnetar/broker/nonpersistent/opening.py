@@ -43,6 +43,8 @@ async def _held(broker: BrokerPort, name: TopicName, create: bool) -> NonPersist
         await broker.check_name(name)
         if not await broker.exists(name) and not (create and await broker.may_create(name)):
             raise TopicNotFoundError(f"Topic {name} not found")
+        if broker.owners is not None and name.partition >= 0:
+            await broker.policies.check_kept(name)
         topic = await broker.nonpersistent.open(name)
         if broker.owners is not None and not broker.owners.has(name):
             # In the turn in which it was made: no client has found it yet.

@@ -11,7 +11,12 @@ from typing import Any, Final, cast
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
+from magnetar.broker.errors import (
+    ConflictError,
+    NamespaceNotFoundError,
+    ServiceNotReadyError,
+    TopicNotFoundError,
+)
 from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, equal_parts
 from magnetar.broker.policies.document_cache import DocumentCache
 from magnetar.broker.policies.policy_shapes import passed_over, without
@@ -28,6 +33,9 @@ _log = logging.getLogger("magnetar.broker")
 
 _PARTITIONS_MAX: Final = (1 << 31) - 1
 """What the protocol's numbers can hold."""
+
+_DELETED: Final = "deleted"
+"""Field of a partitioned topic: whether it is being deleted."""
 
 Policies = dict[str, Any]
 """A policies document as Pulsar's admin API shows it."""
@@ -295,6 +303,30 @@ class PolicyStore:
         """Changes what is kept of a partitioned topic in one step. Raises TopicNotFoundError."""
         missing = TopicNotFoundError(f"{topic} is not a partitioned topic")
         await self._update(keys.partitioned_topic(topic), change, missing)
+
+    async def mark_deleted(self, topic: TopicName, *, deleted: bool) -> None:
+        """Keeps all brokers from making partitions of the topic, or ends that. Pulsar's field. Raises
+        TopicNotFoundError."""
+
+        def mark(document: Policies) -> None:
+            document[_DELETED] = deleted
+
+        await self.update_partitioned(topic, mark)
+
+    async def check_kept(self, topic: TopicName) -> None:
+        """Raises ServiceNotReadyError while the partitioned topic is being deleted, by whatever broker.
+
+        For a persistent topic, what the store has now decides, and not what its server or the cache has heard
+        of: no log may be made after the deletion has begun.
+        """
+        path = keys.partitioned_topic(topic.base)
+        if topic.persistent:
+            await self._store.sync()
+            document = await self.fresh_document(path)
+        else:
+            document = await self._read(path)
+        if document is not None and document.get(_DELETED) is True:
+            raise ServiceNotReadyError(f"{topic.base} is being deleted; try again when it is gone")
 
     async def delete_partitioned(self, topic: TopicName) -> None:
         """Raises TopicNotFoundError."""

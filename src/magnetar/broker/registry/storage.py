@@ -77,6 +77,8 @@ class StoredTopics:
             # created.
             await broker.check_name(name)
             is_new = not await self._is_partition(name)
+            if broker.owners is not None and not is_new:
+                await broker.policies.check_kept(name)
             if is_new and not (create and await broker.may_create(name)):
                 raise TopicNotFoundError(f"Topic {name} not found")
             topic = await self._open(name)

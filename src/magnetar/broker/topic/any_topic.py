@@ -207,16 +207,21 @@ class AnyTopic(ABC):
     def check_deletable(self) -> None:
         """Raises PreconditionFailedError while producers or consumers are connected. Subscriptions without
         consumers go with the topic, as in Pulsar."""
-        producers = len(self.producers)
-        consumers = sum(len(subscription.consumers) for subscription in self.subscriptions.values())
-        if producers or consumers:
-            connected = producers + consumers
-            raise PreconditionFailedError(
-                f"Topic has {connected} client{'s' if connected > 1 else ''} connected"
-                f" Including {consumers} consumers, {producers} producers, and 0 replicators.",
-                remedy="disconnect them, or add ?force=true",
-            )
+        check_unused(
+            producers=len(self.producers),
+            consumers=sum(len(subscription.consumers) for subscription in self.subscriptions.values()),
+        )
 
     @abstractmethod
     async def close(self) -> None:
         """Sends clients away and makes durable what is to be kept. Raises MagnetarError."""
+
+
+def check_unused(*, producers: int, consumers: int) -> None:
+    """Raises PreconditionFailedError while a topic has clients: these numbers are connected."""
+    if connected := producers + consumers:
+        raise PreconditionFailedError(
+            f"Topic has {connected} client{'s' if connected > 1 else ''} connected"
+            f" Including {consumers} consumers, {producers} producers, and 0 replicators.",
+            remedy="disconnect them, or add ?force=true",
+        )
