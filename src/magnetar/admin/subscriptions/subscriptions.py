@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from magnetar.admin.calls.call import Call, Route, check_properties, message_position
-from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError, status_of
+from magnetar.admin.topics.over_partitions import (
+    Answers,
+    Partitions,
+    about,
+    nothing,
+    spread,
+    statistics,
+    union,
+)
 from magnetar.admin.topics.topics import parts, refuse_partitioned
+from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.base.names import TopicName
 from magnetar.broker import lookup
 from magnetar.broker.errors import (
     ConflictError,
@@ -15,6 +30,7 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
     TopicNotFoundError,
 )
+from magnetar.broker.subscription.any_subscription import check_no_consumers
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic.topic import Topic
 from magnetar.runtime.tasks import in_slices
@@ -212,19 +228,87 @@ async def set_replicated(call: Call) -> None:
         raise NotImplementedHereError("this broker does not replicate subscriptions yet")
 
 
+# -- several brokers ---------------------------------------------------------------------------------
+
+
+async def check_new(call: Call, found: Partitions) -> None:
+    """Raises ConflictError when a partition has the subscription: then none is made."""
+    path = f"/admin/v2/{call.domain}/{{tenant}}/{{namespace}}/{{topic}}/subscriptions"
+    bare = replace(call, body=b"")
+
+    async def here(name: TopicName) -> object:
+        topic = await call.broker.any_topic(name, create=False)
+        return list(topic.subscriptions)
+
+    try:
+        answers = await found.each(lambda name: about(bare, "GET", name, path), here, found.parts)
+    except MagnetarError as error:
+        if status_of(error) != 404:
+            raise
+        return
+    if call.params["subscription"] in union(call, answers, len(answers)):
+        raise ConflictError("Subscription already exists for topic")
+
+
+async def check_free(call: Call, found: Partitions) -> None:
+    """Raises PreconditionFailedError while the subscription has consumers on a partition: then it is deleted
+    on none. `force` makes it be deleted all the same."""
+    if call.flag("force"):
+        return
+    for name in filter(found.is_here, found.parts):
+        topic = await call.broker.any_topic(name, create=False)
+        subscription = topic.subscriptions.get(call.params["subscription"])
+        if subscription is not None:
+            subscription.check_deletable(None, force=False)
+    elsewhere = [name for name in found.parts if not found.is_here(name)]
+    for shown in (await statistics(found, call, elsewhere)).values():
+        check_no_consumers(len(shown["subscriptions"].get(call.params["subscription"], _NO_ONE)["consumers"]))
+
+
+_NO_ONE: Final[Mapping[str, Sequence[object]]] = {"consumers": ()}
+
+
+async def _check_end(call: Call, _: Partitions) -> None:
+    """Raises NotAllowedError unless the position of the body is an end of the topic."""
+    position, _excluded = message_position(call.json())
+    if EARLIEST < position < LATEST:
+        await refuse_partitioned(call.broker, call.topic(), "a reset to a message")
+
+
+async def _create(call: Call) -> object:
+    if call.broker.owners is not None:
+        # It comes into being as a partitioned topic where clients may make it.
+        with contextlib.suppress(TopicNotFoundError):
+            await lookup.partitions(call.broker, str(call.topic()))
+    return await _CREATE(call)
+
+
+def first(_call: Call, answers: Answers, _count: int) -> object:
+    """The answer of the first partition that has one."""
+    return next(iter(answers.values()))
+
+
+def _united(_call: Call, answers: Answers, _count: int) -> object:
+    return {
+        name: value for each in answers.values() if isinstance(each, dict) for name, value in each.items()
+    }
+
+
+_CREATE: Final = spread("PUT", create_subscription, nothing, before=check_new)
+
 ROUTES: list[Route] = [
-    ("GET", f"{_T}/subscriptions", list_subscriptions),
-    ("PUT", _S, create_subscription),
-    ("DELETE", _S, delete_subscription),
-    ("POST", f"{_S}/skip_all", skip_all),
+    ("GET", f"{_T}/subscriptions", spread("GET", list_subscriptions, union)),
+    ("PUT", _S, functools.wraps(create_subscription)(_create)),
+    ("DELETE", _S, spread("DELETE", delete_subscription, nothing, before=check_free)),
+    ("POST", f"{_S}/skip_all", spread("POST", skip_all, nothing)),
     ("POST", f"{_S}/skip/{{count}}", skip),
     ("POST", f"{_S}/expireMessages", expire_to),
-    ("POST", f"{_S}/expireMessages/{{seconds}}", expire),
-    ("POST", f"{_T}/all_subscription/expireMessages/{{seconds}}", expire_all),
-    ("POST", f"{_S}/resetcursor", reset_to_message),
-    ("POST", f"{_S}/resetcursor/{{timestamp}}", reset_to_time),
-    ("GET", f"{_S}/properties", get_properties),
-    ("PUT", f"{_S}/properties", set_properties),
-    ("GET", f"{_S}/replicatedSubscriptionStatus", replicated),
-    ("POST", f"{_S}/replicatedSubscriptionStatus", set_replicated),
+    ("POST", f"{_S}/expireMessages/{{seconds}}", spread("POST", expire, nothing)),
+    ("POST", f"{_T}/all_subscription/expireMessages/{{seconds}}", spread("POST", expire_all, nothing)),
+    ("POST", f"{_S}/resetcursor", spread("POST", reset_to_message, nothing, before=_check_end)),
+    ("POST", f"{_S}/resetcursor/{{timestamp}}", spread("POST", reset_to_time, nothing)),
+    ("GET", f"{_S}/properties", spread("GET", get_properties, first)),
+    ("PUT", f"{_S}/properties", spread("PUT", set_properties, nothing)),
+    ("GET", f"{_S}/replicatedSubscriptionStatus", spread("GET", replicated, _united)),
+    ("POST", f"{_S}/replicatedSubscriptionStatus", spread("POST", set_replicated, nothing)),
 ]

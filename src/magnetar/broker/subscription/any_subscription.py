@@ -193,10 +193,8 @@ class AnySubscription(ABC):
     def check_deletable(self, asking: AttachedConsumer | None, *, force: bool) -> None:
         """Raises PreconditionFailedError while other consumers are connected."""
         others = [consumer for consumer in self.consumers if consumer is not asking]
-        if others and not force:
-            raise PreconditionFailedError(
-                "Subscription has active connected consumers", remedy="disconnect them, or add ?force=true"
-            )
+        if not force:
+            check_no_consumers(len(others))
 
     def _tell_active(self, consumer: Consumer, is_active: bool) -> None:
         if isinstance(consumer, AttachedConsumer) and self.type is SubscriptionType.FAILOVER:
@@ -233,3 +231,11 @@ class AnySubscription(ABC):
     @abstractmethod
     def pump(self) -> None:
         """Sends what can be sent now; called whenever permits, entries or acknowledgements arrive."""
+
+
+def check_no_consumers(count: int) -> None:
+    """Raises PreconditionFailedError when `count` consumers are connected to a subscription."""
+    if count:
+        raise PreconditionFailedError(
+            "Subscription has active connected consumers", remedy="disconnect them, or add ?force=true"
+        )
