@@ -8,6 +8,7 @@ from magnetar.admin.calls.call import Call, Operation, Route
 from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.namespaces import bundles as bundle_ranges
 from magnetar.admin.namespaces import namespace_documents
+from magnetar.admin.namespaces.over_bundles import spread_over_bundles, unstored_elsewhere
 from magnetar.admin.topics.topic_lists import QUERY, chosen
 from magnetar.admin.topics.topics import forget_policies
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
@@ -48,7 +49,10 @@ async def create_namespace(call: Call) -> object:
 
 async def delete_namespace(call: Call) -> object:
     """Deletes a namespace; with `force` its topics too."""
-    await delete_whole(call.broker, call.namespace(), force=call.flag("force"))
+    force = call.flag("force")
+    if not force and not all(map(is_system, await unstored_elsewhere(call))):
+        raise ConflictError(_NOT_EMPTY, remedy=_EMPTY_IT)
+    await delete_whole(call.broker, call.namespace(), force=force)
     return None
 
 
@@ -87,12 +91,12 @@ async def _to_delete(broker: Broker, name: NamespaceName, *, force: bool) -> lis
     """All topics of the namespace. Raises ConflictError for topics of users unless `force` is set."""
     topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
     if not force and not all(is_system(topic) for topic in topics):
-        raise ConflictError(
-            "Cannot delete non empty namespace", remedy="delete its topics, or add ?force=true"
-        )
+        raise ConflictError(_NOT_EMPTY, remedy=_EMPTY_IT)
     return topics
 
 
+_NOT_EMPTY: Final = "Cannot delete non empty namespace"
+_EMPTY_IT: Final = "delete its topics, or add ?force=true"
 _DOMAINS: Final = {
     "PERSISTENT": (PERSISTENT,),
     "NON_PERSISTENT": (NON_PERSISTENT,),
@@ -179,6 +183,9 @@ async def unsubscribe(call: Call) -> object:
     return None
 
 
+_CLEAR: Final = spread_over_bundles(clear_backlog)
+_UNSUBSCRIBE: Final = spread_over_bundles(unsubscribe)
+
 ROUTES: list[Route] = [
     ("GET", "/admin/v2/namespaces/{tenant}", list_namespaces),
     ("GET", _N, get_namespace),
@@ -187,9 +194,10 @@ ROUTES: list[Route] = [
     ("GET", f"{_N}/topics", Operation(list_topics, query=("mode", *QUERY))),
     ("PUT", f"{_N}/unload", unload),
     ("PUT", f"{_N}/{{bundle}}/unload", unload),
-    ("POST", f"{_N}/clearBacklog", clear_backlog),
-    ("POST", f"{_N}/clearBacklog/{{subscription}}", clear_backlog),
+    ("POST", f"{_N}/clearBacklog", _CLEAR),
+    ("POST", f"{_N}/clearBacklog/{{subscription}}", _CLEAR),
     ("POST", f"{_N}/{{bundle}}/clearBacklog", clear_backlog),
     ("POST", f"{_N}/{{bundle}}/clearBacklog/{{subscription}}", clear_backlog),
-    ("POST", f"{_N}/unsubscribe/{{subscription}}", unsubscribe),
+    ("POST", f"{_N}/unsubscribe/{{subscription}}", _UNSUBSCRIBE),
+    ("POST", f"{_N}/{{bundle}}/unsubscribe/{{subscription}}", unsubscribe),
 ]

@@ -26,7 +26,10 @@ _PREFIXES: Final = {
     f"/admin/v2/{NON_PERSISTENT}/": NON_PERSISTENT,
 }
 _LOOK_UP: Final = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
-_OF_A_BUNDLE: Final = "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/clearBacklog"
+_OF_A_BUNDLE: Final = (
+    "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/clearBacklog",
+    "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/unsubscribe/",
+)
 
 
 async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: Request) -> str | None:

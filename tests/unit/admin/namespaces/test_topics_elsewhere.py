@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.base.names import TopicName
 from support.admin_api import AdminApi
+from support.partitions_elsewhere import Asked, shown
 from support.shared_cluster import OTHER_URL, OtherBroker, bundles_of, on_a_shared_cluster, owners_of
 
 N = "/admin/v2/namespaces/public/default"
@@ -26,15 +27,18 @@ def backlogs(api: AdminApi) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("call", ["clearBacklog", "clearBacklog/s", "unsubscribe/s"])
-def test_all_topics_are_served_here_or_none_is_changed(call: str) -> None:
+def test_no_topic_is_changed_here_when_another_owner_fails(call: str) -> None:
     async def story(api: AdminApi, other: OtherBroker) -> None:
         await with_backlogs(api)
         bundle = await owners_of(api).bundle_of(NAMES[-1])
         await owners_of(api).move(bundle)
         await other.own(bundle)
+        asked = Asked(api)
+        asked.answer = lambda *_: ConnectionRefusedError("nobody listens")
         status, reason = await api.refused("POST", f"{N}/{call}")
         assert status == 503
-        assert "is served by broker other:8080" in reason
+        assert "broker other:8080" in reason
+        assert asked.calls == [("POST", f"{N}/{bundle.range_name}/{call}")]
         here = [str(name) for name in NAMES if not bundle.has(name)]
         assert backlogs(api) == dict.fromkeys(here, 1)
         await owners_of(api).gather([bundle])
@@ -42,6 +46,45 @@ def test_all_topics_are_served_here_or_none_is_changed(call: str) -> None:
         for topic in api.broker.topics.values():
             assert "s" not in topic.subscriptions or not topic.subscriptions["s"].backlog_entries
         assert len(api.broker.topics) == len(NAMES)
+
+    on_a_shared_cluster(story)
+
+
+@pytest.mark.parametrize("call", ["clearBacklog", "clearBacklog/s", "unsubscribe/s"])
+def test_each_owner_does_it_for_its_bundles(call: str) -> None:
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        await with_backlogs(api)
+        bundle = await owners_of(api).bundle_of(NAMES[-1])
+        await owners_of(api).move(bundle)
+        await other.own(bundle)
+        asked = Asked(api)
+        await api.done("POST", f"{N}/{call}")
+        assert asked.calls == [("POST", f"{N}/{bundle.range_name}/{call}")]
+        assert not any(
+            topic.subscriptions["s"].backlog_entries
+            for topic in api.broker.topics.values()
+            if "s" in topic.subscriptions
+        )
+        assert len(api.broker.topics) == len([name for name in NAMES if not bundle.has(name)])
+
+    on_a_shared_cluster(story)
+
+
+def test_a_namespace_with_non_persistent_topics_of_another_broker_is_kept() -> None:
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        await api.done("PUT", "/admin/v2/namespaces/public/n")
+        other.join()
+        asked = Asked(api)
+        asked.answer = lambda *_: shown(["non-persistent://public/n/t"])
+        path = "/admin/v2/namespaces/public/n"
+        assert (await api.refused("DELETE", path))[0] == 409
+        assert asked.calls == [("GET", f"{path}/topics?mode=NON_PERSISTENT")]
+        asked.answer = lambda *_: ConnectionRefusedError("nobody listens")
+        other.join()  # what the table holds is read again from time to time, and it has no record
+        assert (await api.refused("DELETE", path))[0] == 503
+        asked.answer = lambda *_: shown([])
+        other.join()
+        await api.done("DELETE", path)
 
     on_a_shared_cluster(story)
 
@@ -64,9 +107,10 @@ def test_a_call_about_a_bundle_goes_to_its_owner() -> None:
         theirs, ours, *_ = bundles_of("public/default")
         await owners_of(api).move(theirs)
         await other.own(theirs)
-        path = f"{N}/{theirs.range_name}/clearBacklog/s"
-        answer = await api.call("POST", path)
-        assert (answer.status, answer.headers["location"]) == (307, f"{OTHER_URL}{path}")
+        for last in ("clearBacklog", "unsubscribe"):
+            path = f"{N}/{theirs.range_name}/{last}/s"
+            answer = await api.call("POST", path)
+            assert (answer.status, answer.headers["location"]) == (307, f"{OTHER_URL}{path}")
         await api.done("POST", f"{N}/{ours.range_name}/clearBacklog")
         cleared = [str(name) for name in NAMES if ours.has(name)]
         assert [name for name, count in backlogs(api).items() if not count] == cleared
