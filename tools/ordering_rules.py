@@ -735,4 +735,21 @@ RULES: Final = (
         "        while before == -1:\n",
         (REGISTRY, CLAIM),
     ),
+    # -- several brokers
+    Rule(
+        "only the owner deletes",
+        "another broker goes on acknowledging, into ledgers that no list names",
+        "broker/registry/storage.py",
+        ("into ledgers of no list.\n            await broker.owners.admit(name)\n"),
+        "into ledgers of no list.\n            pass\n",
+        ("unit/broker/registry/test_deletions_of_others.py",),
+    ),
+    Rule(
+        "a partitioned topic is marked before its first partition goes",
+        "a client that comes back has its broker make the partition again, of a topic that is gone",
+        "broker/registry/partitioned.py",
+        "        await policies.mark_deleted(name, deleted=True)\n",
+        "",
+        ("unit/admin/topics/test_over_partitions.py",),
+    ),
 )
