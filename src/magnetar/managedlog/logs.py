@@ -16,7 +16,7 @@ from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursors.cursor_replay import ReplayProgress
 from magnetar.managedlog.cursors.log_cursors import CursorWork
-from magnetar.managedlog.errors import LogClosedError, LogExistsError, LogNotFoundError
+from magnetar.managedlog.errors import LogClosedError, LogExistsError, LogFencedError, LogNotFoundError
 from magnetar.managedlog.holes import HolePolicy
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import ROOT, LogMetadata, decode, encode, log_path
@@ -26,7 +26,7 @@ from magnetar.managedlog.peeking import StoredSummary, peek, peek_sealed
 from magnetar.managedlog.recovery import ReadSources, recover_log
 from magnetar.managedlog.resources import LogResources
 from magnetar.managedlog.tail_cache import CacheBudget
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, HasChildrenError, MetadataStore
 from magnetar.runtime.tasks import gathered
 from magnetar.tiered.api import SealedLedger, Tiers
 
@@ -188,7 +188,7 @@ class ManagedLogs:
             # be opened again. This way it leaves an empty log.
             emptied = metadata.without(frozenset(record.ledger_id for record in metadata.ledgers))
             emptied = replace(emptied, deleted_ledgers=tuple(sorted(set(ids))))
-            await self._store.put(path, encode(emptied), expected_version=value.stat.version)
+            stat = await self._store.put(path, encode(emptied), expected_version=value.stat.version)
             for child in children:
                 await self._store.delete_recursive(f"{path}/{child}")
             for ledger_id in emptied.deleted_ledgers:
@@ -197,7 +197,11 @@ class ManagedLogs:
                 await self._tiers.retire(name, metadata.copies)
             for copy in metadata.copies:
                 await delete_copy(self._tiers, name, copy)
-            await self._store.delete_recursive(path)
+            try:
+                await self._store.delete(path, expected_version=stat.version)
+            except (BadVersionError, HasChildrenError) as error:
+                # Its new owner has opened it, empty, and acknowledges messages.
+                raise LogFencedError(f"log {name} was taken over by another owner") from error
             if self._tiers is not None and metadata.copies:
                 self._tiers.changed(name)
 

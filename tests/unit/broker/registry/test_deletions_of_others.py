@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.ownership.health_topics import health_topic
 from magnetar.broker.ownership.records import owner_path
+from magnetar.managedlog.errors import LogFencedError
+from magnetar.managedlog.log_metadata import log_path
 from magnetar.runtime.http_exchange import HttpAnswer
 from support.admin_api import AdminApi, T
 from support.shared_cluster import OtherBroker, bundles_of, on_a_shared_cluster, owners_of, settled
@@ -50,6 +54,30 @@ def test_a_topic_whose_bundle_leaves_during_its_deletion_keeps_its_data() -> Non
         with pytest.raises(ServiceNotReadyError, match="not served by this broker"):
             await api.broker.delete_topic(NAME, force=True)
         assert await api.broker.exists(NAME)
+
+    on_a_shared_cluster(story)
+
+
+def test_a_log_that_another_broker_opened_during_its_deletion_is_kept() -> None:
+    """This broker's session is lost, and it goes on with what it has begun."""
+
+    async def story(api: AdminApi, _: OtherBroker) -> None:
+        await owners_of(api).require([NAME])
+        await api.publish(str(NAME), b"message")
+        path = log_path(NAME.log_name)
+        deleting = api.store.delete
+
+        async def delete(at: str, **expected: Any) -> None:
+            if at == path:
+                value = await api.store.get(path)
+                assert value is not None
+                await api.store.put(path, value.data)  # as its first ledger would be listed
+            await deleting(at, **expected)
+
+        api.store.delete = delete  # type: ignore[method-assign]  # the other one is faster
+        with pytest.raises(LogFencedError, match="taken over by another owner"):
+            await api.logs.delete(NAME.log_name)
+        assert await api.logs.exists(NAME.log_name)
 
     on_a_shared_cluster(story)
 
