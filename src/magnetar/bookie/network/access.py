@@ -19,31 +19,9 @@ from typing import Any, Final
 
 from magnetar.auth.digest_md5 import DigestError, DigestServer
 from magnetar.auth.identity import certificate_role
-from magnetar.wire.bookkeeper.requests import (
-    AddRun,
-    Auth,
-    BatchRead,
-    BookieInfo,
-    ForceLedger,
-    ListEntries,
-    Read,
-    ReadLac,
-    Request,
-    Unserved,
-    WriteLac,
-)
-from magnetar.wire.bookkeeper.responses import (
-    Added,
-    AuthDone,
-    BookieInfoDone,
-    EntriesListed,
-    Forced,
-    LacRead,
-    LacWritten,
-    ReadDone,
-    Refused,
-    Response,
-)
+from magnetar.bookie.network.refusals import refused
+from magnetar.wire.bookkeeper.requests import Auth, BatchRead, BookieInfo, Request, StartTls, Unserved
+from magnetar.wire.bookkeeper.responses import AuthDone, BookieInfoDone, Refused, Response
 from magnetar.wire.bookkeeper.status import Status
 
 NO_AUTHENTICATION: Final = "AuthDisabledPlugin"
@@ -150,23 +128,11 @@ class Door:
 def _refusal(request: Request) -> Response | None:
     no = Status.UNAUTHORIZED
     match request:
-        case AddRun():
-            return Added(request.ledger_id, no, request.entry_ids, request.txn_ids)
-        case Read():
-            return ReadDone(request.ledger_id, request.entry_id, no, request.txn_id)
-        case WriteLac():
-            return LacWritten(request.ledger_id, no, request.txn_id)
-        case ReadLac():
-            return LacRead(request.ledger_id, no, request.txn_id)
-        case ForceLedger():
-            return Forced(request.ledger_id, no, request.txn_id)
-        case ListEntries():
-            return EntriesListed(request.ledger_id, no, request.txn_id)
         case BookieInfo():
             return BookieInfoDone(no, request.txn_id)
         case Unserved():
             return Refused(request.operation, no, request.txn_id)
-        case Auth() | BatchRead():
+        case Auth() | BatchRead() | StartTls():
             return None
         case _:
-            return None
+            return refused(request, no)

@@ -117,6 +117,8 @@ class NetworkEntries:
                 )
                 known = readmitted(known, named)
                 entries.knows_all = True
+        # A version before 24 November 2026 let clients make ledgers with negative ids known.
+        known = {ledger_id: ledger for ledger_id, ledger in known.items() if ledger_id >= 0}
         ledgers = with_limbo(known, sorted(entries.held_ledgers()))
         if lost := sum(ledger.limbo for ledger in ledgers):
             _log.error("%d ledgers are in limbo: their keys, fences or entries may be lost", lost)

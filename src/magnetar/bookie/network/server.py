@@ -22,6 +22,7 @@ from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.network.outflow import OF_ALL_BYTES
 from magnetar.bookie.network.read_budget import ReadBudget
+from magnetar.bookie.network.refusals import LedgerRequest, refused
 from magnetar.bookie.network.spread import SpreadEntries
 from magnetar.bookie.network.traffic import Traffic
 from magnetar.bookie.segment_store import SegmentStore
@@ -220,12 +221,14 @@ class BookieServer:
             connection.hold()
 
     def _handle(self, connection: BookieConnection, request: Request) -> None:
-        if not isinstance(
-            request, AddRun | Read | BatchRead | WriteLac | ReadLac | ForceLedger | ListEntries
-        ):
+        if not isinstance(request, LedgerRequest):
             self._handle_other(connection, request)
             return
         ledger_id = request.ledger_id
+        if ledger_id < 0:
+            # One of the bookie's own, whose records hold the keys of all other ledgers.
+            self._do([ServedAnswer(connection, refused(request, Status.BAD_REQUEST))])
+            return
         queue = self._queues.get(ledger_id)
         if queue is not None:
             queue.append((connection, request))
@@ -305,14 +308,8 @@ class BookieServer:
             connection.answer(AuthDone(NO_AUTHENTICATION, b"", txn_id=request.txn_id))
         elif isinstance(request, BookieInfo):
             capacity, free = self.entries.disk_bytes()
-            connection.answer(
-                BookieInfoDone(
-                    Status.OK,
-                    request.txn_id,
-                    capacity if request.capacity else None,
-                    free if request.free else None,
-                )
-            )
+            told = capacity if request.capacity else None, free if request.free else None
+            connection.answer(BookieInfoDone(Status.OK, request.txn_id, *told))
         elif isinstance(request, StartTls):
             self._start_tls(connection, request)
         else:

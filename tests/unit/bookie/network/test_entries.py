@@ -314,3 +314,17 @@ def test_an_idle_ledger_is_forgotten_and_found_again(tmp_path: Path) -> None:
 
 def test_ranges_are_merged() -> None:
     assert merged([range(4, 6), range(3), range(2, 4), range(9, 10)]) == [range(6), range(9, 10)]
+
+
+def test_a_ledger_of_the_bookies_own_that_a_client_made_known_is_forgotten(tmp_path: Path) -> None:
+    """Each search for deleted ledgers would fail at it."""
+
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(5, 0)
+            disk.write(-1_001, fence=True)
+            await disk.settle()
+        async with disk_in(tmp_path) as disk:
+            assert [ledger.ledger_id for ledger in disk.known] == [5]
+
+    run(story)
