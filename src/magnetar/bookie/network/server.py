@@ -20,6 +20,7 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.access import NO_AUTHENTICATION, Access, Door
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
+from magnetar.bookie.network.handshakes import Handshakes
 from magnetar.bookie.network.outflow import OF_ALL_BYTES
 from magnetar.bookie.network.read_budget import ReadBudget
 from magnetar.bookie.network.refusals import LedgerRequest, refused
@@ -89,6 +90,7 @@ class BookieServer:
         self._connections: set[BookieConnection] = set()
         self._outsiders: dict[BookieConnection, asyncio.TimerHandle] = {}
         """Clients that have not authenticated, the oldest first, and when each is disconnected for it."""
+        self._handshakes = Handshakes()
         self._all_held = False
         self.budget = ReadBudget(self._options.output_bytes_max)
         """For the answers to reads."""
@@ -322,13 +324,18 @@ class BookieServer:
         if context is None or connection.is_secure:
             connection.answer(TlsStarts(Status.BAD_REQUEST, request.txn_id))
             return
+        if not self._handshakes.begin(connection, self._loop.time()):
+            return
         connection.answer(TlsStarts(Status.OK, request.txn_id))
         connection.begin_tls()
         self._tasks.spawn(self._secure(connection, context))
 
     async def _secure(self, connection: BookieConnection, context: ssl.SSLContext) -> None:
-        if not await connection.secure(context):
-            return
+        try:
+            if not await connection.secure(context):
+                return
+        finally:
+            self._handshakes.end(connection)
         door = connection.door
         if door is not None:
             if (reason := door.secured(connection.certificate)) is not None:
