@@ -264,8 +264,11 @@ class BookieLedgers:
         """Stores an explicit last add confirmed."""
         status = Status.OK
         ledger = self._ledgers.get(request.ledger_id)
-        if self.read_only:
+        if self.read_only or (ledger is None and self._unknown is not Status.NO_LEDGER):
+            # The fence of a ledger that is not known may have been lost.
             status = Status.READ_ONLY
+        elif request.ledger_id in self._buried:
+            status = Status.NO_LEDGER
         elif ledger is None:
             ledger = self._ledgers[request.ledger_id] = KnownLedger(request.master_key)
         elif not ledger.opens_to(request.master_key):

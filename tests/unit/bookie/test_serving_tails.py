@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.bookie.tailing import LedgerTail
@@ -309,3 +310,22 @@ def test_what_a_recovery_writes_again_makes_nothing_else_of_the_ledger_certain()
 
 def test_ids_below_zero_are_no_ids() -> None:
     assert statuses(Bookie().add(-3)) == [Status.BAD_REQUEST]
+
+
+def test_an_explicit_lac_makes_no_ledger_known_whose_fence_may_be_lost() -> None:
+    """Its writer could add behind the fence then."""
+    bookie = Bookie()
+    bookie.core = BookieLedgers(bookie.entries, knows_all=False)
+    blob = DIGESTER.seal_lac(1)
+    assert statuses(bookie.take(bookie.core.write_lac("writer", WriteLac(1, 1, KEY, blob, 3)))) == [
+        Status.READ_ONLY
+    ]
+    assert statuses(bookie.add(0)) == [Status.READ_ONLY]
+
+
+def test_an_explicit_lac_does_not_bring_a_deleted_ledger_back() -> None:
+    bookie = with_entries(1)
+    bookie.core.forget(LedgerId(1))
+    request = WriteLac(1, 1, KEY, DIGESTER.seal_lac(1), 3)
+    assert statuses(bookie.take(bookie.core.write_lac("writer", request))) == [Status.NO_LEDGER]
+    assert bookie.core.known() == []
