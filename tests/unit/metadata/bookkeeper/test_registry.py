@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.clock import ManualClock
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerEnd, NoSuchLedgerError
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.registry import LedgerExistsError
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
-from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayout
+from magnetar.metadata.bookkeeper.ledger_layouts import LONG_ID_END, SHORT_ID_END, LayoutError, LedgerLayout
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdError,
     ClusterNotInitializedError,
@@ -255,5 +256,22 @@ def test_long_ids_follow_when_short_ones_have_run_out(run: Callable[[Script], No
         assert drawn == [3 << 32, 3 << 32 | 1]
         assert await store.exists("/ledgers/000/0000/0128/8490/L1888")
         assert sorted([ledger_id async for ledger_id in ledgers.ledger_ids()]) == [0, *drawn]
+
+    run(script)
+
+
+@pytest.mark.parametrize("layout", LedgerLayout)
+def test_a_ledger_that_the_layout_cannot_have_does_not_exist(
+    run: Callable[[Script], None], layout: LedgerLayout
+) -> None:
+    """A client that wrote such a ledger to a bookie ended each of its searches for deleted ledgers."""
+
+    async def script(store: MetadataStore) -> None:
+        tree = BookKeeperTree(layout=layout)
+        await initialize_cluster(store, tree, INSTANCE)
+        registry = TreeBookieRegistry(store, tree)
+        for ledger_id in (0, SHORT_ID_END, LONG_ID_END - 1):
+            assert not await registry.ledger_exists(LedgerId(ledger_id))
+        await registry.close()
 
     run(script)
