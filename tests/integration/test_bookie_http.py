@@ -86,7 +86,7 @@ def test_a_bookie_that_is_asked_to_takes_no_more(tmp_path: Path) -> None:
         assert await caller.json(page) == {"readOnly": True}
         assert await caller.json(page, "PUT", b'{"readOnly": false}') == {"readOnly": False}
         assert (await caller.nodes.bookies.bookies()).writable == {node.bookie_id}
-        for wrong in (b"", b"[]", b'{"readOnly": 1}'):
+        for wrong in (b"", b"[]", b'{"readOnly": 1}', b"[" * 4_000):
             assert (await caller.call(page, "PUT", wrong))[0] == 400
 
     run(tmp_path, story)

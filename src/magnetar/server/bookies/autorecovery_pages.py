@@ -99,7 +99,7 @@ class AutoRecoveryPages:
     async def _set_delay(self, _query: Mapping[str, str], body: bytes) -> Page:
         try:
             seconds = json.loads(body)["delay_seconds"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             seconds = None
         if type(seconds) is not int or seconds < 0:
             return Page(400, b'the body must be {"delay_seconds": NUMBER}\n')

@@ -97,7 +97,7 @@ class BookiePages:
     async def _ask_read_only(self, query: Mapping[str, str], body: bytes) -> Page:
         try:
             wanted = json.loads(body)["readOnly"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             wanted = None
         if not isinstance(wanted, bool):
             return Page(400, b'the body must be {"readOnly": true} or {"readOnly": false}\n')
