@@ -35,6 +35,9 @@ SOCKETS: Final = "unit/websocket/test_sockets.py"
 CREDENTIALS: Final = "unit/server/security/test_credential_files.py"
 CALL_NAMES: Final = "unit/admin/subscriptions/test_subscriptions.py"
 EVENTS: Final = "unit/observability/test_events.py"
+BOOKIE_CALLERS: Final = "integration/test_bookie_callers.py"
+BOOKIE_HANDSHAKES: Final = "unit/bookie/network/test_handshakes.py"
+BOOKIE_TAILS: Final = "unit/bookie/test_serving_tails.py"
 
 SECURITY_RULES: Final = (
     # -- what a token must be
@@ -1046,5 +1049,38 @@ SECURITY_RULES: Final = (
         "                if size > BODY_BYTES_MAX:\n",
         "                if False:\n",
         (HTTP_APP, HTTP_CALLS),
+    ),
+    # -- bookies
+    Rule(
+        "no client reaches the ledgers of a bookie's own",
+        "a user of a bookie reads the keys of all ledgers",
+        "bookie/network/server.py",
+        "        if ledger_id < 0:\n",
+        "        if False:\n",
+        (BOOKIE_CALLERS,),
+    ),
+    Rule(
+        "a bookie has few unfinished TLS handshakes",
+        "strangers take a bookie's memory",
+        "bookie/network/handshakes.py",
+        "        if len(self._under_way) >= HANDSHAKES_MAX and not self._end_one(address, now_s):\n",
+        "        if False:\n",
+        (BOOKIE_HANDSHAKES,),
+    ),
+    Rule(
+        "a young TLS handshake of a bookie stays",
+        "clients that come at once push each other out",
+        "bookie/network/handshakes.py",
+        "        if addresses[newest] == most and now_s - since_s < YOUNG_S:\n",
+        "        if False:\n",
+        (BOOKIE_HANDSHAKES,),
+    ),
+    Rule(
+        "an explicit LAC opens no ledger whose fence may be lost",
+        "a writer that was fenced adds again",
+        "bookie/serving.py",
+        "        if self.read_only or (ledger is None and self._unknown is not Status.NO_LEDGER):\n",
+        "        if self.read_only:\n",
+        (BOOKIE_TAILS,),
     ),
 )
