@@ -12,77 +12,14 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 
-from magnetar.base.names import TopicName
-from magnetar.client.client import Client
-from magnetar.client.producer import Producer
-from magnetar.client.transactions import Coordinator
-from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.payload import build_entry
 from support.files import files_in
 from support.history_topics import KEEP_EVERYTHING, TOPIC, HistoryTopic
 from support.lake_history import lake, rows_of, wait_for_files
 from support.official import QUIET
 from support.standalone import StandaloneProcess
+from support.transactional_history import write_ledgers
 
 pytestmark = pytest.mark.process
-
-NAME = TopicName.parse(TOPIC)
-
-
-class Writer:
-    """Sends messages that tell how their transaction ends, and notes those that readers are to get."""
-
-    def __init__(self, client: Client) -> None:
-        self._coordinator = Coordinator(client)
-        self._producer = Producer(client, NAME)
-        self._sent = 0
-        self.kept: list[bytes] = []
-
-    def send(self, count: int, *, commit: bool | None) -> None:
-        """One transaction; `commit` None: messages of none."""
-        txn = None if commit is None else self._coordinator.begin(600)
-        if txn is not None:
-            self._coordinator.add_topic(txn, NAME)
-        for _ in range(count):
-            body = b"%d %s" % (self._sent, b"ABORTED" if commit is False else b"kept")
-            metadata = pb.MessageMetadata(
-                producer_name="p",
-                sequence_id=self._sent,
-                publish_time=1_700_000_000_000 + self._sent,
-                event_time=1 + self._sent,
-                partition_key=f"key {self._sent % 3}",
-            )
-            self._producer.send(self._sent, build_entry(metadata, body), txn=txn)
-            self._sent += 1
-            if commit is not False:
-                self.kept.append(body)
-        self._producer.flush()
-        if txn is not None:
-            assert commit is not None
-            self._coordinator.end(txn, commit=commit)
-
-    def close(self) -> None:
-        self._producer.close()
-        self._coordinator.close()
-
-
-def write_ledgers(history: HistoryTopic) -> list[bytes]:
-    """Three ledgers: all kinds, nothing but aborted messages, and such at both ends."""
-    stories: list[list[bool | None]] = [
-        [None, False, True, False, None],
-        [False, False],
-        [False, True, None, False],
-    ]
-    kept: list[bytes] = []
-    with Client(history.process.broker_url) as client:
-        for story in stories:
-            writer = Writer(client)
-            for commit in story:
-                writer.send(4, commit=commit)
-            kept += writer.kept
-            writer.close()
-            history.process.admin("PUT", f"{history.path}/unload")
-    return kept
 
 
 @pytest.fixture

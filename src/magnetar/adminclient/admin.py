@@ -98,6 +98,19 @@ class Admin(Closing):
             raise
         return _position(answer)
 
+    def index_behind(self, topic: str | TopicName, entry: Position) -> int | None:
+        """Messages before and in an entry, which readers need not get; None when the broker cannot tell."""
+        query = {"ledger": entry.ledger_id, "entry": entry.entry_id, "limit": 1}
+        try:
+            found = self.call("GET", f"{paths.topic(topic)}/allEntries", query=query)
+        except AdminRefusedError as error:
+            if error.status in _NO_INDEX:
+                return None
+            raise
+        if not found or (found[0]["ledgerId"], found[0]["entryId"]) != entry:
+            return None
+        return int(found[0]["lastIndex"]) + 1
+
     def removal_rule(self, topic: TopicName) -> str:
         """The policies that delete messages of the topic, as a sentence; "" when the broker does not tell."""
         path, applied = paths.topic(topic.base), {"applied": True}

@@ -101,6 +101,11 @@ class Visible:
         """Whether what follows these runs, and perhaps the last of them, is not visible yet."""
         return self.end is not None and (runs[-1].ledger_id, runs[-1].last_entry) >= self.end
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether readers get every durable entry."""
+        return self.end is None and not self.hidden
+
     def holds(self, ledger_id: LedgerId) -> bool:
         """Whether the ledger may have entries that are not visible yet, or hidden and not stored as such."""
         if self.end is not None and ledger_id >= self.end.ledger_id:

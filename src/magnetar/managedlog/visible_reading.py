@@ -60,14 +60,20 @@ async def read(reading: LogReading, position: Position, bytes_max: int, entries_
         position = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
 
 
+def read_limit(log: Ordered) -> Position:
+    """The last durable entry that waits for no transaction, hidden or not; entry -1 when there is none."""
+    last, visible = log.last_position, log.reading.visible
+    if visible is None or visible.end is None or last < visible.end:
+        return last
+    return log.previous_position(visible.end)
+
+
 def last_visible(log: Ordered) -> Position:
     """The last visible durable entry, with entry -1 when there is none; equals the log's last position when
     nothing is held back."""
-    last, visible = log.last_position, log.reading.visible
+    last, visible = read_limit(log), log.reading.visible
     if visible is None:
         return last
-    if visible.end is not None and last >= visible.end:
-        last = log.previous_position(visible.end)
     while True:
         if last.entry_id < 0:
             # An empty ledger: the entries are in earlier ones.

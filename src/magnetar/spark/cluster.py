@@ -150,19 +150,22 @@ class SparkCluster:
             if offset.message_index is not None or not state.ledgers:
                 return offset
         if offset.position >= state.end:
-            return self.with_end_index(topic, offset)
+            return self.with_end_index(topic, state, offset)
         index = state.first_index_at(offset.position)
         if index is None:
             found = self.indexes_at(topic, offset.position)
             index = None if found is None else found[1]
         return Offset(offset.position, index)
 
-    def with_end_index(self, topic: TopicName, offset: Offset) -> Offset:
+    def with_end_index(self, topic: TopicName, state: KnownLog, offset: Offset) -> Offset:
         """As `with_start_index`, for an offset directly behind an entry."""
         position = offset.position
         if offset.message_index is not None or position.entry_id <= 0:
             return offset
         last = Position(position.ledger_id, position.entry_id - 1)
+        if state.stored_end is not None:
+            # Readers do not get messages of aborted transactions, which count all the same.
+            return Offset(position, self.client.admin.index_behind(topic, last))
         columns = peek(self.client, topic, last, _PEEK_TIMEOUT_S)
         if not len(columns) or columns.position(0) != last or columns.last_indexes[0] < 0:
             return offset

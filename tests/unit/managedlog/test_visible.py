@@ -11,7 +11,7 @@ from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log_reading import LogReading
 from magnetar.managedlog.tail_cache import CacheBudget, TailCache
 from magnetar.managedlog.visible import Visible
-from magnetar.managedlog.visible_reading import kept_from, last_visible, last_visible_entry, read
+from magnetar.managedlog.visible_reading import kept_from, last_visible, last_visible_entry, read, read_limit
 
 
 class FakeLog:
@@ -118,3 +118,16 @@ def test_a_read_never_goes_on_behind_the_end() -> None:
     reading: Any = Reading()
     # From an earlier ledger: nobody knows yet that the first entries of this one are hidden.
     assert asyncio.run(read(reading, Position(-1, 8), 1 << 20, 10)) == []
+
+
+def test_hidden_entries_wait_for_no_transaction_and_those_from_the_end_on_do() -> None:
+    visible = Visible()
+    assert visible.is_whole
+    visible.hide(1, 5, 9)
+    log = FakeLog(visible)
+    assert not visible.is_whole
+    assert (last_visible(log), read_limit(log)) == (Position(1, 4), log.last_position)
+    visible.end = Position(1, 0)
+    assert read_limit(log) == Position(0, 9)
+    visible.end = Position(0, 0)
+    assert read_limit(log) == Position(0, -1)

@@ -1,7 +1,8 @@
 """Internal statistics of a topic's log, in the form of Pulsar's admin API.
 
 Beyond Pulsar's fields, ledgers carry the index (PIP-70) of their first message, so that a reader of a range
-can plan by message numbers, and a cursor that fell back because its ledger is damaged says why.
+can plan by message numbers; the last entry before the oldest open transaction tells how far it may read; and
+a cursor that fell back because its ledger is damaged says why.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from magnetar.base.ids import Position
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic.topic import Topic
 from magnetar.managedlog.info import CursorInfo, LedgerInfo, LogInfo
+from magnetar.managedlog.visible_reading import read_limit
 from magnetar.tiered.context import OffloadedCopy, segment_name
 
 Document = dict[str, Any]
@@ -39,6 +41,7 @@ def internal_stats(topic: Topic) -> Document:
         "currentLedgerEntries": info.current_ledger_entries,
         "currentLedgerSize": info.current_ledger_bytes,
         "lastConfirmedEntry": str(info.last_position),
+        **_read_limit(topic),
         "waitingCursorsCount": 0,
         "pendingAddEntriesCount": 0,
         "pendingBytes": info.pending_bytes,
@@ -55,6 +58,12 @@ def internal_stats(topic: Topic) -> Document:
         "messages": info.next_index - info.ledgers[0].first_index if info.ledgers else 0,
         "properties": dict(info.properties),
     }
+
+
+def _read_limit(topic: Topic) -> Document:
+    """The last entry before the oldest open transaction, where transactions may keep entries from readers."""
+    visible = topic.log.reading.visible
+    return {} if visible is None or visible.is_whole else {"maxReadPosition": str(read_limit(topic.log))}
 
 
 def _ledgers(info: LogInfo, place: Callable[[str], str]) -> list[Document]:

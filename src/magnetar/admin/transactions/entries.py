@@ -23,13 +23,15 @@ Document = dict[str, Any]
 
 
 async def all_entries(call: Call) -> object:
-    """Entries from `ledger` and `entry` on, by default from the first of the topic; empty at the end."""
+    """Entries from `ledger` and `entry` on, by default from the first of the topic, at most `limit` of them;
+    empty at the end."""
     name = call.topic()
     await refuse_partitioned(call.broker, name, "reading entries")
     topic = await loaded(call.broker, name)
     ledger, entry = (natural(call.query.get(each, "0"), each) for each in ("ledger", "entry"))
+    count = min(_ENTRIES_MAX, max(1, natural(call.query.get("limit", str(_ENTRIES_MAX)), "limit")))
     start = max(Position(LedgerId(ledger), entry), topic.log.first_position)
-    runs = await topic.log.reading.read_intact(start, _BYTES_MAX, _ENTRIES_MAX)
+    runs = await topic.log.reading.read_intact(start, _BYTES_MAX, count)
     return [_document(topic, run.slice(row, row + 1)) for run in runs for row in range(len(run.entries))]
 
 

@@ -96,4 +96,4 @@ class ReadAdmission:
             return backlog.start
         if position >= backlog.end.position:
             return backlog.end
-        return self._cluster.with_end_index(backlog.topic, Offset(position, None))
+        return self._cluster.with_end_index(backlog.topic, backlog.state, Offset(position, None))

@@ -45,6 +45,9 @@ class KnownLog:
     """Whether `ledgers` is known; else only `end` is."""
     empty_index: int | None = None
     """Messages before the end of a log without entries; None when the broker keeps no index."""
+    stored_end: Position | None = None
+    """The position behind the last stored entry, when transactions may keep entries from readers; `end` is
+    before the oldest open one. None: `end` is behind all entries, and readers get all of them."""
 
     @property
     def first(self) -> Position:
@@ -59,8 +62,11 @@ class KnownLog:
     @classmethod
     def from_internal_stats(cls, stats: dict[str, Any]) -> KnownLog:
         """Reads the answer of `internalStats`, which has the open ledger's entries outside of its list."""
-        ledger_text, entry_text = str(stats["lastConfirmedEntry"]).split(":")
-        last = Position(LedgerId(int(ledger_text)), int(entry_text))
+        last = confirmed = _position(stats["lastConfirmedEntry"])
+        # A query that passed messages of an open transaction would lose them when that is committed.
+        limit = stats.get("maxReadPosition")
+        if limit is not None:
+            last = _position(limit)
         listed = sorted(stats.get("ledgers", ()), key=lambda ledger: int(ledger["ledgerId"]))
         ledgers = []
         for ledger in listed:
@@ -89,12 +95,15 @@ class KnownLog:
         if ledgers:
             end = Position(ledgers[-1].ledger_id, ledgers[-1].entries)
         elif listed:
-            end = Position(LedgerId(int(listed[-1]["ledgerId"])), 0)
+            # Where all entries wait for a transaction, they begin in the first ledger.
+            only = listed[0] if last < confirmed else listed[-1]
+            end = Position(LedgerId(int(only["ledgerId"])), 0)
             # `lastIndex` also counts unconfirmed entries of the open ledger.
-            empty_index = listed[-1].get("firstIndex")
+            empty_index = only.get("firstIndex")
         else:
             end = Position(last.ledger_id, last.entry_id + 1)
-        return cls(end, tuple(ledgers), is_complete=True, empty_index=empty_index)
+        stored_end = None if limit is None else Position(confirmed.ledger_id, confirmed.entry_id + 1)
+        return cls(end, tuple(ledgers), True, empty_index, stored_end)
 
     @classmethod
     def from_last(cls, last: Position | None) -> KnownLog:
@@ -205,6 +214,11 @@ class KnownLog:
             if position <= Position(ledger.ledger_id, 0):
                 return ledger.first_index
         return None
+
+
+def _position(text: object) -> Position:
+    ledger_id, entry_id = str(text).split(":")
+    return Position(LedgerId(int(ledger_id)), int(entry_id))
 
 
 def _files(copy: object, entries: int) -> tuple[HistoryFile, ...]:

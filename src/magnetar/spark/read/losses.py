@@ -55,7 +55,7 @@ def loss(state: KnownLog, start: Offset, first_index: int | None, *, is_named: b
         if index is None or first_index is None or first_index <= index:
             return ""
         return f"{first_index - index} messages before its first entry {first} were removed"
-    if position > state.end and not _is_start(position):
+    if position > (state.stored_end or state.end) and not _is_start(position):
         return f"it ends at {state.end}: what was behind is gone, or it was deleted and made again"
     if position >= state.first:
         return ""

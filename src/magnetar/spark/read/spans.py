@@ -64,5 +64,5 @@ def find_spans(cluster: SparkCluster, options: ReadOptions, pushed: Pushed) -> F
         if options.rows_per_partition_max is not None:
             # A split by rows needs their counts.
             counted = cluster.with_start_index(name, states[topic], start)
-            spans[number] = ReadSpan(topic, counted, cluster.with_end_index(name, end))
+            spans[number] = ReadSpan(topic, counted, cluster.with_end_index(name, states[topic], end))
     return FoundSpans(states, spans)

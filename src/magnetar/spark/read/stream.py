@@ -118,7 +118,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = state.end if self._target is None else min(self._target[topic], state.end)
             ends[topic] = begin
             if end > begin.position and (state.ledgers or not state.is_complete):
-                last = cluster.with_end_index(name, Offset(end, None))
+                last = cluster.with_end_index(name, state, Offset(end, None))
                 begin = cluster.with_start_index(name, state, begin)
                 backlogs[topic] = Backlog(name, state, begin, last)
         if not self._let_through(backlogs, limit):
@@ -182,7 +182,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # For an empty partition, the end is the same as the start.
                 empty = state.is_complete and not state.ledgers
                 end = beginning(state) if empty else Offset(state.end, None)
-                ends[topic] = cluster.with_end_index(TopicName.parse(topic), end)
+                ends[topic] = cluster.with_end_index(TopicName.parse(topic), state, end)
         return encode_offsets(ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name

@@ -47,6 +47,10 @@ def test_all_entries_are_shown_with_the_state_of_their_transactions() -> None:
         await world(api)
         pages["first"] = await api.get(f"{T}/t/allEntries")
         last = pages["first"][-1]
+        assert (
+            await api.get(f"{T}/t/allEntries?ledger={last['ledgerId']}&entry=1&limit=2")
+            == pages["first"][1:3]
+        )
         behind = f"ledger={last['ledgerId']}&entry={last['entryId'] + 1}"
         assert await api.get(f"{T}/t/allEntries?{behind}") == []
 
@@ -54,3 +58,21 @@ def test_all_entries_are_shown_with_the_state_of_their_transactions() -> None:
     states = [(each["transaction"], each["transactionState"]) for each in pages["first"]]
     plain = (None, None)
     assert states == [plain, ("(0,0)", "aborted"), ("(0,1)", "committed"), ("(0,2)", "open"), plain]
+
+
+def test_internal_stats_tell_how_far_readers_get() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.publish("t", b"plain")
+        assert "maxReadPosition" not in await api.get(f"{T}/t/internalStats")
+        await api.broker.transactions.end(await written(api, b"lost"), TxnState.ABORTED, Who(""))
+        txn = await written(api, b"open")
+        await api.publish("t", b"behind")
+        stats = await api.get(f"{T}/t/internalStats")
+        ledger = stats["ledgers"][0]["ledgerId"]
+        assert stats["maxReadPosition"] == f"{ledger}:1"
+        assert stats["lastConfirmedEntry"] == f"{ledger}:3"
+        await api.broker.transactions.end(txn, TxnState.COMMITTED, Who(""))
+        stats = await api.get(f"{T}/t/internalStats")
+        assert stats["maxReadPosition"] == stats["lastConfirmedEntry"]
+
+    with_api(story, config=ON)

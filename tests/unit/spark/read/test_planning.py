@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
 from magnetar.spark.read.ledgers import KnownLog
+from magnetar.spark.read.losses import loss
+from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.planning import (
     BYTES_PER_PARTITION,
     TASKS_MIN,
@@ -40,6 +42,18 @@ def test_reads_internal_stats() -> None:
 def test_a_ledger_that_was_just_opened() -> None:
     stats = {**STATS, "lastConfirmedEntry": "5:49", "currentLedgerEntries": 0, "currentLedgerSize": 0}
     assert KnownLog.from_internal_stats(stats).end == Position(5, 50)
+
+
+def test_nothing_behind_the_oldest_open_transaction_is_planned() -> None:
+    held = KnownLog.from_internal_stats({**STATS, "maxReadPosition": "5:9"})
+    assert (held.end, held.stored_end) == (Position(5, 10), Position(9, 20))
+    assert [ledger.entries for ledger in held.ledgers] == [100, 10]
+    # A checkpoint of an older release may be behind it.
+    assert loss(held, Offset(Position(9, 20), 170), 0) == ""
+    assert "it ends at" in loss(held, Offset(Position(9, 21), 171), 0)
+    all_held = KnownLog.from_internal_stats({**STATS, "maxReadPosition": "3:-1"})
+    assert (all_held.end, all_held.ledgers, all_held.empty_index) == (Position(3, 0), (), 0)
+    assert LOG.stored_end is None
 
 
 def test_an_empty_log() -> None:
