@@ -11,13 +11,17 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
+from magnetar.client.client import Client
 from magnetar.spark import table
 from magnetar.spark.errors import OptionError
 from magnetar.spark.read import history
 from support.files import files_in
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
+from support.lake_history import rows_of as lake_rows
+from support.lake_history import wait_for_files
 from support.spark_queries import batched, pieces, plain, publish
 from support.standalone import StandaloneProcess, wait_until
+from support.transactional_history import STORIES, Writer, write_ledgers
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
@@ -195,6 +199,65 @@ def test_files_that_became_one(spark: SparkSession, tmp_path: Path) -> None:
         assert rows[len(part)].message_id.startswith(f"{middle}:7:")
         with pytest.raises(Exception, match="FILE_NOT_EXIST"):  # Spark has classes of its own for this.
             before.count()
+
+
+def streamed(
+    spark: SparkSession, topic: HistoryTopic, folder: Path, **more: str
+) -> tuple[list[int], list[Row]]:
+    """Rows of each batch of a query that reads up to here from its checkpoint on, and all it ever had."""
+    stream = spark.readStream.format("magnetar").options(**where(topic.process, topics=topic.topic, **more))
+    query = (
+        stream.option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "rows"))
+    )
+    assert query.awaitTermination(DEADLINE_S)
+    batches = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+    return batches, rows_of(spark.read.parquet(str(folder / "rows")))
+
+
+def test_history_without_messages_of_aborted_transactions(spark: SparkSession, tmp_path: Path) -> None:
+    """Batch, stream and table have exactly what is committed: from bookies, from files, from a merged file;
+    and the Iceberg table has the same. A stream stops in a gap, and goes on when the ledger of it is gone."""
+    environment = KEEP_EVERYTHING | {"MAGNETAR_LAKE_CATALOG": "", "MAGNETAR_TRANSACTIONS": "true"}
+    with StandaloneProcess(tmp_path / "s", environment=environment) as process:
+        topic = HistoryTopic(process)
+
+        kept = write_ledgers(topic, STORIES[:2])
+        batches, rows = streamed(spark, topic, tmp_path / "whole")
+        assert (batches, [bytes(row.value) for row in rows]) == ([len(kept)], kept)
+        kept += write_ledgers(topic, STORIES[2:])
+        with Client(process.broker_url) as client:
+            writer = Writer(client, topic.topic)
+            txn = writer.begin()
+            writer.publish(2, txn, kept=True)
+            batches, rows = streamed(spark, topic, tmp_path / "whole")
+            assert (batches, [bytes(row.value) for row in rows]) == ([8], kept), "nothing of what is open"
+            writer.end(txn, commit=True)
+            kept += writer.kept
+            writer.close()
+        process.admin("PUT", f"{topic.path}/unload")
+        topic.offload()
+        topic.delete_local()
+
+        rows = rows_of(by_source(spark, process, topic.topic))
+        assert [bytes(row.value) for row in rows] == kept
+        assert rows_of(table(spark, topic.topic, where(process))) == rows
+        assert streamed(spark, topic, tmp_path / "whole") == ([2], rows)
+        # A query whose batches begin and end in gaps: the index of a row counts those that are left out.
+        batches, streamed_rows = streamed(spark, topic, tmp_path / "small", maxRowsPerTrigger="10")
+        assert (batches, streamed_rows) == ([6, 6, 8, 2], rows)
+        assert lake_rows(wait_for_files(topic, 3)) == topic.read()
+
+        process.admin("POST", f"{topic.path}/lake/merge")
+        assert lake_rows(wait_for_files(topic, 1)) == topic.read()
+        merged = table(spark, topic.topic, where(process))
+        assert len(merged.inputFiles()) == 1
+        assert rows_of(merged) == rows_of(by_source(spark, process, topic.topic)) == rows
+        assert merged.count() == len(kept)
 
 
 def test_several_topics_and_values_by_schema(spark: SparkSession, keeper: StandaloneProcess) -> None:
