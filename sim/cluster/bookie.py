@@ -12,7 +12,7 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import Belonging
 from magnetar.bookie.network.collecting import collect, looking_again, missing_ledgers
 from magnetar.bookie.network.connection import BookieConnection
-from magnetar.bookie.served import Output, ServedAnswer, Wait, Write
+from magnetar.bookie.served import Again, Output, ServedAnswer, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.registry import Cookie, RegisteredBookie
@@ -197,6 +197,8 @@ class SimBookie:
             elif isinstance(output, ServedAnswer):
                 assert isinstance(output.asker, BookieConnection)
                 output.asker.answer(output.response)
+            elif isinstance(output, Again):
+                self._do(self._ledgers.read(output.asker, output.request))
             else:
                 self._wires.loop.call_later(output.timeout_ms / 1_000, self._wait_over, output)
 

@@ -71,4 +71,13 @@ class Wait:
     timeout_ms: int
 
 
-Output: TypeAlias = Write | ServedAnswer | Wait
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Call `read` with these arguments: what it waited for is there. The driver chooses when, since many may
+    have waited, and each answer has up to 5 MiB."""
+
+    asker: object
+    request: Read
+
+
+Output: TypeAlias = Write | ServedAnswer | Wait | Again

@@ -17,12 +17,14 @@ Source: BookKeeper protocol, behaviour of servers; its findings on fencing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.known_ledger import SERVING_RULES, KnownLedger, ServingRules
 from magnetar.bookie.served import (
+    Again,
     ListedEntries,
     Output,
     ServedAnswer,
@@ -249,16 +251,15 @@ class BookieLedgers:
         return ServedAnswer(asker, ReadDone(request.ledger_id, found, Status.OK, request.txn_id, entry, lac))
 
     def _wake(self, waiting: Sequence[tuple[object, Read]]) -> list[Output]:
-        return [
-            self._answer_tail(asker, request, self._ledgers[request.ledger_id]) for asker, request in waiting
-        ]
+        # They wait no longer, whatever has changed until they are asked again.
+        return [Again(asker, replace(request, timeout_ms=None)) for asker, request in waiting]
 
     def wait_over(self, asker: object, request: Read) -> list[Output]:
         """The time of a Wait is over."""
         ledger = self._ledgers.get(request.ledger_id)
         if ledger is None or not ledger.tail.over(asker, request):
             return []
-        return [self._answer_tail(asker, request, ledger)]
+        return self._wake([(asker, request)])
 
     def write_lac(self, asker: object, request: WriteLac) -> list[Output]:
         """Stores an explicit last add confirmed."""
@@ -324,7 +325,7 @@ class BookieLedgers:
             return []
         ledger.fence_durable = True
         waiting, ledger.waiting = ledger.waiting, []
-        return [self._look_up(asker, request) for asker, request in waiting]
+        return [Again(asker, request) for asker, request in waiting]
 
     def _other_durable(self, asker: object, request: WriteLac | ForceLedger) -> list[Output]:
         if isinstance(request, ForceLedger):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Write
+from magnetar.bookie.served import Again, Output, ServedAnswer, ServedLedger, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.digests import master_key
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY, AddRun, Read
@@ -38,7 +38,14 @@ class Bookie:
 
     def ask(self, outputs: list[Output]) -> list[Added | ReadDone]:
         self.writes += [output for output in outputs if isinstance(output, Write)]
-        return [output.response for output in outputs if isinstance(output, ServedAnswer)]
+        answers: list[Added | ReadDone] = []
+        for output in outputs:
+            if isinstance(output, ServedAnswer):
+                assert isinstance(output.response, Added | ReadDone)
+                answers.append(output.response)
+            elif isinstance(output, Again):
+                answers += self.ask(self.core.read(output.asker, output.request))
+        return answers
 
     def add(self, *entry_ids: int, key: bytes = KEY, recovery: bool = False) -> list[Status]:
         run = AddRun(1, key, recovery=recovery)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Write
+from magnetar.bookie.served import Again, Output, ServedAnswer, ServedLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.bookie.tailing import LedgerTail
 from magnetar.wire.bookkeeper.availability import decode_entries
@@ -77,6 +77,8 @@ class Bookie:
                 self.writes.append(output)
             elif isinstance(output, ServedAnswer):
                 answers.append(output.response)
+            elif isinstance(output, Again):
+                answers += self.take(self.core.read(output.asker, output.request))
             else:
                 self.waits.append(output)
         return answers

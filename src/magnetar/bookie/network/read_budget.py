@@ -20,7 +20,7 @@ from magnetar.wire.bookkeeper.requests import BatchRead, ListEntries, Read, Read
 
 _log = logging.getLogger("magnetar.bookie.network")
 
-_READS: Final = (Read, BatchRead, ReadLac, ListEntries)
+READS: Final = (Read, BatchRead, ReadLac, ListEntries)
 _BROUGHT_MAX: Final = 16
 """Reads of a client that wait for the device; further ones wait for these."""
 _LOOK_S: Final = 1.0
@@ -77,7 +77,7 @@ class ReadBudget:
         """Whether a request may be handled now; otherwise it is to be `put_off`."""
         if connection in self._behind:
             return False
-        if not isinstance(request, _READS):
+        if not isinstance(request, READS):
             return True
         return self._bringing[connection] < _BROUGHT_MAX and self.may_answer(connection)
 

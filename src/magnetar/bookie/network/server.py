@@ -22,12 +22,12 @@ from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.network.handshakes import Handshakes
 from magnetar.bookie.network.outflow import OF_ALL_BYTES
-from magnetar.bookie.network.read_budget import ReadBudget
+from magnetar.bookie.network.read_budget import READS, ReadBudget
 from magnetar.bookie.network.refusals import LedgerRequest, refused
 from magnetar.bookie.network.spread import SpreadEntries
 from magnetar.bookie.network.traffic import Traffic
 from magnetar.bookie.segment_store import SegmentStore
-from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Write
+from magnetar.bookie.served import Again, Output, ServedAnswer, ServedLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.runtime.tasks import TaskGroup, call_later
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
@@ -250,7 +250,14 @@ class BookieServer:
                 connection.close()
             return
         for connection, request in self._queues.pop(ledger_id):
-            self._ask(connection, request)
+            self._resume(connection, request)
+
+    def _resume(self, connection: BookieConnection, request: Request) -> None:
+        """Handles a request that has waited; a read waits on while its answer may not be made."""
+        if isinstance(request, READS) and not self.budget.takes(connection, request):
+            self.budget.put_off(connection, [request])
+        else:
+            self._handle(connection, request)
 
     def _ask(self, connection: BookieConnection, request: Request) -> None:
         if isinstance(request, Read) and request.fence:
@@ -360,20 +367,18 @@ class BookieServer:
                 if traffic is not None:
                     traffic.wrote(output)
                 self.entries.write(output)
+            elif isinstance(output, Again):
+                assert isinstance(output.asker, BookieConnection)
+                self._resume(output.asker, output.request)
             else:
                 call_later(output.timeout_ms / 1_000, self._wait_over, output)
 
     def _wait_over(self, wait: Wait) -> None:
-        self._waiting(lambda: self.ledgers.wait_over(wait.asker, wait.request))
+        self._do(self.ledgers.wait_over(wait.asker, wait.request))
 
     def _durable(self, tickets: Sequence[int]) -> None:
-        # Such an answer needs bytes that were just written, or the end of a ledger.
-        self.entries.waits = True
-        try:
-            for ticket in tickets:
-                self._do(self.ledgers.durable(ticket))
-        finally:
-            self.entries.waits = False
+        for ticket in tickets:
+            self._do(self.ledgers.durable(ticket))
         if self._all_held and self.entries.pending_bytes <= self._options.pending_bytes_max // 2:
             self._all_held = False
             for connection in self._connections:
