@@ -61,7 +61,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._held = 0
         self._is_stuck = False
         """Whether the client does not take its answers."""
-        self._is_lost = False
+        self.is_lost = False
+        """Whether the client has gone."""
         self._securing = False
         """Whether a TLS handshake is under way: nothing else is read or written meanwhile."""
         self.door: Door | None = None
@@ -121,7 +122,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_lost = True
+        self.is_lost = True
         self._out.clear()
         self._serving.closed(self)
 
@@ -153,7 +154,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def answer(self, response: Response) -> None:
         """Sends a response at the end of this turn of the loop."""
-        if self._is_lost:
+        if self.is_lost:
             return
         if not self._out:
             self._loop.call_soon(self._flush)

@@ -77,19 +77,25 @@ class ReadBudget:
         """Whether a request may be handled now; otherwise it is to be `put_off`."""
         if connection in self._behind:
             return False
-        if not isinstance(request, READS):
-            return True
+        return not isinstance(request, READS) or self._may_begin(connection)
+
+    def _may_begin(self, connection: BookieConnection) -> bool:
         return self._bringing[connection] < _BROUGHT_MAX and self.may_answer(connection)
 
     def put_off(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
-        """Handles requests, in their order, once the first of them may be."""
+        """Handles requests, in their order, once the first of them may be. A lost connection has none."""
+        if connection.is_lost:
+            return
         behind = self._behind.get(connection)
         if behind is None:
             self._behind[connection] = list(requests)
             connection.hold()
         else:
             behind += requests
-        if self.outflow.is_full and not self._looks_for_stuck:
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._behind and self.outflow.is_full and not self._looks_for_stuck:
             self._looks_for_stuck = True
             call_later(_LOOK_S, self._end_stuck)
 
@@ -101,10 +107,14 @@ class ReadBudget:
     def _look(self) -> None:
         self._looks = False
         for connection, requests in list(self._behind.items()):
+            if not self._may_begin(connection):
+                # Not even looked at: thousands of requests of a client that takes nothing may wait.
+                continue
             # When it is put off again, it waits behind the others.
             del self._behind[connection]
             connection.handle(requests)
             connection.go_on()
+        self._watch()
 
     def _end_stuck(self) -> None:
         self._looks_for_stuck = False
