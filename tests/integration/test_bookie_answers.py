@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from magnetar.bookie.network.outflow import Outflow
+from magnetar.bookie.network.server import ServerOptions
 from magnetar.wire.bookkeeper.bookie_client import encode_request
-from magnetar.wire.bookkeeper.requests import AddRun, Read
+from magnetar.wire.bookkeeper.requests import AddRun, Read, StartTls
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.waiting import eventually
 
@@ -22,10 +25,12 @@ ADDED_BYTES = 28
 UNSENT_MAX = 3 << 20
 
 
-def run(folder: Path, story: Callable[[BookieNodes], Awaitable[None]]) -> None:
+def run(
+    folder: Path, story: Callable[[BookieNodes], Awaitable[None]], server: ServerOptions | None = None
+) -> None:
     async def main() -> None:
         async with bookie_nodes(folder, 0) as nodes:
-            await nodes.start("a")
+            await nodes.start("a", server)
             await story(nodes)
 
     asyncio.run(main())
@@ -118,3 +123,24 @@ def test_reads_that_wait_for_the_ledger_to_grow(tmp_path: Path, most: list[int],
 
     run(tmp_path, story)
     assert max(most) < UNSENT_MAX
+
+
+def test_what_follows_start_tls_in_clear_is_not_handled_after_waiting_reads(tmp_path: Path) -> None:
+    """The requests waited behind reads, START_TLS among them, and were not held against it any more."""
+
+    async def story(nodes: BookieNodes) -> None:
+        await write(nodes, 0)
+        reader, writer = await client(nodes)
+        # The first answer says that the bookie reads large packets by now.
+        writer.write(b"".join(encode_request(Read(LEDGER, 5, 0), is_v2=False)))
+        await asyncio.wait_for(reader.read(1 << 16), 30)
+        said = [*(Read(LEDGER, 0, number) for number in range(60)), StartTls(60), Read(LEDGER, 0, 61)]
+        writer.write(b"".join(piece for each in said for piece in encode_request(each, is_v2=False)))
+        with contextlib.suppress(ConnectionResetError):
+            while await asyncio.wait_for(reader.read(1 << 20), 30):
+                pass
+        writer.close()
+        (server,) = [node.server for node in nodes.nodes.values()]
+        await eventually(lambda: not server.connections)
+
+    run(tmp_path, story, ServerOptions(tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)))

@@ -16,7 +16,7 @@ from typing import Final
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.outflow import OF_ONE_BYTES, Outflow
 from magnetar.runtime.tasks import call_later
-from magnetar.wire.bookkeeper.requests import BatchRead, ListEntries, Read, ReadLac, Request
+from magnetar.wire.bookkeeper.requests import BatchRead, ListEntries, Read, ReadLac, Request, StartTls
 
 _log = logging.getLogger("magnetar.bookie.network")
 
@@ -85,6 +85,11 @@ class ReadBudget:
     def put_off(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """Handles requests, in their order, once the first of them may be. A lost connection has none."""
         if connection.is_lost:
+            return
+        if any(isinstance(request, StartTls) for request in requests):
+            # What follows it in clear would be taken for what came under TLS. No client begins TLS so late.
+            _log.warning("%s: connection closed: START_TLS behind reads", connection.peer)
+            connection.close()
             return
         behind = self._behind.get(connection)
         if behind is None:
