@@ -19,6 +19,7 @@ import numpy as np
 from magnetar.arrow.fields import Ints
 from magnetar.base.entries import LEFT_OUT, EntryRun
 from magnetar.base.ids import LedgerId
+from magnetar.history.one_bit import put_right
 from magnetar.tiered.parquet.parquet_history import DamagedSegmentError
 from magnetar.wire.checksum import crc32c
 
@@ -103,9 +104,10 @@ class LeftOut:
 
     @classmethod
     def decode(cls, name: str, section: bytes) -> LeftOut:
-        """The inverse of `LeftOutBuilder.finish`. Raises DamagedSegmentError; `name` is for that."""
-        data = section[_SUM.size :]
-        if len(section) < _SUM.size or _SUM.unpack_from(section)[0] != crc32c(data):
+        """The inverse of `LeftOutBuilder.finish`; one flipped bit is corrected. Raises DamagedSegmentError;
+        `name` is for that."""
+        data = _checked(section)
+        if data is None:
             raise DamagedSegmentError(f"{name}: what it leaves out fails its checksum")
         try:
             numbers = np.frombuffer(zlib.decompress(data), "<i8").reshape(_COLUMNS, -1)
@@ -145,6 +147,18 @@ class LeftOut:
     def _gap(self, at: int) -> Gap:
         ledger_id, *rest = self._columns[:, at].tolist()
         return Gap(LedgerId(ledger_id), *rest)
+
+
+def _checked(section: bytes) -> bytes | None:
+    """What follows the checksum; None: it is damaged. Without it no entry of the segment can be read, so one
+    flipped bit is corrected."""
+    if len(section) < _SUM.size:
+        return None
+    data, (wanted,) = section[_SUM.size :], _SUM.unpack_from(section)
+    # No flipped bit of the data changes its sum in one bit alone: then the bit is one of the sum.
+    if (crc32c(data) ^ wanted).bit_count() <= 1:
+        return data
+    return put_right(data, wanted)
 
 
 NOTHING: Final = LeftOut(np.zeros((_COLUMNS, 0), np.int64))

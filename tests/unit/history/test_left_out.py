@@ -155,7 +155,7 @@ def test_damage_of_the_section_is_noticed() -> None:
     assert found.gap_with(4, 1) is None
     for at in range(len(section)):
         damaged = bytearray(section)
-        damaged[at] ^= 1
+        damaged[at] ^= 3
         with pytest.raises(DamagedSegmentError, match="fails its checksum"):
             LeftOut.decode("s", bytes(damaged))
     with pytest.raises(DamagedSegmentError):
@@ -163,6 +163,18 @@ def test_damage_of_the_section_is_noticed() -> None:
     for data in (b"", b"noise", zlib.compress(bytes(41))):
         with pytest.raises(DamagedSegmentError, match="cannot be read"):
             LeftOut.decode("s", crc32c(data).to_bytes(4, "little") + data)
+
+
+def test_one_flipped_bit_of_the_section_costs_nothing() -> None:
+    """Without the section no entry of the whole segment could be read."""
+    builder = LeftOutBuilder()
+    builder.taken(runs_of(".xx.x"))
+    section = builder.finish()
+    right = LeftOut.decode("s", section).between(5, 0, 9)
+    for bit in range(8 * len(section)):
+        damaged = bytearray(section)
+        damaged[bit // 8] ^= 1 << bit % 8
+        assert LeftOut.decode("s", bytes(damaged)).between(5, 0, 9) == right
 
 
 def test_many_gaps_cost_few_bytes() -> None:
