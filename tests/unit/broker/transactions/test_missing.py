@@ -119,6 +119,27 @@ def test_a_message_that_was_lost_is_missing_after_its_topic_is_loaded_anew() -> 
     in_world(story, ON)
 
 
+def test_a_transaction_that_lost_a_message_cannot_commit_after_it_is_sent_again() -> None:
+    """Its application repeats it: the broker does not tell which of its messages were lost."""
+
+    async def story(world: World) -> None:
+        client, txn = await begun(world)
+        topic = await world.topic()
+        world.ledgers.auto_sync = False
+        client.send(txn, 1, b"lost")
+        await world.settle()
+        world.ledgers.writer(topic.log.last_position.ledger_id).fail(write_error())
+        world.ledgers.auto_sync = True
+        await world.broker.unload(topic.name)
+        again = TxnPeer(world.peer())
+        await again.peer.producer(5, request_id=70, producer_name="p")
+        await again.publish(txn, 1, b"lost", 5)
+        assert (await again.end(txn, commit=True)).error == pb.InvalidTxnStatus
+        await readers_get(world, [])
+
+    in_world(story, ON)
+
+
 def test_what_is_remembered_of_dropped_messages_is_bounded() -> None:
     txn = Transaction(TxnId(0, 1), owner="", ttl_ms=1, started_ms=1, deadline_ms=1)
     txn.missed("t", "p", range(MISSING_MAX))
