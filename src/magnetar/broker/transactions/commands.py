@@ -13,6 +13,7 @@ from magnetar.broker.handlers import permission
 from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions.coordinator import Who
 from magnetar.broker.transactions.ids import TxnId, TxnState
+from magnetar.managedlog.log_state import LogState
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire import transactions as replies
 
@@ -131,10 +132,11 @@ def publish(session: SessionPort, topic: AnyTopic, producer: Producer, run: Send
 
 
 def comes_back(topic: AnyTopic, producer: Producer) -> tuple[str, str] | None:
-    """Names of the topic and of a producer that is being closed, where it is opened anew to send again what
-    was dropped: the topic is unloaded, or failed. None: its client closed it, or another one fenced it."""
-    failed = isinstance(topic, Topic) and topic.log.error is not None
-    return (str(topic.name), producer.name) if topic.closed or failed else None
+    """Names of the topic and of a producer that is being closed, where its client is to open it anew and send
+    again what was dropped: the topic is unloaded, failed or terminated, and in the last case the client is
+    told so then. None: its client closed it, or another one fenced it."""
+    takes_nothing = topic.closed or (isinstance(topic, Topic) and topic.log.state is not LogState.OPEN)
+    return (str(topic.name), producer.name) if takes_nothing else None
 
 
 def missed(session: SessionPort, producer: tuple[str, str] | None, run: SendRun) -> None:

@@ -301,7 +301,7 @@ class Transactions:
 
     async def _end(self, coordinator: Coordinator, txn: Transaction) -> None:
         if txn.ending is TxnState.COMMITTED and not await self._resolving.durable(txn):
-            lacks = "was dropped as its topic was unloaded" if txn.missing else "could not be stored"
+            lacks = "was dropped by an unloaded or terminated topic" if txn.missing else "could not be stored"
             txn.ending, txn.reason = TxnState.ABORTED, f"a message of it {lacks}"
         if txn.state is TxnState.OPEN:
             coordinator.decide(txn)

@@ -73,6 +73,19 @@ def test_a_message_for_a_producer_that_was_closed_is_not_left_out_of_a_commit() 
     in_world(story, ON)
 
 
+def test_a_message_for_a_topic_that_was_terminated_is_not_left_out_of_a_commit() -> None:
+    """Its producers are sent away too, and are told when they come back that it takes nothing more."""
+
+    async def story(world: World) -> None:
+        client, txn = await begun(world)
+        await (await world.topic()).terminate()
+        client.send(txn, 1, b"second")
+        assert (await client.end(txn, commit=True)).error == pb.InvalidTxnStatus
+        await readers_get(world, [])
+
+    in_world(story, ON)
+
+
 def test_a_message_that_is_sent_again_is_in_its_transaction() -> None:
     """As official clients do: they open the producer anew and send what has no receipt."""
 
