@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog.cursors.ack_words import WORD_BITS, bits_of_words, words_of_bits
 
 Part = tuple[int, int]
@@ -16,6 +16,14 @@ Part = tuple[int, int]
 _POSITION: Final = itemgetter(0)
 _RUN_MAX: Final = 1 << 20
 """Entries of a stored run: more than a transaction takes, so that a damaged header takes no memory."""
+
+
+def position_of(stored: Sequence[object]) -> Position:
+    """A stored position. Raises ValueError when it is not two numbers."""
+    ledger_id, entry_id = stored
+    if type(ledger_id) is not int or type(entry_id) is not int:
+        raise ValueError(f"a position of {stored!r}")
+    return Position(LedgerId(ledger_id), entry_id)
 
 
 class TxnAcks:
@@ -69,16 +77,23 @@ class TxnAcks:
         """Raises KeyError, TypeError, ValueError for an invalid document."""
         acks = cls()
         for ledger_id, first, last in document.get("w", ()):
+            position_of((ledger_id, first))
             if last - first > _RUN_MAX:
                 raise ValueError(f"a run of {last - first} entries")
             acks.whole.update(Position(ledger_id, entry) for entry in range(first, last + 1))
         for ledger_id, entry, size, *words in document.get("b", ()):
-            acks.parts[Position(ledger_id, entry)] = bits_of_words(words), size
+            acks.parts[position_of((ledger_id, entry))] = _part_of(words, size)
         if (upto := document.get("c")) is not None:
-            acks.upto = Position(upto[0], upto[1])
+            acks.upto = position_of(upto[:2])
             if len(upto) > 2:
-                acks.upto_part = bits_of_words(upto[3:]), upto[2]
+                acks.upto_part = _part_of(upto[3:], upto[2])
         return acks
+
+
+def _part_of(words: Sequence[int], size: object) -> Part:
+    if type(size) is not int:
+        raise ValueError(f"a batch of {size!r} messages")
+    return bits_of_words(words), size
 
 
 def acked_bits(words: Sequence[int], size: int) -> int:

@@ -18,7 +18,7 @@ from typing import Final
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
 from magnetar.broker.errors import NotAllowedError
-from magnetar.broker.transactions.acks import TxnAcks
+from magnetar.broker.transactions.acks import TxnAcks, position_of
 from magnetar.broker.transactions.ids import TxnId, TxnState
 
 HEADER_BYTES_MAX: Final = 512 * 1024
@@ -205,14 +205,16 @@ class Transaction:
             self.owner, self.started_ms, self.ttl_ms = document["o"], document["t"], document["l"]
             self.reason, self.names = document.get("r", ""), document.get("n", {})
             self.partitions = {
-                name: Position(*last) if last else None for name, last in document.get("p", {}).items()
+                name: position_of(last) if last else None for name, last in document.get("p", {}).items()
             }
             self.acks = {
                 topic: {name: TxnAcks.of_stored(acks) for name, acks in subscriptions.items()}
                 for topic, subscriptions in document.get("a", {}).items()
             }
-            if not (type(self.started_ms) is type(self.ttl_ms) is int and isinstance(self.owner, str)):
-                raise ValueError("times are numbers, the owner is a text")
+            if not (type(self.started_ms) is type(self.ttl_ms) is int and self.ttl_ms >= 0):
+                raise ValueError("times are numbers from 0")
+            if not all(isinstance(text, str) for text in (self.owner, self.reason, *self.names.values())):
+                raise ValueError("owner, reason and names are texts")
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise InvalidHeaderError(f"header of transaction {self.id}: {error!r}") from error
         self.ending = self.verdict = None

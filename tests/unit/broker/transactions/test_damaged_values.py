@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.transactions.ids import TxnId, TxnState
+from magnetar.broker.transactions.transaction import InvalidHeaderError, Transaction
 from magnetar.broker.transactions.transactions import ANYBODY
 from magnetar.metadata import keys
 from magnetar.wire import pulsar_pb2 as pb
@@ -76,6 +77,32 @@ def test_messages_of_a_damaged_header_are_not_delivered(
         await world.until(lambda: topic.peer.messages, "a message of another topic")
 
     in_world(story, ON)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        '"p":{"t":["x","y"]}',
+        '"p":{"t":[1.5,2]}',
+        '"p":{"t":[null,2]}',
+        '"n":[1]',
+        '"n":{"t":5}',
+        '"r":5',
+        '"l":-5',
+        '"a":{"t":{"s":{"w":[["x",1,2]]}}}',
+        '"a":{"t":{"s":{"b":[["x",1,2,3]]}}}',
+        '"a":{"t":{"s":{"b":[[1,2,"x",3]]}}}',
+        '"a":{"t":{"s":{"c":["x","y"]}}}',
+        '"a":{"t":{"s":{"c":[1]}}}',
+        '"a":{"t":{"s":{"c":[1,2,"x",3]}}}',
+    ],
+)
+def test_a_header_with_other_kinds_of_values_cannot_be_read(part: str) -> None:
+    """It would break its topics when they are loaded, or its end."""
+    txn = Transaction(TxnId(0, 1), owner="", ttl_ms=1, started_ms=1, deadline_ms=1)
+    txn.read(b'{"s":"OPEN","o":"me","t":5,"l":9,"p":{"t":[1,2]}}', 1)
+    with pytest.raises(InvalidHeaderError):
+        txn.read(b'{"s":"OPEN","o":"me","t":5,"l":9,%s}' % part.encode(), 1)
 
 
 def test_a_restored_header_says_what_it_said() -> None:
