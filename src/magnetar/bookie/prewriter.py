@@ -77,7 +77,7 @@ class Prewriter:
         self._look()
         offset = 0
         while offset < size:
-            if not self._is_light():
+            if not self._measure_light():
                 if await happens_within(self._stop, _LOOK_S):
                     return False
                 continue
@@ -93,7 +93,8 @@ class Prewriter:
         self._looked_at_s = asyncio.get_running_loop().time()
         self._looked_at_bytes = self._committed()
 
-    def _is_light(self) -> bool:
+    def _measure_light(self) -> bool:
+        """Measures again what the bookie commits, after `_LOOK_S`; returns whether it is little."""
         elapsed_s = asyncio.get_running_loop().time() - self._looked_at_s
         if elapsed_s >= _LOOK_S:
             rate = (self._committed() - self._looked_at_bytes) / elapsed_s

@@ -86,7 +86,7 @@ class SparkCluster:
 
         Raises ClientError, of which RefusedError (TopicNotFound) when the topic does not exist.
         """
-        if self.has_admin():
+        if self.find_admin():
             try:
                 return KnownLog.from_internal_stats(self.client.admin.internal_stats(topic))
             except AdminRefusedError as error:
@@ -99,8 +99,8 @@ class SparkCluster:
                 raise
         return KnownLog.from_last(last_position(self.client, topic))
 
-    def has_admin(self) -> bool:
-        """Whether the admin interface answers.
+    def find_admin(self) -> bool:
+        """Asks the admin interface the first time; returns whether it answers.
 
         Raises AdminUnreachableError when the user gave its address and it does not answer.
         """
@@ -118,7 +118,7 @@ class SparkCluster:
 
     def need_admin(self, option: str) -> None:
         """Raises OptionError, naming `option`, when the admin interface cannot be used."""
-        if not self.has_admin():
+        if not self.find_admin():
             raise OptionError(
                 f"{option} needs the admin interface, and {self.client.admin.url} does not answer: give the"
                 " option admin.url=http://host:8080"

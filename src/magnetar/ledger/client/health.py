@@ -87,7 +87,10 @@ class BookieHealth:
     def may_take(self, bookie: str, connected_s: float, now_s: float) -> bool:
         """Whether a bookie connected since `connected_s` may be asked to take entries again: it was restarted
         since it refused, or the refusal is some time ago."""
-        refused_s = self._record(bookie).refused_s
+        record = self._records.get(bookie)
+        if record is None:
+            return True
+        refused_s = record.refused_s
         return connected_s > refused_s or now_s - refused_s >= self.FAILED_FOR_S
 
     def quarantined(self, now_s: float) -> frozenset[str]:
