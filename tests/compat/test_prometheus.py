@@ -36,6 +36,7 @@ ABSENT = (
     "magnetar autorecovery",
     "several bookies",
     "TLS or authentication",
+    "--metadata zk",
 )
 """In what a metric is shown only with: what this broker is not asked to do."""
 
