@@ -1,8 +1,7 @@
 """The bookie on the network: drives `BookieLedgers` with its clients' requests and its disk's results.
 
 Requests of one client are handled in their order. Bytes that a query needs from the device are read in a
-thread, and the query is repeated. Only an index that is not in memory delays later requests for the same
-ledger, also adds.
+thread, and the query is repeated. Only an index that is not in memory delays later requests for its ledger.
 """
 
 from __future__ import annotations
