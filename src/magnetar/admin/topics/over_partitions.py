@@ -39,8 +39,11 @@ async def partitions_elsewhere(call: Call) -> Partitions | None:
     Raises OtherBrokerError when the caller's credentials cannot be shown to them, ServiceNotReadyError,
     MetadataError.
     """
-    owners, name = call.broker.owners, call.topic()
-    if owners is None or name.partition >= 0:
+    owners = call.broker.owners
+    if owners is None:
+        return None  # a broker alone checks the parts of a call in Pulsar's order
+    name = call.topic()
+    if name.partition >= 0:
         return None
     names = [name.with_partition(i) for i in range(await call.broker.policies.partitions(name))]
     places = await _places(owners, names)
