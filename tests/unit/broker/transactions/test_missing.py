@@ -29,6 +29,19 @@ async def begun(world: World) -> tuple[TxnPeer, TxnId]:
     return client, txn
 
 
+async def lose_one(world: World, client: TxnPeer, txn: TxnId) -> None:
+    """Storage fails beneath a message, and a client that comes back has the topic loaded anew: it knows of
+    durable messages only."""
+    topic = await world.topic()
+    world.ledgers.auto_sync = False
+    client.send(txn, 1, b"lost")
+    await world.settle()
+    world.ledgers.writer(topic.log.last_position.ledger_id).fail(write_error())
+    world.ledgers.auto_sync = True
+    await world.broker.unload(topic.name)
+    assert (await world.topic()) is not topic
+
+
 async def readers_get(world: World, wanted: list[bytes]) -> None:
     reader = world.peer()
     await reader.consumer(9, request_id=90, permits=100)
@@ -116,15 +129,7 @@ def test_a_dropped_message_of_an_ended_transaction_changes_nothing() -> None:
 def test_a_message_that_was_lost_is_missing_after_its_topic_is_loaded_anew() -> None:
     async def story(world: World) -> None:
         client, txn = await begun(world)
-        topic = await world.topic()
-        world.ledgers.auto_sync = False
-        client.send(txn, 1, b"lost")
-        await world.settle()
-        world.ledgers.writer(topic.log.last_position.ledger_id).fail(write_error())
-        world.ledgers.auto_sync = True
-        # A client came back, so the topic is loaded anew: it knows of durable messages only.
-        await world.broker.unload(topic.name)
-        assert (await world.topic()) is not topic
+        await lose_one(world, client, txn)
         answer = await client.end(txn, commit=True)
         assert answer.error == pb.InvalidTxnStatus
         await readers_get(world, [])
@@ -137,13 +142,7 @@ def test_a_transaction_that_lost_a_message_cannot_commit_after_it_is_sent_again(
 
     async def story(world: World) -> None:
         client, txn = await begun(world)
-        topic = await world.topic()
-        world.ledgers.auto_sync = False
-        client.send(txn, 1, b"lost")
-        await world.settle()
-        world.ledgers.writer(topic.log.last_position.ledger_id).fail(write_error())
-        world.ledgers.auto_sync = True
-        await world.broker.unload(topic.name)
+        await lose_one(world, client, txn)
         again = TxnPeer(world.peer())
         await again.peer.producer(5, request_id=70, producer_name="p")
         await again.publish(txn, 1, b"lost", 5)
