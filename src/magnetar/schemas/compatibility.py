@@ -36,7 +36,7 @@ class Strategy(enum.Enum):
     """A strategy by its name in the admin API."""
 
     UNDEFINED = "UNDEFINED"
-    """The broker's default, which is FULL."""
+    """No policy: the setting `schema_compatibility` applies, by default FULL."""
     ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
     ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
     BACKWARD = "BACKWARD"
@@ -48,7 +48,7 @@ class Strategy(enum.Enum):
 
     @property
     def defined(self) -> Strategy:
-        """The strategy in force under this policy; FULL for UNDEFINED."""
+        """This strategy, or FULL for UNDEFINED: callers that know the broker's setting have applied it."""
         return Strategy.FULL if self is Strategy.UNDEFINED else self
 
     @property

@@ -1,7 +1,7 @@
 """`/admin/v2/clusters/.../failureDomains` and `.../namespaceIsolationPolicies`: brokers that fail together,
 and brokers of namespaces.
 
-Both are stored for clusters of several brokers. A single broker serves all namespaces, whatever they say.
+Both are stored and have no effect: no broker is chosen by them.
 """
 
 from __future__ import annotations
