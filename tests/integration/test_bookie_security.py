@@ -305,7 +305,7 @@ def test_who_goes_on_asking_without_authentication_is_closed(tmp_path: Path, fil
 def test_the_oldest_who_has_not_authenticated_gives_way(
     tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("magnetar.bookie.network.server.OUTSIDERS_MAX", 2)
+    monkeypatch.setattr("magnetar.bookie.network.outsiders.OUTSIDERS_MAX", 2)
 
     async def story(nodes: BookieNodes) -> None:
         waiting = [await outsider(nodes) for _ in range(3)]

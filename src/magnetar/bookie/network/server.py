@@ -12,7 +12,6 @@ import secrets
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from magnetar.base.errors import DiskFullError, StorageError
 from magnetar.base.ids import LedgerId
@@ -21,6 +20,7 @@ from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.network.handshakes import Handshakes
 from magnetar.bookie.network.outflow import OF_ALL_BYTES
+from magnetar.bookie.network.outsiders import Outsiders
 from magnetar.bookie.network.read_budget import READS, ReadBudget
 from magnetar.bookie.network.refusals import LedgerRequest, refused
 from magnetar.bookie.network.spread import SpreadEntries
@@ -48,9 +48,6 @@ from magnetar.wire.bookkeeper.responses import AuthDone, BookieInfoDone, Refused
 from magnetar.wire.bookkeeper.status import Status
 
 _log = logging.getLogger("magnetar.bookie.network")
-
-OUTSIDERS_MAX: Final = 1_024
-"""Clients that have not authenticated; a further one ends the oldest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +84,7 @@ class BookieServer:
         self._tasks = TaskGroup("bookie")
         self._server: asyncio.Server | None = None
         self._connections: set[BookieConnection] = set()
-        self._outsiders: dict[BookieConnection, asyncio.TimerHandle] = {}
-        """Clients that have not authenticated, the oldest first, and when each is disconnected for it."""
+        self._outsiders = Outsiders()
         self._handshakes = Handshakes()
         self._all_held = False
         self.budget = ReadBudget(self._options.output_bytes_max)
@@ -142,7 +138,7 @@ class BookieServer:
         """See `Serving`."""
         options, there = self._options, len(self._connections)
         self._connections.add(connection)
-        if 0 < options.connections_max <= there and not self._drop_oldest_outsider():
+        if 0 < options.connections_max <= there and not self._outsiders.drop_oldest():
             _log.warning(
                 "%s: connection refused: the limit of %d connections is reached", connection.peer, there
             )
@@ -150,37 +146,19 @@ class BookieServer:
             return
         if not options.access.is_open:
             connection.door = Door(options.access, secrets.token_urlsafe)
-            self._outsiders[connection] = call_later(options.outside_s, connection.close)
-            if len(self._outsiders) > OUTSIDERS_MAX:
-                self._drop_oldest_outsider()
+            self._outsiders.add(connection, options.outside_s)
         if self._all_held:
             connection.hold()
 
     def closed(self, connection: BookieConnection) -> None:
         """See `Serving`."""
         self._connections.discard(connection)
-        self._no_outsider(connection)
+        self._outsiders.remove(connection)
         self.budget.gone(connection)
 
     def _let_in(self, connection: BookieConnection) -> None:
         connection.door = None
-        self._no_outsider(connection)
-
-    def _no_outsider(self, connection: BookieConnection) -> None:
-        # Its timer would keep the buffers of a closed connection in memory until it rings.
-        timer = self._outsiders.pop(connection, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _drop_oldest_outsider(self) -> bool:
-        """Frees the place of the client that has failed to authenticate for longest; False: there is none."""
-        oldest = next(iter(self._outsiders), None)
-        if oldest is None:
-            return False
-        self._no_outsider(oldest)
-        _log.warning("%s: connection closed: not authenticated, and others wait for its place", oldest.peer)
-        oldest.close()
-        return True
+        self._outsiders.remove(connection)
 
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """See `Serving`."""
