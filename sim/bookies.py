@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from magnetar.bookie.served import Again, Output, ServedAnswer, Write
+from magnetar.bookie.served import Output, ServedAnswer, Waited, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.requests import AddRun, Read
 from magnetar.wire.bookkeeper.status import Status
@@ -68,8 +68,8 @@ class BookieNode:
                 self.disk.write(output)
             elif isinstance(output, ServedAnswer):
                 self._answer(output)
-            elif isinstance(output, Again):
-                self._do(self._ledgers.read(output.asker, output.request))
+            elif isinstance(output, Waited):
+                self._do(self._ledgers.read(output.wait.asker, output.wait.request))
 
     def _answer(self, answer: ServedAnswer) -> None:
         asker: Any = answer.asker

@@ -188,7 +188,7 @@ def _read_before_the_fence(self: BookieLedgers, asker: object, request: Read) ->
     ledger = self._ledgers.get(request.ledger_id)
     if ledger is None or not ledger.waiting:
         return outputs
-    ledger.waiting.clear()
+    self.fencing.end(ledger.fence_over())
     return [*outputs, self._look_up(asker, request)]
 
 

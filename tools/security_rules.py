@@ -38,6 +38,8 @@ EVENTS: Final = "unit/observability/test_events.py"
 BOOKIE_CALLERS: Final = "integration/test_bookie_callers.py"
 BOOKIE_HANDSHAKES: Final = "unit/bookie/network/test_handshakes.py"
 BOOKIE_TAILS: Final = "unit/bookie/test_serving_tails.py"
+BOOKIE_WAITS: Final = "unit/bookie/test_waiting.py"
+BOOKIE_BUDGET: Final = "unit/bookie/network/test_read_budget.py"
 
 SECURITY_RULES: Final = (
     # -- what a token must be
@@ -1055,7 +1057,7 @@ SECURITY_RULES: Final = (
         "no client reaches the ledgers of a bookie's own",
         "a user of a bookie reads the keys of all ledgers",
         "bookie/network/server.py",
-        "        if ledger_id < 0:\n",
+        "        if request.ledger_id < 0:\n",
         "        if False:\n",
         (BOOKIE_CALLERS,),
     ),
@@ -1082,5 +1084,53 @@ SECURITY_RULES: Final = (
         "        if self.read_only or (ledger is None and self._unknown is not Status.NO_LEDGER):\n",
         "        if self.read_only:\n",
         (BOOKIE_TAILS,),
+    ),
+    Rule(
+        "a client has few reads that wait at a bookie",
+        "a client fills a bookie's memory with reads that wait as long as it likes",
+        "bookie/waiting.py",
+        "        if own >= OF_ONE_MAX:\n",
+        "        if False:\n",
+        (BOOKIE_WAITS, BOOKIE_TAILS),
+    ),
+    Rule(
+        "the reads of all clients that wait at a bookie are bounded",
+        "clients together fill a bookie's memory with reads that wait",
+        "bookie/waiting.py",
+        "        return self.total < OF_ALL_MAX and ",
+        "        return ",
+        (BOOKIE_WAITS,),
+    ),
+    Rule(
+        "no few clients keep all places of reads that wait at a bookie",
+        "polls of all others are refused",
+        "bookie/waiting.py",
+        "        return None if own + 1 >= len(most) else self.over(next(iter(most)))\n",
+        "        return None\n",
+        (BOOKIE_WAITS,),
+    ),
+    Rule(
+        "reads that wait at a bookie end with their client",
+        "memory of clients that have gone is kept until the time that they chose",
+        "bookie/serving.py",
+        "        return self.polls.gone(asker)\n",
+        "        return []\n",
+        (BOOKIE_TAILS,),
+    ),
+    Rule(
+        "a client has few requests that wait for indexes",
+        "a client fills a bookie's memory behind one slow index",
+        "bookie/network/read_budget.py",
+        "        if self._loading.get(connection, 0) >= _LOADING_MAX:\n",
+        "        if False:\n",
+        (BOOKIE_BUDGET,),
+    ),
+    Rule(
+        "a bookie reads no client that has no place for its fences",
+        "fences that wait have no bound",
+        "bookie/network/read_budget.py",
+        "            and self._may_wait(connection, request)\n",
+        "",
+        (BOOKIE_BUDGET,),
     ),
 )

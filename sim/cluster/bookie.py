@@ -12,7 +12,7 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.belonging import Belonging
 from magnetar.bookie.network.collecting import collect, looking_again, missing_ledgers
 from magnetar.bookie.network.connection import BookieConnection
-from magnetar.bookie.served import Again, Output, ServedAnswer, Wait, Write
+from magnetar.bookie.served import Output, ServedAnswer, Wait, Waited, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.registry import Cookie, RegisteredBookie
@@ -141,6 +141,7 @@ class SimBookie:
 
     def closed(self, connection: BookieConnection) -> None:
         """See `Serving`."""
+        self._ledgers.gone(connection)
 
     def answering(self, connection: BookieConnection, size: int) -> None:
         """See `Serving`."""
@@ -197,10 +198,11 @@ class SimBookie:
             elif isinstance(output, ServedAnswer):
                 assert isinstance(output.asker, BookieConnection)
                 output.asker.answer(output.response)
-            elif isinstance(output, Again):
-                self._do(self._ledgers.read(output.asker, output.request))
+            elif isinstance(output, Waited):
+                self._do(self._ledgers.read(output.wait.asker, output.wait.request))
             else:
+                assert output.timeout_ms is not None
                 self._wires.loop.call_later(output.timeout_ms / 1_000, self._wait_over, output)
 
     def _wait_over(self, wait: Wait) -> None:
-        self._do(self._ledgers.wait_over(wait.asker, wait.request))
+        self._do(self._ledgers.wait_over(wait))

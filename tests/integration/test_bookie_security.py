@@ -14,9 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
-from magnetar.base.errors import LedgerError, StartupError
+from magnetar.base.errors import DiskFullError, LedgerError, StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.connection import BookieConnection
-from magnetar.bookie.network.server import ServerOptions
+from magnetar.bookie.network.server import BookieServer, ServerOptions
+from magnetar.bookie.served import Wait
+from magnetar.bookie.waiting import WaitingReads
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
 from magnetar.ledger.client.ledger_options import LedgerClientOptions
@@ -29,6 +32,7 @@ from magnetar.wire.bookkeeper.status import Status
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.certificates import Authority
 from support.ledger_clusters import Marks
+from support.storage import until
 
 VERSIONS = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])
 
@@ -396,3 +400,176 @@ def test_who_takes_no_answers_ends_when_others_wait_for_the_budget(
         writer.close()
 
     run(tmp_path, ServerOptions(output_bytes_max=1 << 20), story)
+
+
+KEY = bytes(20)
+
+
+async def on_disk(nodes: BookieNodes) -> BookieServer:
+    """A bookie with entry 0 of ledger 7, 100 kB."""
+    await said_in_clear(nodes, encode_request(ENTRY, is_v2=True), is_v2=True)
+    return nodes.nodes["a"].server
+
+
+def fence_of_7() -> bytes:
+    return b"".join(encode_request(Read(7, 0, fence=True, master_key=KEY), is_v2=True))
+
+
+def polls_of_7(count: int) -> bytes:
+    """Each waits for a day, and is answered with 100 kB."""
+    polls = [Read(7, 0, number, previous_lac=5, timeout_ms=86_400_000) for number in range(count)]
+    return b"".join(piece for poll in polls for piece in encode_request(poll, is_v2=False))
+
+
+async def takes(reader: asyncio.StreamReader, size: int) -> None:
+    """Takes at least so many bytes of answers."""
+    while size > 0:
+        more = await asyncio.wait_for(reader.read(1 << 20), 30)
+        assert more
+        size -= len(more)
+
+
+def test_reads_that_waited_for_a_fence_are_answered_as_they_are_taken(tmp_path: Path) -> None:
+    """All answers were made in the turn in which the fence became durable."""
+
+    async def story(nodes: BookieNodes) -> None:
+        await on_disk(nodes)
+        reader, writer = await outsider(nodes, fence_of_7() * READS)
+        assert await asyncio.wait_for(unsent(nodes), 30) < 3 << 20
+        await takes(reader, READS * 100_000)
+        writer.close()
+
+    run(tmp_path, ServerOptions(), story)
+
+
+def test_reads_that_waited_for_entries_are_answered_as_they_are_taken(tmp_path: Path) -> None:
+    """All answers were made in the turn in which the ledger was fenced."""
+
+    async def story(nodes: BookieNodes) -> None:
+        server = await on_disk(nodes)
+        reader, writer = await outsider(nodes, polls_of_7(READS))
+        await until(lambda: len(server.ledgers._ledgers[LedgerId(7)].tail.waiting) == READS)
+        _, other = await outsider(nodes, fence_of_7())
+        assert await asyncio.wait_for(unsent(nodes), 30) < 3 << 20
+        await takes(reader, READS * 100_000)
+        assert server.ledgers.polls.total == 0
+        assert not server._timers
+        writer.close()
+        other.close()
+
+    run(tmp_path, ServerOptions(), story)
+
+
+def test_a_read_that_waits_ends_with_its_connection(tmp_path: Path) -> None:
+    """It was kept until its time was over, and its connection with it."""
+
+    async def story(nodes: BookieNodes) -> None:
+        server = await on_disk(nodes)
+        reader, writer = await outsider(nodes, polls_of_7(1_025))
+        # There is a place for one less.
+        answers = await asyncio.wait_for(reader.read(1 << 16), 30)
+        (refused,), _ = BookieClientParser(is_v2=False).parse(answers, len(answers))
+        assert isinstance(refused, ReadDone)
+        assert (refused.txn_id, refused.status) == (1_024, Status.TOO_MANY_REQUESTS)
+        assert server.ledgers.polls.total == 1_024
+        writer.close()
+        await until(lambda: not server.connections)
+        assert server.ledgers.polls.total == 0
+        assert not server._timers
+        gc.collect()
+        assert not [each for each in gc.get_objects() if type(each) is BookieConnection]
+
+    run(tmp_path, ServerOptions(), story)
+
+
+def test_a_client_with_many_requests_for_an_index_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests were kept without a limit while the index was loaded, and then answered all at once."""
+
+    async def story(nodes: BookieNodes) -> None:
+        server = await on_disk(nodes)
+        entries = server.entries
+        make_ready, loads = entries.make_ready, asyncio.Event()
+
+        async def late(ledger_id: LedgerId) -> None:
+            await loads.wait()
+            await make_ready(ledger_id)
+
+        monkeypatch.setattr(entries, "make_ready", late)
+        entries.release_idle(-1.0)
+        assert not entries.is_ready(LedgerId(7))
+        reader, writer = await outsider(nodes, b"".join(encode_request(Read(7, 0), is_v2=True)) * READS)
+        await until(lambda: any(each._held for each in server._connections))
+        assert server.budget._loading.total() == 16
+        loads.set()
+        assert await asyncio.wait_for(unsent(nodes), 30) < 3 << 20
+        await takes(reader, READS * 100_000)
+        assert not server.budget._loading
+        writer.close()
+
+    run(tmp_path, ServerOptions(), story)
+
+
+def test_entries_that_wait_for_an_index_count_like_those_that_wait_for_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        server = await on_disk(nodes)
+        entries = server.entries
+        make_ready, loads = entries.make_ready, asyncio.Event()
+
+        async def late(ledger_id: LedgerId) -> None:
+            await loads.wait()
+            await make_ready(ledger_id)
+
+        monkeypatch.setattr(entries, "make_ready", late)
+        entries.release_idle(-1.0)
+        reader, writer = await outsider(nodes, b"".join(encode_request(ENTRY, is_v2=True)))
+        _, other = await outsider(nodes)
+        # No client is read, also none that asks for something else.
+        await until(lambda: len(server._connections) == 2 and all(e._held for e in server._connections))
+        loads.set()
+        assert await asyncio.wait_for(reader.read(1), 30)
+        await until(lambda: not any(each._held for each in server._connections))
+        writer.close()
+        other.close()
+
+    run(tmp_path, ServerOptions(pending_bytes_max=100_000), story)
+
+
+def test_clients_are_read_again_when_the_disk_is_full(tmp_path: Path) -> None:
+    """After too many unsynced bytes they waited for a sync, which did not come when all had failed."""
+
+    async def story(nodes: BookieNodes) -> None:
+        server = await on_disk(nodes)
+        server._hold_all()
+        server._failed([], DiskFullError("full"))
+        (read,) = await said_in_clear(nodes, encode_request(Read(7, 0), is_v2=True), is_v2=True)
+        assert isinstance(read, ReadDone)
+        assert read.status is Status.OK
+
+    run(tmp_path, ServerOptions(), story)
+
+
+def test_only_some_reads_of_a_client_wait_for_a_fence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magnetar.bookie.waiting.OF_ONE_MAX", 4)
+    waited = []
+    begin = WaitingReads.begin
+
+    def counted(reads: WaitingReads, wait: Wait, line: dict[Wait, None]) -> None:
+        begin(reads, wait, line)
+        waited.append(reads.total)
+
+    monkeypatch.setattr(WaitingReads, "begin", counted)
+
+    async def story(nodes: BookieNodes) -> None:
+        await on_disk(nodes)
+        reader, writer = await outsider(nodes, fence_of_7() * READS)
+        await takes(reader, READS * 100_000)
+        assert max(waited) == 4
+        writer.close()
+
+    run(tmp_path, ServerOptions(), story)

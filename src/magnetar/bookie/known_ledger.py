@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.bookie.served import ServedLedger
+from magnetar.bookie.served import ServedLedger, Wait
 from magnetar.bookie.tailing import LedgerTail
-from magnetar.wire.bookkeeper.requests import AddRun, Read
+from magnetar.wire.bookkeeper.requests import AddRun
 
 
 class KnownLedger:
@@ -27,7 +27,7 @@ class KnownLedger:
         self.fence_durable = fenced
         self.limbo = limbo
         self.tail = LedgerTail(lac_blob)
-        self.waiting: list[tuple[object, Read]] = []
+        self.waiting: dict[Wait, None] = {}
         """Fencing reads that wait until the fence is durable."""
 
     @classmethod
@@ -39,6 +39,11 @@ class KnownLedger:
             limbo=stored.limbo,
             lac_blob=stored.lac_blob,
         )
+
+    def fence_over(self) -> list[Wait]:
+        """Removes and returns the reads that wait for the fence."""
+        waiting, self.waiting = self.waiting, {}
+        return list(waiting)
 
     def opens_to(self, master_key: bytes) -> bool:
         """Whether this is the master key; a ledger in limbo adopts the first key it sees."""

@@ -62,22 +62,25 @@ class ServedAnswer:
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Wait:
-    """Call `wait_over` with these arguments after this many milliseconds."""
+    """A read waits: call `wait_over` with this after so many milliseconds, unless it is `Waited` before.
+
+    Two reads may ask for the same, so this is equal to itself only.
+    """
 
     asker: object
     request: Read
-    timeout_ms: int
+    """Asked again, it waits no more."""
+    timeout_ms: int | None
+    """None: as long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """Call `read` with these arguments: what it waited for is there. The driver chooses when, since many may
-    have waited, and each answer has up to 5 MiB."""
+class Waited:
+    """A read need not wait any longer: ask `read` again when its client can take the answer."""
 
-    asker: object
-    request: Read
+    wait: Wait
 
 
-Output: TypeAlias = Write | ServedAnswer | Wait | Again
+Output: TypeAlias = Write | ServedAnswer | Wait | Waited

@@ -5,7 +5,8 @@ A request that changes the disk results in a `Write`, and is answered when `dura
 outcome. Writes become durable in their order.
 
 A fence holds from the moment of its request, so later adds are refused; the read that came with it waits
-until the fence is durable. By then every add that was accepted before is durable and visible too: an entry
+until the fence is durable. A read that has waited is a `Waited`: the driver asks again when its client can
+take the answer. By then every add that was accepted before the fence is durable and visible too: an entry
 that this bookie called absent under a fence never appears on it through its writer afterwards.
 
 A ledger whose entries or fence may have been lost is in limbo: it accepts only the writes of a recovery, and
@@ -24,7 +25,6 @@ from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.known_ledger import SERVING_RULES, KnownLedger, ServingRules
 from magnetar.bookie.served import (
-    Again,
     ListedEntries,
     Output,
     ServedAnswer,
@@ -34,6 +34,7 @@ from magnetar.bookie.served import (
     Write,
 )
 from magnetar.bookie.tailing import lac_of_blob, lac_of_entry, previous_of
+from magnetar.bookie.waiting import WaitingReads
 from magnetar.wire.bookkeeper.availability import encode_entries
 from magnetar.wire.bookkeeper.requests import (
     LAST_ENTRY,
@@ -89,6 +90,10 @@ class BookieLedgers:
         self._tickets = 0
         self._adds: dict[int, tuple[object, AddRun]] = {}
         self._fences: dict[int, LedgerId] = {}
+        self.fencing: Final = WaitingReads()
+        """Reads that wait for a fence. A driver asks only while there is a place: they end with a sync."""
+        self.polls: Final = WaitingReads()
+        """Reads that wait for more entries."""
         self._others: dict[int, tuple[object, WriteLac | ForceLedger]] = {}
 
     # -- adds -----------------------------------------------------------------------------------
@@ -125,8 +130,8 @@ class BookieLedgers:
     def read(self, asker: object, request: Read) -> list[Output]:
         """Handles a read of one entry, or of the last one: with a fence, without one, or once there is more.
 
-        Unless it fences, it changes nothing before it has read: an error of the store may be met by a
-        repetition.
+        It changes nothing before it has read: an error of the store may be met by a repetition. A poll
+        without a place to wait is answered TOO_MANY_REQUESTS.
         """
         if request.fence:
             return self._fence(asker, request)
@@ -153,8 +158,10 @@ class BookieLedgers:
             ticket = self._ticket()
             self._fences[ticket] = request.ledger_id
             outputs.append(Write(ticket, request.ledger_id, key, (), (), fence=True))
-            outputs += self._wake(ledger.tail.all())
-        ledger.waiting.append((asker, request))
+            outputs += self.polls.end(ledger.tail.all())
+        # It shares the ledger's key: the client may have sent the same bytes many times.
+        wait = Wait(asker, replace(request, master_key=ledger.master_key), None)
+        self.fencing.begin(wait, ledger.waiting)
         return outputs
 
     def _look_up(self, asker: object, request: Read) -> ServedAnswer:
@@ -162,9 +169,7 @@ class BookieLedgers:
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             return ServedAnswer(asker, _read_done(request, self._unknown))
-        entry_id = request.entry_id
-        if entry_id == LAST_ENTRY:
-            entry_id = self._store.last_entry(ledger_id)
+        entry_id = request.entry_id if request.entry_id != LAST_ENTRY else self._store.last_entry(ledger_id)
         try:
             entry = self._store.entry(ledger_id, entry_id) if entry_id >= 0 else None
             # Responses of version 3 carry the last add confirmed, except under a fence.
@@ -234,8 +239,12 @@ class BookieLedgers:
         except CorruptDataError:
             return [ServedAnswer(asker, _read_done(request, Status.IO_ERROR))]
         if request.timeout_ms and not ledger.fenced and lac <= previous_of(request):
-            ledger.tail.waiting.append((asker, request))
-            return [Wait(asker, request, request.timeout_ms)]
+            gave_way = self.polls.make_place(asker)
+            if gave_way is None:
+                return [ServedAnswer(asker, _read_done(request, Status.TOO_MANY_REQUESTS))]
+            wait = Wait(asker, replace(request, timeout_ms=None, master_key=None), request.timeout_ms)
+            self.polls.begin(wait, ledger.tail.waiting)
+            return [*gave_way, wait]
         return [self._answer_tail(asker, request, ledger)]
 
     def _answer_tail(self, asker: object, request: Read, ledger: KnownLedger) -> ServedAnswer:
@@ -250,16 +259,14 @@ class BookieLedgers:
         found = request.entry_id if entry is None else wanted
         return ServedAnswer(asker, ReadDone(request.ledger_id, found, Status.OK, request.txn_id, entry, lac))
 
-    def _wake(self, waiting: Sequence[tuple[object, Read]]) -> list[Output]:
-        # They wait no longer, whatever has changed until they are asked again.
-        return [Again(asker, replace(request, timeout_ms=None)) for asker, request in waiting]
-
-    def wait_over(self, asker: object, request: Read) -> list[Output]:
+    def wait_over(self, wait: Wait) -> list[Output]:
         """The time of a Wait is over."""
-        ledger = self._ledgers.get(request.ledger_id)
-        if ledger is None or not ledger.tail.over(asker, request):
-            return []
-        return self._wake([(asker, request)])
+        return self.polls.over(wait)
+
+    def gone(self, asker: object) -> list[Wait]:
+        """A client has gone; removes and returns its reads that wait for more entries."""
+        self.fencing.gone(asker)
+        return self.polls.gone(asker)
 
     def write_lac(self, asker: object, request: WriteLac) -> list[Output]:
         """Stores an explicit last add confirmed."""
@@ -315,7 +322,7 @@ class BookieLedgers:
             if ledger is not None:
                 ledger.tail.saw(lac_of_entry(run.entries[-1]))
                 if ledger.tail.waiting:
-                    outputs += self._wake(ledger.tail.ready())
+                    outputs += self.polls.end(ledger.tail.ready())
             return outputs
         other = self._others.pop(ticket, None)
         if other is not None:
@@ -324,8 +331,7 @@ class BookieLedgers:
         if ledger is None:
             return []
         ledger.fence_durable = True
-        waiting, ledger.waiting = ledger.waiting, []
-        return [Again(asker, request) for asker, request in waiting]
+        return self.fencing.end(ledger.fence_over())
 
     def _other_durable(self, asker: object, request: WriteLac | ForceLedger) -> list[Output]:
         if isinstance(request, ForceLedger):
@@ -337,7 +343,7 @@ class BookieLedgers:
         if ledger is not None:
             ledger.tail.blob = request.blob
             ledger.tail.saw(request.lac)
-            outputs += self._wake(ledger.tail.ready())
+            outputs += self.polls.end(ledger.tail.ready())
         return outputs
 
     def failed(self, ticket: int, status: Status) -> list[Output]:
@@ -355,8 +361,9 @@ class BookieLedgers:
             return []
         # No client was told of the fence; a repeated request gets a new one.
         ledger.fenced = ledger.limbo
-        waiting, ledger.waiting = ledger.waiting, []
-        return [ServedAnswer(asker, _read_done(request, Status.IO_ERROR)) for asker, request in waiting]
+        waits = ledger.fence_over()
+        self.fencing.end(waits)
+        return [ServedAnswer(wait.asker, _read_done(wait.request, Status.IO_ERROR)) for wait in waits]
 
     def forget(self, ledger_id: LedgerId) -> list[Output]:
         """The ledger was deleted."""
@@ -364,8 +371,7 @@ class BookieLedgers:
         if ledger is None:
             return []
         self._buried.add(ledger_id)
-        waiting = [*ledger.waiting, *ledger.tail.all()]
-        return [ServedAnswer(asker, _read_done(request, Status.NO_LEDGER)) for asker, request in waiting]
+        return [*self.fencing.end(ledger.fence_over()), *self.polls.end(ledger.tail.all())]
 
     def known(self) -> list[LedgerId]:
         """All ledgers that the bookie knows."""

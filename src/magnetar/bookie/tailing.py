@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from magnetar.bookie.served import Wait
 from magnetar.wire.bookkeeper.requests import Read
 
 _LAC: Final = struct.Struct(">q")
@@ -48,30 +49,22 @@ class LedgerTail:
         """The explicit last add confirmed with the writer's digest; None without one."""
         self.lac: int | None = None
         """The highest last add confirmed that was seen; None until the first read of it."""
-        self.waiting: list[tuple[object, Read]] = []
+        self.waiting: dict[Wait, None] = {}
 
     def saw(self, lac: int) -> None:
         """Records a last add confirmed of an entry or its writer."""
         if self.lac is None or lac > self.lac:
             self.lac = lac
 
-    def ready(self) -> list[tuple[object, Read]]:
+    def ready(self) -> list[Wait]:
         """Removes and returns the reads that wait for less than the present mark."""
         lac = UNKNOWN_LAC if self.lac is None else self.lac
-        ready = [each for each in self.waiting if lac > previous_of(each[1])]
-        if ready:
-            self.waiting = [each for each in self.waiting if lac <= previous_of(each[1])]
+        ready = [wait for wait in self.waiting if lac > previous_of(wait.request)]
+        for wait in ready:
+            del self.waiting[wait]
         return ready
 
-    def all(self) -> list[tuple[object, Read]]:
+    def all(self) -> list[Wait]:
         """Removes and returns all waiting reads."""
-        waiting, self.waiting = self.waiting, []
-        return waiting
-
-    def over(self, asker: object, request: Read) -> bool:
-        """Removes a read; returns whether it still waited."""
-        for at, (other, read) in enumerate(self.waiting):
-            if other is asker and read is request:
-                del self.waiting[at]
-                return True
-        return False
+        waiting, self.waiting = self.waiting, {}
+        return list(waiting)

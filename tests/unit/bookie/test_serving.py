@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.bookie.served import Again, Output, ServedAnswer, ServedLedger, Write
+from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Waited, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.digests import master_key
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY, AddRun, Read
@@ -43,8 +43,8 @@ class Bookie:
             if isinstance(output, ServedAnswer):
                 assert isinstance(output.response, Added | ReadDone)
                 answers.append(output.response)
-            elif isinstance(output, Again):
-                answers += self.ask(self.core.read(output.asker, output.request))
+            elif isinstance(output, Waited):
+                answers += self.ask(self.core.read(output.wait.asker, output.wait.request))
         return answers
 
     def add(self, *entry_ids: int, key: bytes = KEY, recovery: bool = False) -> list[Status]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import pytest
+
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.served import Again, Output, ServedAnswer, ServedLedger, Wait, Write
+from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Waited, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.bookie.tailing import LedgerTail
 from magnetar.wire.bookkeeper.availability import decode_entries
@@ -77,8 +79,8 @@ class Bookie:
                 self.writes.append(output)
             elif isinstance(output, ServedAnswer):
                 answers.append(output.response)
-            elif isinstance(output, Again):
-                answers += self.take(self.core.read(output.asker, output.request))
+            elif isinstance(output, Waited):
+                answers += self.take(self.core.read(output.wait.asker, output.wait.request))
             else:
                 self.waits.append(output)
         return answers
@@ -154,8 +156,8 @@ def test_thousands_of_waiting_reads_are_not_compared_with_each_other() -> None:
     # An add that lets 9,000 reads go, as many as fit into one read of a socket, compared each with each.
     tail = LedgerTail()
     request = Read(1, LAST_ENTRY, previous_lac=0)
-    tail.waiting = [(_Reader(), request) for _ in range(10)]
-    tail.waiting.append((_Reader(), Read(1, LAST_ENTRY, previous_lac=1)))
+    tail.waiting = dict.fromkeys(Wait(_Reader(), request, 1) for _ in range(10))
+    tail.waiting[Wait(_Reader(), Read(1, LAST_ENTRY, previous_lac=1), 1)] = None
     tail.saw(1)
     assert len(tail.ready()) == 10
     assert len(tail.waiting) == 1
@@ -190,14 +192,14 @@ def test_a_long_poll_ends_with_the_next_confirmed_entry() -> None:
     assert (answer.status, answer.entry_id, answer.lac_max) == (Status.OK, 1, 1)
     assert answer.entry == sealed(1, 0)
     (wait,) = bookie.waits
-    assert bookie.core.wait_over(wait.asker, wait.request) == []
+    assert bookie.core.wait_over(wait) == []
 
 
 def test_a_long_poll_ends_with_its_time_a_fence_or_an_explicit_lac() -> None:
     bookie = with_entries(2)
     bookie.poll(5)
     (wait,) = bookie.waits
-    (answer,) = bookie.take(bookie.core.wait_over(wait.asker, wait.request))
+    (answer,) = bookie.take(bookie.core.wait_over(wait))
     assert isinstance(answer, ReadDone)
     assert (answer.status, answer.entry, answer.lac_max) == (Status.OK, None, 0)
 
@@ -331,3 +333,22 @@ def test_an_explicit_lac_does_not_bring_a_deleted_ledger_back() -> None:
     request = WriteLac(1, 1, KEY, DIGESTER.seal_lac(1), 3)
     assert statuses(bookie.take(bookie.core.write_lac("writer", request))) == [Status.NO_LEDGER]
     assert bookie.core.known() == []
+
+
+def test_a_poll_without_a_place_is_refused_and_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magnetar.bookie.waiting.OF_ONE_MAX", 1)
+    bookie = with_entries(2)
+    assert bookie.poll(0) == []
+    assert statuses(bookie.poll(0)) == [Status.TOO_MANY_REQUESTS]
+    assert statuses(bookie.poll(-1)) == [Status.OK]
+    assert bookie.core.gone("reader") == bookie.waits
+    assert bookie.poll(0) == []
+
+
+def test_a_client_that_has_gone_is_not_told_of_its_fence() -> None:
+    bookie = with_entries(1)
+    bookie.take(bookie.core.read("other", Read(1, LAST_ENTRY, fence=True, master_key=KEY)))
+    assert bookie.core.fencing.total == 1
+    assert bookie.core.gone("other") == []
+    assert bookie.sync() == []
+    assert statuses(bookie.add(1)) == [Status.FENCED]

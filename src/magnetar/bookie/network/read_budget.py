@@ -1,8 +1,9 @@
-"""Lets reads wait until their answers are within the bounds of `outflow.py`.
+"""Lets requests wait until there is memory for them: reads until their answers are within the bounds of
+`outflow.py`, all requests while many of their client wait for indexes of ledgers.
 
-A client whose read waits is not read, and its later requests wait behind: they keep their order. What waits
-is looked at whenever a client has taken its answers. When clients that do not take theirs use up the whole
-budget, they lose their connections.
+A client whose request waits is not read, and its later requests wait behind: they keep their order. What
+waits is looked at whenever a client has taken its answers. When clients that do not take theirs use up the
+whole budget, they lose their connections.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.bookie.network.connection import BookieConnection
@@ -23,6 +24,9 @@ _log = logging.getLogger("magnetar.bookie.network")
 READS: Final = (Read, BatchRead, ReadLac, ListEntries)
 _BROUGHT_MAX: Final = 16
 """Reads of a client that wait for the device; further ones wait for these."""
+_LOADING_MAX: Final = 16
+"""Requests of a client that wait for indexes of ledgers; further ones, whatever they ask for, wait for
+these."""
 _LOOK_S: Final = 1.0
 """Seconds between two looks for clients that do not take their answers while others wait."""
 
@@ -30,13 +34,18 @@ _LOOK_S: Final = 1.0
 class ReadBudget:
     """The answers of one bookie."""
 
-    def __init__(self, of_all_max: int) -> None:
-        """`of_all_max`: bytes of answers under way, from which on reads wait."""
+    def __init__(
+        self, of_all_max: int, may_wait: Callable[[BookieConnection, Request], bool] = lambda *_: True
+    ) -> None:
+        """`of_all_max`: bytes of answers under way, from which on reads wait. `may_wait`: whether the rules
+        have a place for a read that would wait for a fence."""
         self.outflow: Final = Outflow(OF_ONE_BYTES, of_all_max)
+        self._may_wait: Final = may_wait
         self._loop = asyncio.get_running_loop()
         self._bringing: Counter[BookieConnection] = Counter()
+        self._loading: Counter[BookieConnection] = Counter()
         self._behind: dict[BookieConnection, list[Request]] = {}
-        """Requests that wait, beginning with a read. The client that waits for longest is in front."""
+        """Requests that wait. The client that waits for longest is in front."""
         self._looks = False
         self._looks_for_stuck = False
 
@@ -49,7 +58,7 @@ class ReadBudget:
     def taken(self, connection: BookieConnection) -> None:
         """The client has taken all its answers but some kilobytes."""
         self.outflow.taken(connection)
-        self._look_soon()
+        self.look_soon()
 
     def brings(self, connection: BookieConnection) -> None:
         """A read waits for the device, until `brought`."""
@@ -60,7 +69,18 @@ class ReadBudget:
         self._bringing[connection] -= 1
         if not self._bringing[connection]:
             del self._bringing[connection]
-        self._look_soon()
+        self.look_soon()
+
+    def loads(self, connection: BookieConnection) -> None:
+        """A request waits for the index of its ledger, until `loaded`."""
+        self._loading[connection] += 1
+
+    def loaded(self, connection: BookieConnection) -> None:
+        """Ends one `loads`."""
+        self._loading[connection] -= 1
+        if not self._loading[connection]:
+            del self._loading[connection]
+        self.look_soon()
 
     def gone(self, connection: BookieConnection) -> None:
         """The client has disconnected: what waits is dropped."""
@@ -69,21 +89,27 @@ class ReadBudget:
 
     # -- what waits -----------------------------------------------------------------------------------
 
-    def may_answer(self, connection: BookieConnection) -> bool:
-        """Whether one more read of a client may be answered."""
-        return self.outflow.may_answer(connection)
+    def may_begin(self, connection: BookieConnection, request: Request) -> bool:
+        """Whether there is memory for one more request of a client."""
+        if self._loading.get(connection, 0) >= _LOADING_MAX:
+            return False
+        if not isinstance(request, READS):
+            return True
+        return (
+            self._bringing[connection] < _BROUGHT_MAX
+            and self.outflow.may_answer(connection)
+            and self._may_wait(connection, request)
+        )
 
     def takes(self, connection: BookieConnection, request: Request) -> bool:
         """Whether a request may be handled now; otherwise it is to be `put_off`."""
-        if connection in self._behind:
-            return False
-        return not isinstance(request, READS) or self._may_begin(connection)
+        return connection not in self._behind and self.may_begin(connection, request)
 
-    def _may_begin(self, connection: BookieConnection) -> bool:
-        return self._bringing[connection] < _BROUGHT_MAX and self.may_answer(connection)
-
-    def put_off(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
-        """Handles requests, in their order, once the first of them may be. A lost connection has none."""
+    def put_off(
+        self, connection: BookieConnection, requests: Sequence[Request], *, in_front: bool = False
+    ) -> None:
+        """Handles requests, in their order, once the first of them may be; `in_front`: before those that
+        wait. A lost connection has none."""
         if connection.is_lost:
             return
         if any(isinstance(request, StartTls) for request in requests):
@@ -95,6 +121,8 @@ class ReadBudget:
         if behind is None:
             self._behind[connection] = list(requests)
             connection.hold()
+        elif in_front:
+            behind[:0] = requests
         else:
             behind += requests
         self._watch()
@@ -104,7 +132,8 @@ class ReadBudget:
             self._looks_for_stuck = True
             call_later(_LOOK_S, self._end_stuck)
 
-    def _look_soon(self) -> None:
+    def look_soon(self) -> None:
+        """What waits may be within the bounds now."""
         if self._behind and not self._looks:
             self._looks = True
             self._loop.call_soon(self._look)
@@ -112,7 +141,7 @@ class ReadBudget:
     def _look(self) -> None:
         self._looks = False
         for connection, requests in list(self._behind.items()):
-            if not self._may_begin(connection):
+            if not self.may_begin(connection, requests[0]):
                 # Not even looked at: thousands of requests of a client that takes nothing may wait.
                 continue
             # When it is put off again, it waits behind the others.

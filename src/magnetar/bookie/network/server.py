@@ -1,7 +1,9 @@
 """The bookie on the network: drives `BookieLedgers` with its clients' requests and its disk's results.
 
 Requests of one client are handled in their order. Bytes that a query needs from the device are read in a
-thread, and the query is repeated. Only an index that is not in memory delays later requests for its ledger.
+thread, and the query is repeated. An index that is not in memory delays later requests for its ledger; when
+many of a client wait for indexes, all its later requests. A read that has waited for a fence or for more
+entries is asked again, so its answer is within the same bounds as any other.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ from magnetar.bookie.network.access import NO_AUTHENTICATION, Access, Door
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.network.handshakes import Handshakes
+from magnetar.bookie.network.loading import Asked, IndexLoads
 from magnetar.bookie.network.outflow import OF_ALL_BYTES
 from magnetar.bookie.network.outsiders import Outsiders
-from magnetar.bookie.network.read_budget import READS, ReadBudget
+from magnetar.bookie.network.read_budget import ReadBudget
 from magnetar.bookie.network.refusals import LedgerRequest, refused
 from magnetar.bookie.network.spread import SpreadEntries
 from magnetar.bookie.network.traffic import Traffic
 from magnetar.bookie.segment_store import SegmentStore
-from magnetar.bookie.served import Again, Output, ServedAnswer, ServedLedger, Wait, Write
+from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Waited, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.runtime.tasks import TaskGroup, call_later
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
@@ -58,7 +61,7 @@ class ServerOptions:
     output_bytes_max: int = OF_ALL_BYTES
     """Bytes of answers that clients have not taken, from which on reads wait."""
     pending_bytes_max: int = 64 << 20
-    """Bytes that wait for a sync, from which on no client is read."""
+    """Bytes that wait for a sync or for the index of their ledger, from which on no client is read."""
     idle_s: float = 300.0
     """Seconds without a write after which the memory of a ledger is freed."""
     tls: ssl.SSLContext | None = None
@@ -87,10 +90,11 @@ class BookieServer:
         self._outsiders = Outsiders()
         self._handshakes = Handshakes()
         self._all_held = False
-        self.budget = ReadBudget(self._options.output_bytes_max)
+        self.budget = ReadBudget(self._options.output_bytes_max, self._has_place)
         """For the answers to reads."""
-        self._queues: dict[int, list[tuple[BookieConnection, Request]]] = {}
-        """Requests for ledgers whose index is being loaded."""
+        self._loads: IndexLoads
+        self._timers: dict[Wait, asyncio.TimerHandle] = {}
+        """When the time of a read that waits for more entries is over."""
 
     @classmethod
     async def open(cls, *stores: SegmentStore, options: ServerOptions | None = None) -> BookieServer:
@@ -107,6 +111,7 @@ class BookieServer:
             (ledger_id for store in stores for ledger_id in store.segments.deleted),
             knows_all=server.entries.knows_all,
         )
+        server._loads = IndexLoads(server._tasks, server.budget, server.entries, server._loaded)
         server._tasks.every(server._options.idle_s / 2, server._release_idle)
         return server
 
@@ -155,6 +160,10 @@ class BookieServer:
         self._connections.discard(connection)
         self._outsiders.remove(connection)
         self.budget.gone(connection)
+        for wait in self.ledgers.gone(connection):
+            self._timers.pop(wait).cancel()
+        # Others may wait for its fences.
+        self.budget.look_soon()
 
     def _let_in(self, connection: BookieConnection) -> None:
         connection.door = None
@@ -170,8 +179,12 @@ class BookieServer:
                 self._handle(connection, request)
             elif not self._admit(connection, connection.door, request):
                 return
-        if not self._all_held and self.entries.pending_bytes > self._options.pending_bytes_max:
+        if not self._all_held and self._pending_bytes > self._options.pending_bytes_max:
             self._hold_all()
+
+    def _has_place(self, connection: BookieConnection, request: Request) -> bool:
+        """Whether a request may wait for a fence, if it asks for one."""
+        return not (isinstance(request, Read) and request.fence) or self.ledgers.fencing.has_place(connection)
 
     def _admit(self, connection: BookieConnection, door: Door, request: Request) -> bool:
         """Answers a client that has not authenticated; returns whether the connection stays open."""
@@ -194,58 +207,62 @@ class BookieServer:
         """See `Serving`."""
         self.budget.taken(connection)
 
+    @property
+    def _pending_bytes(self) -> int:
+        return self.entries.pending_bytes + self._loads.waiting_bytes
+
     def _hold_all(self) -> None:
         self._all_held = True
         for connection in self._connections:
             connection.hold()
 
+    def _go_on(self) -> None:
+        """Some of what waited has ended."""
+        if self._all_held and self._pending_bytes <= self._options.pending_bytes_max // 2:
+            self._all_held = False
+            for connection in self._connections:
+                connection.go_on()
+        self.budget.look_soon()
+
     def _handle(self, connection: BookieConnection, request: Request) -> None:
         if not isinstance(request, LedgerRequest):
             self._handle_other(connection, request)
             return
-        ledger_id = request.ledger_id
-        if ledger_id < 0:
+        if request.ledger_id < 0:
             # One of the bookie's own, whose records hold the keys of all other ledgers.
             self._do([ServedAnswer(connection, refused(request, Status.BAD_REQUEST))])
-            return
-        queue = self._queues.get(ledger_id)
-        if queue is not None:
-            queue.append((connection, request))
-        elif not self.entries.is_ready(ledger_id):
-            self._queues[ledger_id] = [(connection, request)]
-            self._tasks.spawn(self._make_ready(ledger_id))
-        else:
+        elif not self._loads.delays(request.ledger_id, connection, request):
             self._ask(connection, request)
 
-    async def _make_ready(self, ledger_id: LedgerId) -> None:
-        try:
-            await self.entries.make_ready(ledger_id)
-        except StorageError as error:
-            _log.error("the index of ledger %d cannot be read: %s", ledger_id, error)
-            # The clients use other bookies; this one must not give an uncertain answer.
-            for connection, _ in self._queues.pop(ledger_id):
-                connection.close()
-            return
-        for connection, request in self._queues.pop(ledger_id):
-            self._resume(connection, request)
-
-    def _resume(self, connection: BookieConnection, request: Request) -> None:
-        """Handles a request that has waited; a read waits on while its answer may not be made."""
-        if isinstance(request, READS) and not self.budget.takes(connection, request):
-            self.budget.put_off(connection, [request])
-        else:
-            self._handle(connection, request)
+    def _loaded(self, asked: Asked) -> None:
+        """The index for these requests is there."""
+        late: dict[BookieConnection, list[Request]] = {}
+        for connection, request in asked:
+            if connection.is_lost:
+                continue
+            if connection not in late and self.budget.may_begin(connection, request):
+                self._ask(connection, request)
+            else:
+                late.setdefault(connection, []).append(request)
+        for connection, requests in late.items():
+            self.budget.put_off(connection, requests, in_front=True)
+        self._go_on()
 
     def _ask(self, connection: BookieConnection, request: Request) -> None:
-        if isinstance(request, Read) and request.fence:
-            # A fence is set once, so its query runs once.
-            self._waiting(lambda: self._outputs(connection, request))
-            return
         try:
             self._do(self._outputs(connection, request))
         except NotAtHandError as missing:
             self.budget.brings(connection)
             self._tasks.spawn(self._ask_again(connection, request, missing))
+
+    def _ask_late(self, connection: BookieConnection, request: Request) -> None:
+        """Asks when the budget allows the answer, if the client is still there."""
+        if connection.is_lost:
+            return
+        if self.budget.may_begin(connection, request):
+            self._ask(connection, request)
+        else:
+            self.budget.put_off(connection, [request])
 
     async def _ask_again(
         self, connection: BookieConnection, request: Request, missing: NotAtHandError
@@ -255,14 +272,12 @@ class BookieServer:
             await self.entries.bring(missing)
         except StorageError as error:
             _log.warning("%s", error)
-            self._waiting(lambda: self._outputs(connection, request))
+            if not connection.is_lost:
+                self._waiting(lambda: self._outputs(connection, request))
             return
         finally:
             self.budget.brought(connection)
-        if self.budget.may_answer(connection):
-            self._ask(connection, request)
-        else:
-            self.budget.put_off(connection, [request])
+        self._ask_late(connection, request)
 
     def _waiting(self, question: Callable[[], Sequence[Output]]) -> None:
         """Queries, and waits for the device where the answer needs it."""
@@ -344,27 +359,32 @@ class BookieServer:
                 if traffic is not None:
                     traffic.wrote(output)
                 self.entries.write(output)
-            elif isinstance(output, Again):
-                assert isinstance(output.asker, BookieConnection)
-                self._resume(output.asker, output.request)
+            elif isinstance(output, Waited):
+                self._waited(output.wait)
             else:
-                call_later(output.timeout_ms / 1_000, self._wait_over, output)
+                assert output.timeout_ms is not None
+                self._timers[output] = call_later(output.timeout_ms / 1_000, self._wait_over, output)
 
     def _wait_over(self, wait: Wait) -> None:
-        self._do(self.ledgers.wait_over(wait.asker, wait.request))
+        self._do(self.ledgers.wait_over(wait))
+
+    def _waited(self, wait: Wait) -> None:
+        timer = self._timers.pop(wait, None)
+        if timer is not None:
+            timer.cancel()
+        assert isinstance(wait.asker, BookieConnection)
+        self._ask_late(wait.asker, wait.request)
 
     def _durable(self, tickets: Sequence[int]) -> None:
         for ticket in tickets:
             self._do(self.ledgers.durable(ticket))
-        if self._all_held and self.entries.pending_bytes <= self._options.pending_bytes_max // 2:
-            self._all_held = False
-            for connection in self._connections:
-                connection.go_on()
+        self._go_on()
 
     def _failed(self, tickets: Sequence[int], error: StorageError) -> None:
         status = Status.READ_ONLY if isinstance(error, DiskFullError) else Status.IO_ERROR
         for ticket in tickets:
             self._do(self.ledgers.failed(ticket, status))
+        self._go_on()
 
     # -- deleting -------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import cast
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.outflow import OF_ONE_BYTES
 from magnetar.bookie.network.read_budget import ReadBudget
-from magnetar.wire.bookkeeper.requests import Read, Request
+from magnetar.wire.bookkeeper.requests import AddRun, Read, Request
 
 
 class Client:
@@ -65,5 +65,43 @@ def test_a_client_that_has_gone_does_not_wait() -> None:
         budget.taken(other.as_connection)
         await asyncio.sleep(0)
         assert (gone.handled, gone.holds) == ([], 0)
+
+    asyncio.run(story())
+
+
+def test_a_client_with_many_requests_for_indexes_that_are_not_there_waits() -> None:
+    async def story() -> None:
+        budget = ReadBudget(1 << 30)
+        client = Client()
+        for _ in range(16):
+            assert budget.takes(client.as_connection, Read(1, 0))
+            budget.loads(client.as_connection)
+        assert not budget.takes(client.as_connection, AddRun(1, b""))
+        assert budget.takes(Client().as_connection, Read(1, 0))
+        budget.put_off(client.as_connection, [AddRun(1, b"")])
+        budget.put_off(client.as_connection, [Read(1, 0)], in_front=True)
+        budget.loaded(client.as_connection)
+        await asyncio.sleep(0)
+        assert [type(request) for request in client.handled] == [Read, AddRun]
+        assert client.holds == 0
+
+    asyncio.run(story())
+
+
+def test_a_read_that_has_no_place_to_wait_for_a_fence_is_not_looked_at_for_others() -> None:
+    async def story() -> None:
+        places: list[int] = []
+        budget = ReadBudget(1 << 30, lambda _connection, _request: bool(places))
+        client, other = Client(), Client()
+        fencing = Read(1, 0, fence=True, master_key=b"")
+        assert not budget.takes(client.as_connection, fencing)
+        budget.put_off(client.as_connection, [fencing])
+        budget.taken(other.as_connection)
+        await asyncio.sleep(0)
+        assert client.handled == []
+        places.append(1)
+        budget.look_soon()
+        await asyncio.sleep(0)
+        assert client.handled == [fencing]
 
     asyncio.run(story())
