@@ -83,7 +83,7 @@ def _credentials(given: OptionValues) -> dict[str, str]:
         raise OptionError("option auth.password needs auth.user")
     token, file = given.text("auth.token").removeprefix("token:"), given.text("auth.token.file")
     if token and file:
-        raise OptionError("of the options auth.token and auth.token.file only one may be given")
+        raise OptionError("give only one of the options auth.token and auth.token.file")
     own = {
         "token": _file_token(file) if file else token,
         "user": given.text("auth.user"),

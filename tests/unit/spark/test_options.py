@@ -76,7 +76,7 @@ def test_names_without_regard_to_case_and_synonyms() -> None:
             {**URL, "topic": "a", "auth.plugin": "x.AuthenticationSasl", "auth.params": "s3"},
             "token, basic, tls",
         ),
-        ({**URL, "topic": "a", "auth.token": "x", "auth.token.file": "y"}, "only one may be given"),
+        ({**URL, "topic": "a", "auth.token": "x", "auth.token.file": "y"}, "give only one"),
         ({**URL, "topic": "a", "auth.password": "x"}, "needs auth.user"),
         ({**URL, "topic": "a", "columnNameOfCorruptRecord": "broken"}, "is for mode=permissive"),
         (

@@ -146,7 +146,7 @@ class ReadOptions:
         ways = [name for name in _WAYS if given.text(name)]
         if len(ways) != 1:
             raise OptionError(
-                "one of the options topic, topics (names parted by commas), topicsPattern and namespace is"
+                "one of the options topic, topics (names separated by commas), topicsPattern and namespace is"
                 " needed" + (f"; {' and '.join(ways)} are given" if ways else "")
             )
         ranges = parse_ranges(given.text("ranges"))
@@ -289,7 +289,7 @@ def _keys(text: str) -> frozenset[bytes] | None:
         except ValueError:
             names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise OptionError(f'keys={text!r}: expected keys parted by commas, or JSON such as ["a,b", "c"]')
+        raise OptionError(f'keys={text!r}: expected keys separated by commas, or JSON such as ["a,b", "c"]')
     return frozenset(name.encode() for name in names)
 
 
@@ -301,7 +301,7 @@ def _value(given: OptionValues) -> ValueOptions:
         raise OptionError(f"encrypted=bytes needs valueFormat=bytes: what is encrypted is no {chosen}")
     schema, version = given.text("valueSchema"), given.text("schemaVersion")
     if schema and version:
-        raise OptionError("of the options valueSchema and schemaVersion only one may be given")
+        raise OptionError("give only one of the options valueSchema and schemaVersion")
     if schema and chosen not in ("json", "avro"):
         raise OptionError(f"valueSchema is for the formats json and avro, not {chosen}")
     if version and not (version.isascii() and version.isdigit()):

@@ -38,7 +38,7 @@ WRITE_OPTIONS: Final = (
 WRITE_FORMATS: Final = ("bytes", "avro", "json")
 """Formats of written values: the column unchanged, or a struct with a schema, which the topic gets."""
 BATCHES_MAX: Final = 1 << 31
-"""Most batches of a sink, limited by the sequence numbers of messages; see `publishing`."""
+"""Most batches of a sink, limited by the sequence ids of messages: `publisher.py` checks it."""
 DELIVERIES: Final = ("exactly_once", "at_least_once")
 BATCHINGS: Final = ("partition", "key", "none")
 """Content of an entry: any rows of one partition; rows of one key, as Key_Shared needs; one row."""
@@ -87,7 +87,7 @@ class WriteOptions:
             raise OptionError(f"compression: {error}") from error
         write_id = given.text("writeId")
         if write_id and re.fullmatch(r"[A-Za-z0-9._-]{1,100}", write_id) is None:
-            raise OptionError(f"writeId={write_id!r}: expected up to 100 letters, digits, dots, dashes")
+            raise OptionError(f"writeId={write_id!r}: expected 1 to 100 of A-Z, a-z, 0-9, ., _, -")
         batch = given.text("batchId") or "0"
         if not (batch.isascii() and batch.isdigit() and int(batch) < BATCHES_MAX):
             raise OptionError(f"batchId={batch!r}: expected a number from 0 to {BATCHES_MAX - 1}")
