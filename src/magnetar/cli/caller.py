@@ -112,13 +112,25 @@ def _said(option: str, source: ParameterSource) -> bool:
 
 
 _OPTIONS: Final = (
-    click.option("--context", envvar="MAGNETAR_CONTEXT", help="A cluster of `magnetar context`.  [current]"),
-    click.option("--url", envvar="MAGNETAR_URL", help="The broker: pulsar://host:6650 or http://host:8080."),
     click.option(
-        "--admin-url", envvar="MAGNETAR_ADMIN_URL", help="The admin API.  [port 8080 of the broker]"
+        "--context",
+        envvar="MAGNETAR_CONTEXT",
+        help="Name of a cluster, from `magnetar context list`.  [the current one]",
     ),
-    click.option("--token", envvar="MAGNETAR_TOKEN", help="Token for authentication."),
-    click.option("--token-file", envvar="MAGNETAR_TOKEN_FILE", type=_FILE, help="File with the token."),
+    click.option(
+        "--url",
+        envvar="MAGNETAR_URL",
+        help="Address of the broker: pulsar://HOST:6650 or http://HOST:8080.  [this machine]",
+    ),
+    click.option(
+        "--admin-url",
+        envvar="MAGNETAR_ADMIN_URL",
+        help="Address of the admin API, http://HOST:8080.  [port 8080 of the broker]",
+    ),
+    click.option("--token", envvar="MAGNETAR_TOKEN", help="Token for authentication.  [none]"),
+    click.option(
+        "--token-file", envvar="MAGNETAR_TOKEN_FILE", type=_FILE, help="File with the token.  [none]"
+    ),
     click.option(
         "--trust-certs",
         envvar="MAGNETAR_TRUST_CERTS",
@@ -131,7 +143,9 @@ _OPTIONS: Final = (
         default=30.0,
         help="Seconds to wait for an answer.  [30]",
     ),
-    click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]"),
+    click.option(
+        "-o", "--output", type=click.Choice(FORMATS), default="table", help="Format of the output.  [table]"
+    ),
 )
 
 

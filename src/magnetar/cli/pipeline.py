@@ -40,23 +40,39 @@ class _Given:
 @pipeline.command(context_settings={"ignore_unknown_options": True})
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--conf", "config", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
+@click.option("--master", default="local[*]", help="Address of Spark's master.  [local[*]]")
+@click.option(
+    "--conf", "config", multiple=True, metavar="KEY=VALUE", help="Setting of Spark; may be repeated.  [none]"
+)
 @click.option(
     "--service-url",
     envvar="MAGNETAR_SERVICE_URL",
-    help="Ask this cluster for the age and size of what is unread.",
+    help="Broker to ask for the age and bytes of unread messages.  [not asked]",
 )
-@click.option("--admin-url", envvar="MAGNETAR_ADMIN_URL", help="Its admin API.")
-@click.option("--metrics-file", type=click.Path(path_type=Path), help="Keep Prometheus text here.")
-@click.option("--metrics-port", type=int, help="Serve it on loopback, at /metrics.")
-@click.option("--log-file", type=click.Path(path_type=Path), help="For what Spark says.  [a temporary file]")
-@click.option("--traceback", "show_traceback", is_flag=True, help="Show all of an error, Java's stacks too.")
-@click.option("--quiet", is_flag=True, help="No progress and no summary.")
-@click.option("--refresh", help="Declarative: these datasets only, parted by commas.")
-@click.option("--full-refresh", help="Declarative: full refresh of these datasets, separated by commas.")
+@click.option(
+    "--admin-url", envvar="MAGNETAR_ADMIN_URL", help="Admin API of --service-url.  [port 8080 of the broker]"
+)
+@click.option(
+    "--metrics-file",
+    type=click.Path(path_type=Path),
+    help="File for metrics as Prometheus text, replaced after each batch.  [none]",
+)
+@click.option("--metrics-port", type=int, help="Port on loopback that serves metrics at /metrics.  [none]")
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path),
+    help="File for the output of Spark and its workers.  [a temporary file]",
+)
+@click.option(
+    "--traceback", "show_traceback", is_flag=True, help="Show errors completely, with Java's stacks."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress and no summary.")
+@click.option("--refresh", help="Declarative: refresh only these datasets, separated by commas.  [all]")
+@click.option(
+    "--full-refresh", help="Declarative: full refresh of these datasets, separated by commas.  [none]"
+)
 @click.option("--full-refresh-all", is_flag=True, help="Declarative: full refresh of all datasets.")
-@click.option("--dry-run", is_flag=True, help="Declarative: only look whether the project is right.")
+@click.option("--dry-run", is_flag=True, help="Declarative: only check the project.")
 @given_as(_Given)
 def run(given: _Given) -> None:
     """Run FILE: a PySpark program, or the spec (or the folder) of a declarative project.

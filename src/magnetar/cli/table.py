@@ -49,7 +49,9 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.contexts.context_command:context",
         "Clusters by name: addresses and credentials.",
     ),
-    "clusters": Command("magnetar.cli.namespaces.clusters:clusters", "Clusters that know each other."),
+    "clusters": Command(
+        "magnetar.cli.namespaces.clusters:clusters", "Registered clusters and their addresses."
+    ),
     "brokers": Command(
         "magnetar.cli.namespaces.brokers:brokers", "Brokers: health, version, settings while they run."
     ),

@@ -30,7 +30,7 @@ _PLACES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
 """Placeholders that an argument of another name fills: that name, and what makes a path of it."""
 
 _DRIER: Final = click.Option(["--dry-run"], is_flag=True, help="Print the call and do not make it.")
-_SURE: Final = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask.")
+_SURE: Final = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -50,3 +51,27 @@ def test_help_has_a_sentence_and_an_example_that_parses(name: str) -> None:
 def test_what_asks_can_be_told_not_to(name: str) -> None:
     options = {option for each in COMMANDS[tuple(name.split())].params for option in each.opts}
     assert ("--yes" in options) <= ("--dry-run" in options), "what cannot be undone can be tried"
+
+
+OPTIONS = [
+    (" ".join(words), option)
+    for words, command in COMMANDS.items()
+    for option in command.params
+    if isinstance(option, click.Option)
+]
+HELP = re.compile(r"(?P<effect>[A-Za-z][^\n]+\.)(?:  \[(?P<default>.+)\])?")
+
+
+def test_options_say_their_effect_and_default() -> None:
+    wrong = []
+    for name, option in OPTIONS:
+        told = HELP.fullmatch(" ".join((option.help or "").split()).replace(" [", "  ["))
+        if told is None or len(told["effect"].split()) < 3:
+            wrong.append(f"{name} {option.opts[0]}: no effect: {option.help}")
+        elif not option.is_flag and not option.required and told["default"] is None:
+            wrong.append(f"{name} {option.opts[0]}: no default: {option.help}")
+        elif option.is_flag or not isinstance(option.default, int | float):
+            continue
+        elif f"{option.default:.10g}" != told["default"]:
+            wrong.append(f"{name} {option.opts[0]}: the default is {option.default}: {option.help}")
+    assert wrong == []

@@ -21,11 +21,15 @@ def context() -> None:
     epilog="Example: magnetar context add prod --url https://pulsar.example.com:8443 --token-file ~/prod"
 )
 @click.argument("name")
-@click.option("--url", required=True, help="The broker: pulsar://host:6650 or http://host:8080.")
-@click.option("--admin-url", default="", help="The admin API.  [port 8080 of the broker]")
-@click.option("--token", default="", help="Token that names you; kept in the file of contexts.")
-@click.option("--token-file", default="", help="File of the token, read for every command.")
-@click.option("--trust-certs", default="", help="PEM file of the authorities to trust over TLS.")
+@click.option("--url", required=True, help="Address of the broker: pulsar://HOST:6650 or http://HOST:8080.")
+@click.option(
+    "--admin-url", default="", help="Address of the admin API, http://HOST:8080.  [port 8080 of the broker]"
+)
+@click.option("--token", default="", help="Token for authentication, stored in the file of contexts.  [none]")
+@click.option("--token-file", default="", help="File with the token, read by every command.  [none]")
+@click.option(
+    "--trust-certs", default="", help="PEM file of the authorities to trust over TLS.  [those of the system]"
+)
 def add(name: str, **given: str) -> None:
     """Store a cluster under NAME, or change it; the first one becomes the current one."""
     for option in ("token_file", "trust_certs"):
@@ -52,7 +56,9 @@ def use(name: str) -> None:
 
 
 @context.command("list", epilog="Example: magnetar context list -o json")
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]")
+@click.option(
+    "-o", "--output", type=click.Choice(FORMATS), default="table", help="Format of the output.  [table]"
+)
 def list_(output: str) -> None:
     """Show all clusters, without their secrets."""
     known = contexts.load(contexts.file_of(os.environ))

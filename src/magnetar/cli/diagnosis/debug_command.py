@@ -43,7 +43,7 @@ def debug() -> None:
     "logs",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Log file whose end to include; may be repeated.",
+    help="Log file whose end to include; may be repeated.  [none]",
 )
 @calls
 def bundle(caller: Caller, file: Path, topics: tuple[str, ...], logs: tuple[Path, ...]) -> None:

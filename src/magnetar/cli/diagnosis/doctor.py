@@ -49,7 +49,7 @@ class DoctorFinding(NamedTuple):
 
 @click.group(invoke_without_command=True, epilog="Example: magnetar doctor --data /var/lib/magnetar")
 @click.option(
-    "--data", type=click.Path(path_type=Path), help="Folder of the broker's data.  [the default one]"
+    "--data", type=click.Path(path_type=Path), help="Folder of the broker's data.  [~/.local/share/magnetar]"
 )
 @click.option("--local", is_flag=True, help="Check this machine only, without a call to the broker.")
 @calls

@@ -173,7 +173,9 @@ def found(code: str) -> str:
 
 @click.command(epilog="Example: magnetar explain ProducerBusy")
 @click.argument("code", required=False)
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]")
+@click.option(
+    "-o", "--output", type=click.Choice(FORMATS), default="table", help="Format of the output.  [table]"
+)
 def explain(code: str | None, output: str) -> None:
     """Explain an error CODE, and what to do: a name or number of the protocol, or an HTTP status.
     `magnetar topics explain` shows why a subscription does not dispatch.

@@ -99,9 +99,9 @@ def _number(value: object) -> float:
 
 
 @click.command(epilog="Example: magnetar top --by backlog")
-@click.option("--subscriptions", is_flag=True, help="A line for each subscription.  [each topic]")
+@click.option("--subscriptions", is_flag=True, help="Show a line for each subscription.  [for each topic]")
 @click.option("--by", help="Column to sort by.  [in/s, or out/s of subscriptions]")
-@click.option("-n", "--lines", type=click.IntRange(min=1), default=20, help="[20]")
+@click.option("-n", "--lines", type=click.IntRange(min=1), default=20, help="Number of lines to show.  [20]")
 @click.option(
     "--interval", type=click.FloatRange(min=0.1), default=2.0, help="Seconds between two updates.  [2]"
 )

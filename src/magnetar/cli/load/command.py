@@ -21,7 +21,7 @@ def bench() -> None:
     default=1_000,
     help="Messages per second; 0: as fast as possible.  [1000]",
 )
-@click.option("--size", type=click.IntRange(min=0), default=1_024, help="Bytes of a message.  [1024]")
+@click.option("--size", type=click.IntRange(min=0), default=1_024, help="Size of a message in bytes.  [1024]")
 @click.option("--batch", type=click.IntRange(1, 10_000), default=1, help="Messages in an entry.  [1]")
 @click.option("--seconds", type=click.FloatRange(min=0.01), default=10.0, help="Seconds to measure.  [10]")
 @click.option(
@@ -61,7 +61,13 @@ def publish(
 
 @bench.command(epilog="Example: magnetar bench consume load-test --from earliest --seconds 30")
 @click.argument("topic")
-@click.option("--from", "begin", type=click.Choice(["latest", "earliest"]), default="latest", help="[latest]")
+@click.option(
+    "--from",
+    "begin",
+    type=click.Choice(["latest", "earliest"]),
+    default="latest",
+    help="Where to begin: the newest or the oldest message.  [latest]",
+)
 @click.option("--seconds", type=click.FloatRange(min=0.01), default=10.0, help="Seconds to measure.  [10]")
 @calls
 def consume(caller: Caller, topic: str, begin: str, seconds: float) -> None:

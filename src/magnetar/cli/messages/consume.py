@@ -51,7 +51,7 @@ class _Given:
 )
 @click.argument("topic")
 @options.several(options.FROM, options.TO, options.COUNT)
-@click.option("--last", type=click.IntRange(min=1), help="Only the last messages, this many.")
+@click.option("--last", type=click.IntRange(min=1), help="Show only this number of the last messages.  [all]")
 @click.option("-f", "--follow", is_flag=True, help="Continue with new messages, until Ctrl-C.")
 @click.option(
     "-s", "--subscription", help="Consume through this subscription and acknowledge.  [none: only look]"

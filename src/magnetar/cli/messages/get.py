@@ -37,9 +37,9 @@ class _Given:
 
 @click.command(epilog="Example: magnetar topics get orders --key c-17")
 @click.argument("topic")
-@click.option("--key", required=True, help="The key.")
+@click.option("--key", required=True, help="Key of the messages to find.")
 @click.option("--base64", "encoded", is_flag=True, help="The key is given as base64 of its bytes.")
-@click.option("--all", "every", is_flag=True, help="Every message of the key, the newest one first.")
+@click.option("--all", "every", is_flag=True, help="Show every message of the key, the newest one first.")
 @click.option("--everywhere", is_flag=True, help="Search all partitions, not only those of the key's hash.")
 @options.several(options.COUNT, options.FORMAT, options.RAW)
 @calls

@@ -24,17 +24,26 @@ FROM: Final = click.option(
     "begin",
     type=Moment(),
     default="earliest",
-    help="earliest, a time, or an age as 2h.  [earliest]",
+    help="Start: earliest, a time, or an age as 2h.  [earliest]",
 )
-TO: Final = click.option("--to", "end", type=Moment(), default="latest", help="A time or an age.  [latest]")
-COUNT: Final = click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after so many messages.")
+TO: Final = click.option(
+    "--to", "end", type=Moment(), default="latest", help="End: a time, an age as 2h, or latest.  [latest]"
+)
+COUNT: Final = click.option(
+    "-n", "--count", type=click.IntRange(min=1), help="Stop after this number of messages.  [no limit]"
+)
 FILTER: Final = click.option(
-    "--filter", "condition", help="An expression that must hold: 'value.amount > 100 and key == \"a\"'."
+    "--filter",
+    "condition",
+    help="Expression that is true for the messages to take: 'value.amount > 100 and key == \"a\"'.  [all]",
 )
 FORMAT: Final = click.option(
-    "--format", "template", help="A line: '{publish_time:time} {key} {value.amount}'."
+    "--format",
+    "template",
+    help="Format of a line: '{publish_time:time} {key} {value.amount}'."
+    "  [value; search: id, time, key, value]",
 )
-RAW: Final = click.option("--raw", is_flag=True, help="Do not decode by the topic's schema.")
+RAW: Final = click.option("--raw", is_flag=True, help="Show values as text, without the topic's schema.")
 
 
 def several(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:

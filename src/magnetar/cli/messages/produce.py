@@ -54,17 +54,25 @@ class _Given:
 @click.command(epilog="Example: magnetar produce orders '{\"amount\": 7}' --key ada --property source=shop")
 @click.argument("topic")
 @click.argument("messages", nargs=-1)
-@click.option("--key", help="Key of all messages.")
-@click.option("--key-separator", help="Text between key and value of each message.")
-@click.option("--property", "pairs", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
-@click.option("--event-time", type=Moment(), help="A time, or an age as 2h.")
-@click.option("--delay", help="Time until delivery: 30s, 2h, 7d.")
+@click.option("--key", help="Key of all messages.  [none]")
+@click.option("--key-separator", help="Text that separates key and value in each message.  [none]")
+@click.option(
+    "--property",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Property of all messages; may be repeated.  [none]",
+)
+@click.option(
+    "--event-time", type=Moment(), help="Event time of all messages: a time, or an age as 2h.  [none]"
+)
+@click.option("--delay", help="Time until delivery: 30s, 2h, 7d.  [0s]")
 @click.option(
     "--file",
     "files",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="File with one message; may be repeated.",
+    help="File with one message; may be repeated.  [none]",
 )
 @click.option(
     "--repeat", type=click.IntRange(min=1), default=1, help="Number of times to send each message.  [1]"
@@ -73,7 +81,7 @@ class _Given:
     "--compression",
     type=click.Choice(["none", "lz4", "zlib", "zstd", "snappy"]),
     default="none",
-    help="[none]",
+    help="Compression of the messages.  [none]",
 )
 @click.option("--raw", is_flag=True, help="Send the bytes unchanged, regardless of the topic's schema.")
 @calls

@@ -54,7 +54,7 @@ class _Given:
 @options.several(options.FROM, options.TO, options.COUNT, options.FILTER)
 @click.option("--dead-letters", is_flag=True, help="Send each dead letter to its original topic.")
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, without sending it.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @calls
 @given_as(_Given)
 def replay(caller: Caller, given: _Given) -> None:

@@ -18,7 +18,10 @@ VERBS: Final = (
         name="version", help="Show the broker's version.", path="brokers/version", example="brokers version"
     ),
     Verb(
-        name="leader", help="Show which broker leads.", path="brokers/leaderBroker", example="brokers leader"
+        name="leader",
+        help="Show the broker that leads; only a broker alone leads.",
+        path="brokers/leaderBroker",
+        example="brokers leader",
     ),
     Verb(
         name="settings",

@@ -10,10 +10,18 @@ import click
 from magnetar.cli.verbs import Verb, group
 
 _URLS: Final = (
-    click.Option(["--service-url", "serviceUrl"], help="http://host:8080 of its brokers."),
-    click.Option(["--service-url-tls", "serviceUrlTls"], help="https://host:8443 of its brokers."),
-    click.Option(["--broker-url", "brokerServiceUrl"], help="pulsar://host:6650 of its brokers."),
-    click.Option(["--broker-url-tls", "brokerServiceUrlTls"], help="pulsar+ssl://host:6651 of its brokers."),
+    click.Option(
+        ["--service-url", "serviceUrl"], help="Admin address of its brokers, http://HOST:8080.  [none]"
+    ),
+    click.Option(
+        ["--service-url-tls", "serviceUrlTls"], help="Admin address over TLS, https://HOST:8443.  [none]"
+    ),
+    click.Option(
+        ["--broker-url", "brokerServiceUrl"], help="Address of its brokers, pulsar://HOST:6650.  [none]"
+    ),
+    click.Option(
+        ["--broker-url-tls", "brokerServiceUrlTls"], help="Address over TLS, pulsar+ssl://HOST:6651.  [none]"
+    ),
 )
 _KEYS: Final = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls")
 
@@ -34,7 +42,7 @@ VERBS: Final = (
         path="{cluster}",
         options=_URLS,
         body=_body,
-        done="cluster {cluster} is known",
+        done="cluster {cluster} is registered",
         example="clusters create east --service-url http://east:8080 --broker-url pulsar://east:6650",
     ),
     Verb(
@@ -52,10 +60,10 @@ VERBS: Final = (
         help="Remove CLUSTER.",
         method="DELETE",
         path="{cluster}",
-        question="Forget cluster {cluster}?",
-        done="cluster {cluster} is forgotten",
+        question="Remove cluster {cluster}?",
+        done="cluster {cluster} is removed",
         example="clusters delete east",
     ),
 )
 
-clusters = group("clusters", "Clusters that know each other.", VERBS)
+clusters = group("clusters", "Registered clusters and their addresses.", VERBS)

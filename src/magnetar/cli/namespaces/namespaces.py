@@ -10,7 +10,7 @@ import click
 from magnetar.cli.namespaces.policies import NAMESPACE_POLICIES
 from magnetar.cli.verbs import Verb, group
 
-_FORCE: Final = click.Option(["--force"], is_flag=True, help="With its topics and their messages.")
+_FORCE: Final = click.Option(["--force"], is_flag=True, help="Also delete its topics and their messages.")
 _ACTIONS: Final = click.Option(
     ["--action", "actions"],
     multiple=True,
@@ -23,7 +23,7 @@ MODE: Final = click.Option(
     ["--mode"],
     type=click.Choice(["ALL", "PERSISTENT", "NON_PERSISTENT"]),
     default="ALL",
-    help="[ALL]",
+    help="Kind of topics to show.  [ALL]",
 )
 """Which topics of a namespace are listed."""
 
@@ -60,7 +60,7 @@ VERBS: Final = (
             click.Option(
                 ["--bundles"],
                 type=click.IntRange(1, 1024),
-                help="Number of bundles, the units of ownership.  [4]",
+                help="Number of bundles, 1 to 1024: brokers share topics by bundle.  [4]",
             ),
         ),
         body=_created,

@@ -136,16 +136,18 @@ class _Level(NamedTuple):
 
 def _group_of(level: _Level) -> click.Group:
     """The commands for namespaces or topics."""
-    made = click.Group(
-        "policies", help=f"What holds for a {level.kind}: limits, retention, quotas and the like."
-    )
+    made = click.Group("policies", help=f"Policies of a {level.kind}: limits, retention, quotas and others.")
     for command in (_list(level), _get(level), _set(level), _unset(level)):
         made.add_command(command)
     return made
 
 
 def _list(level: _Level) -> click.Command:
-    @click.command("list", epilog=f"Example: {level.command} list", help="Show all policies, with examples.")
+    @click.command(
+        "list",
+        epilog=f"Example: {level.command} list",
+        help="Show the most used policies, with examples; `set` accepts others too.",
+    )
     def run() -> None:
         rows = [{"policy": name, "example": value} for name, value in level.known.items()]
         for line in table_lines(rows):
@@ -158,7 +160,7 @@ def _get(level: _Level) -> click.Command:
     @click.command(
         "get",
         epilog=f"Example: {level.command} get {level.example} retention --applied",
-        help=f"Show what is set for a {level.kind}, or the one that NAME says.",
+        help=f"Show the policies that are set for a {level.kind}, or only the policy NAME.",
     )
     @click.argument(level.kind)
     @click.argument("name", required=False)
@@ -187,7 +189,7 @@ def _set(level: _Level) -> click.Command:
     @click.command(
         "set",
         epilog=f"Example: {level.command} set {level.example} retention {level.known['retention']}",
-        help=f"Set NAME of a {level.kind} to VALUE: JSON, a word, or KEY=VALUE for each field.",
+        help=f"Set the policy NAME of a {level.kind} to VALUE: JSON, a word, or KEY=VALUE for each field.",
     )
     @click.argument(level.kind)
     @click.argument("name")
@@ -213,7 +215,7 @@ def _unset(level: _Level) -> click.Command:
     @click.command(
         "unset",
         epilog=f"Example: {level.command} unset {level.example} retention",
-        help=f"Take NAME of a {level.kind} away.",
+        help=f"Remove the policy NAME of a {level.kind}, so that the next level applies.",
     )
     @click.argument(level.kind)
     @click.argument("name")
@@ -222,7 +224,7 @@ def _unset(level: _Level) -> click.Command:
     def run(caller: Caller, name: str, dry_run: bool, **where: str) -> None:
         _check(name, level.known)
         for owner in _owners(caller, level, where[level.kind]):
-            done = f"{name} of {owner} is not set any more"
+            done = f"{name} of {owner} is no longer set"
             _change(caller, "DELETE", f"{level.place(owner)}/{name}", None, dry_run=dry_run, done=done)
 
     return run

@@ -10,7 +10,9 @@ import click
 from magnetar.cli.verbs import Verb, group
 
 _ROLES: Final = click.Option(
-    ["--admin-role", "roles"], multiple=True, help="Role that administers the tenant; may be repeated."
+    ["--admin-role", "roles"],
+    multiple=True,
+    help="Role that administers the tenant; may be repeated.  [none]",
 )
 _CLUSTERS: Final = click.Option(
     ["--cluster", "clusters"],
@@ -24,7 +26,7 @@ _BYTES: Final = click.Option(
     required=True,
     help="Bytes of stored messages, offloaded ones included; 0: no limit.",
 )
-_FORCE: Final = click.Option(["--force"], is_flag=True, help="With its namespaces and their topics.")
+_FORCE: Final = click.Option(["--force"], is_flag=True, help="Also delete its namespaces and their topics.")
 
 
 def _body(given: Mapping[str, Any]) -> object:

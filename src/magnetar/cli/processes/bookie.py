@@ -55,37 +55,41 @@ class _Given:
 )
 @click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
 @click.option("--advertised-address", help="Host that clients are told to connect to.  [as --host]")
-@click.option("--bookie-id", help="Name in the cluster, which can never change.  [ADVERTISED:PORT]")
+@click.option("--bookie-id", help="Name in the cluster, which can never change.  [ADVERTISED-ADDRESS:PORT]")
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
 @click.option("--http-host", default="127.0.0.1", help="Address of that port.  [127.0.0.1]")
 @click.option(
     "--tls-certificate", type=FILE, help="PEM file of the certificate, for clients that ask for TLS.  [none]"
 )
-@click.option("--tls-key", type=FILE, help="PEM file of the certificate's key.")
+@click.option("--tls-key", type=FILE, help="PEM file of the certificate's key.  [none]")
 @click.option(
-    "--tls-trust-certs", type=FILE, help="PEM file of the authorities that sign clients' certificates."
+    "--tls-trust-certs",
+    type=FILE,
+    help="PEM file of the authorities that sign clients' certificates.  [none]",
 )
 @click.option("--tls-required", is_flag=True, help="Refuse clients without TLS.")
 @click.option(
     "--authorized-role",
     "authorized_roles",
     multiple=True,
-    help="Role of a certificate that is accepted; may be repeated.",
+    help="Role of a client's certificate that is accepted; may be repeated.  [no role is needed]",
 )
 @click.option(
-    "--users", type=FILE, help="File of USER:PASSWORD lines; clients must authenticate as one (SASL)."
+    "--users",
+    type=FILE,
+    help="File of USER:PASSWORD lines; clients must authenticate as one of the users (SASL).  [none]",
 )
 @click.option(
     "--disk-usage-threshold",
     type=click.FloatRange(0.1, 1.0),
     default=0.95,
-    help="Used share of the disk at which it counts as full.  [0.95]",
+    help="Used share of the disk, 0.1 to 1, at which it counts as full.  [0.95]",
 )
 @click.option(
     "--sort-after-reads",
     type=click.IntRange(0),
     default=0,
-    help="Reads of scattered ledgers after which a segment is rewritten, sorted by ledger.  [0: never]",
+    help="Reads of scattered ledgers after which a segment is rewritten, sorted by ledger; 0: never.  [0]",
 )
 @click.option(
     "--max-frame-bytes",

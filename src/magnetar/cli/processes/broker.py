@@ -18,8 +18,10 @@ from magnetar.cli.processes.serving import FILE, serve, serving_options
     help="Metadata service of the cluster: zk://HOST:PORT/ledgers or etcd://HOST:PORT/ledgers.",
 )
 @click.option("--cluster", help="Name of the cluster.  [standalone]")
-@click.option("--data", "data_dir", type=FILE, help="Folder for what operators decided here.  [none]")
-@serving_options("Host that clients and other brokers are told to connect to.")
+@click.option(
+    "--data", "data_dir", type=FILE, help="Folder for decisions of `magnetar storage` on this broker.  [none]"
+)
+@serving_options("Host that clients and other brokers are told to connect to.  [as --host]")
 @end_at_once()
 def broker(config: Path | None, **overrides: object) -> int:
     """Run one of several brokers that share the topics of a cluster, until Ctrl-C."""

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 _CLUSTER: Final = click.option("--cluster", default="standalone", help="Name of the cluster.  [standalone]")
 _OUTPUT: Final = click.option(
-    "-o", "--output", type=click.Choice(FORMATS), default="table", help="What is printed."
+    "-o", "--output", type=click.Choice(FORMATS), default="table", help="Format of the output.  [table]"
 )
 _COLUMNS: Final = (
     "broker",
@@ -78,7 +78,7 @@ def status(metadata: str, cluster: str, bundles: bool, output: str) -> None:
 @METADATA
 @_CLUSTER
 @click.argument("broker")
-@click.option("--force", is_flag=True, help="Drain it also if no broker of that name is there.")
+@click.option("--force", is_flag=True, help="Drain it even if no broker of that name runs.")
 def drain(metadata: str, cluster: str, broker: str, *, force: bool) -> None:
     """Have BROKER give its bundles to the others, and take none until `undrain`."""
     _run(metadata, cluster, lambda found: found.drain(broker, force=force))

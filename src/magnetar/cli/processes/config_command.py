@@ -15,9 +15,15 @@ from magnetar.cli.output import FORMATS, show
 
 _FILE: Final = click.Path(path_type=Path)
 _CONFIG: Final = click.option(
-    "--config", "file", type=_FILE, envvar="MAGNETAR_CONFIG", help="TOML, or Pulsar's *.conf."
+    "--config",
+    "file",
+    type=_FILE,
+    envvar="MAGNETAR_CONFIG",
+    help="File of settings: TOML, or Pulsar's *.conf.  [none]",
 )
-_OUTPUT: Final = click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]")
+_OUTPUT: Final = click.option(
+    "-o", "--output", type=click.Choice(FORMATS), default="table", help="Format of the output.  [table]"
+)
 
 
 class UnknownSettingError(MagnetarError):

@@ -27,9 +27,9 @@ _BOOKIE_ACCESS: Final = (
     click.option(
         "--bookie-tls-certificate", type=FILE, help="PEM file of the client certificate for bookies.  [none]"
     ),
-    click.option("--bookie-tls-key", type=FILE, help="PEM file of the certificate's key."),
+    click.option("--bookie-tls-key", type=FILE, help="PEM file of the certificate's key.  [none]"),
     click.option("--bookie-user", default="", help="User for the authentication at bookies (SASL).  [none]"),
-    click.option("--bookie-password", type=FILE, help="File with the password of that user."),
+    click.option("--bookie-password", type=FILE, help="File with the password of that user.  [none]"),
 )
 _LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
 
@@ -44,9 +44,13 @@ def member_options(*, session: str, told: str) -> Callable[[_F], _F]:
             default=30.0,
             help=f"Seconds without contact after which {session}.  [30]",
         ),
-        click.option("--log-level", type=_LEVELS, default="info", help="[info]"),
-        click.option("--log-json", is_flag=True, help="Log JSON objects, one a line."),
-        click.option("--ready-file", type=FILE, help=f"Write {told} there, as JSON, once ready."),
+        click.option("--log-level", type=_LEVELS, default="info", help="Least level of log records.  [info]"),
+        click.option("--log-json", is_flag=True, help="Write each log record as a JSON object in one line."),
+        click.option(
+            "--ready-file",
+            type=FILE,
+            help=f"File for {told} as JSON, written when the process is ready.  [none]",
+        ),
     )
 
     def decorate(command: _F) -> _F:

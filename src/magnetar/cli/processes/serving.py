@@ -28,13 +28,34 @@ def serving_options(advertised: str) -> Callable[[_Command], _Command]:
         click.option("--http-port", type=_PORT, help="Port of admin and metrics, 0: a free one.  [8080]"),
         click.option("--host", help="Address to listen on.  [127.0.0.1]"),
         click.option("--advertised-address", help=advertised),
-        click.option("--insecure", is_flag=True, default=None, help="Let other machines do everything."),
         click.option(
-            "--config", type=FILE, envvar="MAGNETAR_CONFIG", help="Settings: TOML, or Pulsar's *.conf."
+            "--insecure",
+            is_flag=True,
+            default=None,
+            help="Let clients of other machines do everything without authentication.",
         ),
-        click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[info]"),
-        click.option("--log-json", is_flag=True, default=None, help="Log JSON objects, one a line."),
-        click.option("--ready-file", type=FILE, help="Write URLs and process id there, as JSON, once ready."),
+        click.option(
+            "--config",
+            type=FILE,
+            envvar="MAGNETAR_CONFIG",
+            help="File of settings: TOML, or Pulsar's *.conf.  [none]",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            help="Least level of log records.  [info]",
+        ),
+        click.option(
+            "--log-json",
+            is_flag=True,
+            default=None,
+            help="Write each log record as a JSON object in one line.",
+        ),
+        click.option(
+            "--ready-file",
+            type=FILE,
+            help="File for URLs and process id as JSON, written when the process is ready.  [none]",
+        ),
     )
 
     def with_options(command: _Command) -> _Command:

@@ -11,13 +11,22 @@ from magnetar.cli.processes.serving import FILE, serve, serving_options
 
 
 @click.command(epilog="Every setting, also those without an option: docs/configuration.md.")
-@click.option("--data", "data_dir", type=FILE, help="Folder of everything kept.  [~/.local/share/magnetar]")
-@click.option("--ephemeral", is_flag=True, default=None, help="Keep nothing; no fsync.")
-@click.option("--bookies", type=click.IntRange(0), help="Keep messages on this many bookies beside it.  [0]")
+@click.option("--data", "data_dir", type=FILE, help="Folder of all data.  [~/.local/share/magnetar]")
 @click.option(
-    "--metadata", "metadata_url", help="Cluster of bookies to keep them on, zk://HOST:PORT/ledgers."
+    "--ephemeral", is_flag=True, default=None, help="Keep nothing after the process, and never sync."
 )
-@serving_options("Host that clients are told to connect to.")
+@click.option(
+    "--bookies",
+    type=click.IntRange(0),
+    help="Number of bookies to start here for the messages; 0: the broker stores them.  [0]",
+)
+@click.option(
+    "--metadata",
+    "metadata_url",
+    help="Metadata service of a cluster of bookies for the messages: zk://HOST:PORT/ledgers"
+    " or etcd://HOST:PORT/ledgers.  [none]",
+)
+@serving_options("Host that clients are told to connect to.  [as --host]")
 @end_at_once()
 def standalone(config: Path | None, **overrides: object) -> int:
     """Run everything in one process, until Ctrl-C."""

@@ -21,8 +21,8 @@ def auth() -> None:
 @auth.command("can-i", epilog="Example: magnetar auth can-i consume orders --as ada --subscription audit")
 @click.argument("action", type=click.Choice(ACTIONS))
 @click.argument("topic")
-@click.option("--as", "role", help="The role to check.  [your own]")
-@click.option("-s", "--subscription", help="The subscription to consume with.")
+@click.option("--as", "role", help="Role to check.  [your own]")
+@click.option("-s", "--subscription", help="Subscription of the consumer.  [any]")
 @calls
 def can_i(caller: Caller, action: str, topic: str, role: str | None, subscription: str | None) -> int:
     """Check whether a role may do ACTION with TOPIC, and show the rule that decides; exit code 3 when it

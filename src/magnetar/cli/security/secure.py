@@ -60,14 +60,20 @@ class _Given:
 )
 @click.option("--listen", default="127.0.0.1", help="Address to listen on over TLS.  [127.0.0.1]")
 @click.option("--admin", default="admin", help="Role that may do everything.  [admin]")
-@click.option("--role", "roles", multiple=True, callback=_roles, help="Further role; may be repeated.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    callback=_roles,
+    help="Further role that gets a token; may be repeated.  [none]",
+)
 @click.option(
     "--days",
     type=click.IntRange(1, 3650),
     default=365,
     help="Days until certificates and tokens expire.  [365]",
 )
-@click.option("--context", help="Keep the broker under this name, so that commands find it.")
+@click.option("--context", help="Store the broker as a context of this name.  [none]")
 @click.option("--dry-run", is_flag=True, help="Show what would be created, without creating it.")
 @given_as(_Given)
 def init(given: _Given) -> None:

@@ -49,7 +49,9 @@ def create_secret_key(file: Path) -> None:
 @tokens.command()
 @click.option("--secret-key", required=True, help="File of the key, as for the setting token_secret_key.")
 @click.option("--subject", required=True, help="The role that the token names.")
-@click.option("--expires", callback=_seconds, help="For how long it counts: 90s, 12h, 30d, 1y.  [for ever]")
+@click.option(
+    "--expires", callback=_seconds, help="Time until the token expires: 90s, 12h, 30d, 1y.  [never]"
+)
 def create(secret_key: str, subject: str, expires: int | None) -> None:
     """Print a token, signed with the key (HS256), and beside it (on stderr) the id to revoke it by."""
     from magnetar.auth.secrets import content, secret_source

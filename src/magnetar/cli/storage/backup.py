@@ -118,7 +118,7 @@ def list_backups(caller: Caller, repository: Path) -> int:
 @backup.command(epilog="Example: magnetar backup verify /backups/magnetar")
 @repository_argument
 @click.argument("backup_id", required=False)
-@click.option("--all", "every", is_flag=True, help="All backups.  [the newest one]")
+@click.option("--all", "every", is_flag=True, help="Verify all backups.  [the newest one]")
 @calls
 def verify(caller: Caller, repository: Path, backup_id: str | None, every: bool) -> int:
     """Read every file of a backup and compare it with its checksum; exit code 7 for a difference."""

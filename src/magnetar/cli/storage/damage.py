@@ -31,12 +31,16 @@ def _options(command: _F) -> _F:
     decorated: Any = command
     for option in (
         click.option(
-            "--output", "-o", type=click.Choice(FORMATS), default="table", help="How it is printed.  [table]"
+            "--output",
+            "-o",
+            type=click.Choice(FORMATS),
+            default="table",
+            help="Format of the output.  [table]",
         ),
         click.option(
             "--data",
             type=click.Path(path_type=Path),
-            help="Folder of the broker's data, or of one bookie.  [the default one]",
+            help="Folder of the broker's data, or of one bookie.  [~/.local/share/magnetar]",
         ),
     ):
         decorated = option(decorated)
@@ -72,9 +76,7 @@ def check(data: Path | None, output: str, copies: bool) -> int:
 
 
 @storage.command(epilog="Example: magnetar doctor storage repair --data /var/lib/magnetar --apply")
-@click.option(
-    "--apply", is_flag=True, help="Do it; without this option the command only shows what it would do."
-)
+@click.option("--apply", is_flag=True, help="Make the changes.  [only show them]")
 @_options
 def repair(data: Path | None, output: str, apply: bool) -> int:
     """Rebuild headers and footers from the blocks, rename files to their names, and set foreign files
@@ -91,9 +93,7 @@ def repair(data: Path | None, output: str, apply: bool) -> int:
 
 
 @storage.command(epilog="Example: magnetar doctor storage salvage --data /var/lib/magnetar --apply")
-@click.option(
-    "--apply", is_flag=True, help="Do it; without this option the command only shows what it would do."
-)
+@click.option("--apply", is_flag=True, help="Make the changes.  [only show them]")
 @_COPIES
 @_options
 def salvage(data: Path | None, output: str, apply: bool, copies: bool) -> int:

@@ -38,7 +38,7 @@ def lake() -> None:
 
 
 _TOPIC: Final = click.argument("topic", required=False)
-_EVERY: Final = click.option("--all", "every", is_flag=True, help="All topics that have a table.")
+_EVERY: Final = click.option("--all", "every", is_flag=True, help="Do this for all topics that have a table.")
 
 
 def _path(topic: str) -> str:
@@ -122,16 +122,16 @@ class _Given:
     "--keep-snapshots",
     type=click.IntRange(min=1),
     default=10,
-    help="Number of the last snapshots to keep.  [10]",
+    help="Number of newest snapshots to keep.  [10]",
 )
 @click.option(
     "--target-mib",
     type=click.IntRange(min=0),
     default=128,
-    help="Small data files are merged up to this size; 0: they stay.  [128]",
+    help="Largest size of a merged data file in MiB; 0: merge none.  [128]",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @calls
 @given_as(_Given)
 def maintain(caller: Caller, given: _Given) -> None:

@@ -28,14 +28,14 @@ def stores(caller: Caller) -> None:
 
 
 @offload.command(epilog="Example: magnetar offload claim")
-@click.option("--store", help="URL of the store, as `stores` shows it.")
+@click.option("--store", help="URL of the store, as `stores` shows it.  [the store of new copies]")
 @click.option(
     "--sweep-earlier",
     is_flag=True,
     help="Also delete earlier objects that no topic of this broker names.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the owner, and change nothing.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @calls
 def claim(caller: Caller, store: str | None, *, sweep_earlier: bool, dry_run: bool, yes: bool) -> None:
     """Make this installation the owner of a store. The previous owner can only read it from then on. Do

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from magnetar.server.storage.storage_decisions import FolderDecisions
 
 _DATA: Final = click.option(
-    "--data", type=click.Path(path_type=Path), help="Folder of the server's data.  [the default one]"
+    "--data", type=click.Path(path_type=Path), help="Folder of the server's data.  [~/.local/share/magnetar]"
 )
 _OUTPUT: Final = click.option(
-    "-o", "--output", type=click.Choice(FORMATS), default="table", help="What is printed."
+    "-o", "--output", type=click.Choice(FORMATS), default="table", help="Format of the output.  [table]"
 )
-_YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
+_YES: Final = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _DRY: Final = click.option("--dry-run", is_flag=True, help="Show what would be decided, without deciding it.")
 _WHEN: Final = "A running server does it within seconds, another one when it starts."
 
@@ -79,7 +79,7 @@ def list_(data: Path | None, output: str) -> None:
 
 @quarantine.command(epilog="Example: magnetar storage quarantine delete 17 18 --data /var/lib/magnetar")
 @click.argument("ledgers", nargs=-1, type=int)
-@click.option("--all", "every", is_flag=True, help="All ledgers that are in quarantine now.")
+@click.option("--all", "every", is_flag=True, help="Delete all ledgers that are in quarantine now.")
 @_YES
 @_DRY
 @_DATA

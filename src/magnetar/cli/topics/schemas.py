@@ -18,14 +18,22 @@ TYPES: Final = (
 
 _DEFINITION: Final = (
     click.Option(
-        ["--type", "kind"], type=click.Choice(TYPES, case_sensitive=False), required=True, help="Its type."
+        ["--type", "kind"],
+        type=click.Choice(TYPES, case_sensitive=False),
+        required=True,
+        help="Type of the schema.",
     ),
     click.Option(
         ["--file"],
         type=click.Path(path_type=Path),
-        help="Definition: Avro's JSON for AVRO and JSON.",
+        help="File with the definition, for AVRO and JSON in Avro's JSON.  [no definition]",
     ),
-    click.Option(["--property", "pairs"], multiple=True, metavar="KEY=VALUE", help="May be repeated."),
+    click.Option(
+        ["--property", "pairs"],
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Property of the schema; may be repeated.  [none]",
+    ),
 )
 
 

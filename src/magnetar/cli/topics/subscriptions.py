@@ -40,7 +40,7 @@ VERBS: Final = (
         help="Delete NAME of TOPIC, with its position.",
         method="DELETE",
         path="{topic}/subscription/{name}",
-        options=(click.Option(["--force"], is_flag=True, help="Also while consumers are connected."),),
+        options=(click.Option(["--force"], is_flag=True, help="Delete it even if consumers are connected."),),
         query={"force": "force"},
         question="Delete subscription {name} of {topic}?",
         done="subscription {name} of {topic} is deleted",
@@ -102,10 +102,14 @@ def list_(caller: Caller, topic: str) -> None:
 @click.argument("topic")
 @click.argument("name")
 @click.option(
-    "--to", "moment", type=Moment(), required=True, help="earliest, latest, a time, or an age as 2h."
+    "--to",
+    "moment",
+    type=Moment(),
+    required=True,
+    help="New position: earliest, latest, a time, or an age as 2h.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the call and do not make it.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @calls
 def reset(caller: Caller, topic: str, name: str, moment: str | int, dry_run: bool, yes: bool) -> None:
     """Move NAME of TOPIC; messages from there on are delivered (again)."""

@@ -30,7 +30,7 @@ VERBS: Final = (
             click.Option(
                 ["--match"],
                 metavar="WILDCARD",
-                help="Only names that match a wildcard such as 'nyc.**' or '*.chat'.",
+                help="Show only names that match a wildcard such as 'nyc.**' or '*.chat'.  [all]",
             ),
         ),
         query={"mode": "mode", "match": "match"},
@@ -41,7 +41,7 @@ VERBS: Final = (
         help="Delete TOPIC, with its partitions, subscriptions and messages.",
         method="DELETE",
         path="{topic}",
-        options=(click.Option(["--force"], is_flag=True, help="Also while clients are connected."),),
+        options=(click.Option(["--force"], is_flag=True, help="Delete it even if clients are connected."),),
         query={"force": "force"},
         question="Delete {topic} with its messages?",
         done="{topic} is deleted",
@@ -66,7 +66,12 @@ VERBS: Final = (
         method="POST",
         path="{topic}/partitions",
         options=(
-            click.Option(["--to", "count"], type=click.IntRange(1, 10_000), required=True, help="In all."),
+            click.Option(
+                ["--to", "count"],
+                type=click.IntRange(1, 10_000),
+                required=True,
+                help="Number of partitions after the call, 1 to 10000.",
+            ),
         ),
         body=lambda given: given["count"],
         done="{topic} has {count} partitions",
@@ -133,7 +138,10 @@ VERBS: Final = (
 @click.command(epilog="Example: magnetar topics create orders --partitions 4")
 @click.argument("topic")
 @click.option(
-    "--partitions", type=click.IntRange(0, 10_000), default=0, help="0: it is not partitioned.  [0]"
+    "--partitions",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    help="Number of partitions; 0: the topic is not partitioned.  [0]",
 )
 @click.option("--dry-run", is_flag=True, help="Print the call and do not make it.")
 @calls
@@ -173,7 +181,7 @@ def stats(caller: Caller, topic: str) -> None:
 
 @click.command(epilog="Example: magnetar topics explain orders -s billing")
 @click.argument("topic")
-@click.option("--subscription", "-s", help="Only this subscription.  [all]")
+@click.option("--subscription", "-s", help="Show only this subscription.  [all]")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @calls
 def explain(caller: Caller, topic: str, subscription: str | None, as_json: bool) -> None:

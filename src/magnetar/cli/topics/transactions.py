@@ -40,7 +40,11 @@ VERBS: Final = (
         help="Show open transactions with their topics, the one that is open for longest first.",
         path=f"{_R}/slowTransactions/0",
         options=(
-            click.Option(["--coordinator"], type=click.IntRange(0), help="Only those of this coordinator."),
+            click.Option(
+                ["--coordinator"],
+                type=click.IntRange(0),
+                help="Show only transactions of the coordinator with this number.  [all]",
+            ),
         ),
         query={"coordinatorId": "coordinator"},
         rows=_listed,
