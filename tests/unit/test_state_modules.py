@@ -28,10 +28,12 @@ SUBJECTS = {
     "a subscription": [
         *("broker/subscription/subscription.py", "broker/subscription/subscription_invariants.py"),
         *("broker/subscription/pump.py", "broker/subscription/read_place.py"),
+        *("broker/subscription/attachments.py", "broker/subscription/seek_fence.py"),
     ],
     "a topic": [
         *("broker/topic/topic.py", "broker/topic/unanswered.py"),
         *("broker/topic/publish_path.py", "broker/topic/stored_publishing.py"),
+        "broker/topic/subscription_life.py",
     ],
     "names of topics": ["broker/registry/registry.py", "broker/registry/topic_states.py"],
     "compaction": [

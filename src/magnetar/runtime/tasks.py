@@ -82,6 +82,13 @@ class TaskGroup:
                 _log.warning("%s: %d tasks continue although they were cancelled", self._name, len(running))
 
 
+async def called_back(ask: Callable[[Callable[[], None]], None]) -> None:
+    """Returns when what it gives to `ask` is called. When the caller was cancelled, the call does nothing."""
+    called = asyncio.get_running_loop().create_future()
+    ask(lambda: None if called.done() else called.set_result(None))
+    await called
+
+
 class SingleFlight(Generic[_T]):
     """Callers that want the same thing share one attempt to get it."""
 

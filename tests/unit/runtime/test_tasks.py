@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from magnetar.runtime import tasks
-from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, happens_within, yield_loop
+from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, called_back, happens_within, yield_loop
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -337,3 +337,25 @@ def test_a_cancellation_in_the_turn_of_the_event_is_not_lost() -> None:
             assert task.cancelled()
 
     asyncio.run(story())
+
+
+def test_who_waits_to_be_called_back_may_leave() -> None:
+    async def story() -> list[str]:
+        calls: list[Callable[[], None]] = []
+        told = []
+
+        async def wait(name: str) -> None:
+            await called_back(calls.append)
+            told.append(name)
+
+        stays, leaves = asyncio.create_task(wait("stays")), asyncio.create_task(wait("leaves"))
+        await turns()
+        assert len(calls) == 2
+        leaves.cancel()
+        await asyncio.wait((leaves,))
+        for call in calls:
+            call()
+        await stays
+        return told
+
+    assert asyncio.run(story()) == ["stays"]

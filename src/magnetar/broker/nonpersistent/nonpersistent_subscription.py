@@ -47,12 +47,16 @@ class NonPersistentSubscription(AnySubscription):
         super().__init__(topic, name, clock.now_ms())
         self._durable = durable
         self._properties = dict(properties or {})
-        self._policy = KeySharedPolicy()
+        self._type, self._policy = SubscriptionType.EXCLUSIVE, KeySharedPolicy()
         self._chooser: Chooser | None = None
         self._clock = clock
         self._judge: Judge | None = None
         self.messages_dropped = 0
         """Messages that no consumer could take."""
+
+    @property
+    def type(self) -> SubscriptionType:
+        return self._type
 
     @property
     def durable(self) -> bool:
@@ -101,7 +105,7 @@ class NonPersistentSubscription(AnySubscription):
         elif type_ is SubscriptionType.KEY_SHARED and policy != self._policy:
             raise of_another_mode(self._policy.sticky, policy.sticky)
         # Before `add`, which tells a Failover consumer whether it is the active one.
-        self.type, self._policy = type_, policy
+        self._type, self._policy = type_, policy
         chooser.add(consumer)
         self._chooser = chooser
 

@@ -122,7 +122,6 @@ class AnySubscription(ABC):
     def __init__(self, topic: TopicName, name: str, now_ms: int) -> None:
         self.topic = topic
         self.name = name
-        self.type = SubscriptionType.EXCLUSIVE
         self.tally = Tally(now_ms)
         self.seeks = SeekFence()
 
@@ -137,6 +136,11 @@ class AnySubscription(ABC):
     def bytes_out(self) -> int:
         """Bytes that its consumers were sent."""
         return self.tally.bytes_out
+
+    @property
+    @abstractmethod
+    def type(self) -> SubscriptionType:
+        """The type of the consumers that are attached; without consumers, of those that were last."""
 
     @property
     @abstractmethod

@@ -41,6 +41,14 @@ def check_policy(dispatcher: Dispatcher, policy: KeySharedPolicy) -> None:
         dispatcher.check_policy(sticky=policy.sticky, allow_out_of_order=policy.allow_out_of_order)
 
 
+def count_unacked(dispatcher: Dispatcher, limits: SubscriptionLimits, again: Callable[[], None]) -> None:
+    """Unacknowledged messages of its consumers count now, towards the broker's limit too. `again` is called
+    when others have acknowledged enough for it to send more."""
+    if isinstance(dispatcher, SharedDispatcher):
+        dispatcher.unacked.join(limits.unacked_of_broker, again)
+        dispatcher.unacked.limit(limits.unacked_max)
+
+
 def limit_unacked(dispatcher: Dispatcher | None, limits: SubscriptionLimits) -> None:
     """These limits of unacknowledged messages are in force now."""
     if isinstance(dispatcher, SharedDispatcher):

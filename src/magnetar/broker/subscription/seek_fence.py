@@ -1,46 +1,56 @@
-"""Keeps consumers from coming back to a subscription before a seek of it is answered.
+"""Keeps consumers from coming back to a subscription before a seek of it is answered (pure).
+
+    down ──begin──▶ up ──begin, end: another seek is under way──▶ up ──end: it was the last──▶ down
 
 A seek detaches the consumers, and their clients come back at once; storing the new place may take longer. A
 client whose seek is answered discards the messages that it received before. Messages that it got while it
 waited, sent with its permits, would never reach its application. Pulsar fences the subscription for that
 time.
+
+A SUBSCRIBE that comes meanwhile waits for `when_down` and looks again (`topic/subscription_life.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class SeekFence:
     """The fence of one subscription."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_under_way", "_waiting")
 
     def __init__(self) -> None:
-        self._last: asyncio.Future[None] | None = None
-        """Done when the seek that began last has ended."""
+        self._under_way = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a seek is under way: no consumer may be attached."""
+        return self._under_way > 0
 
     @contextmanager
-    def closed(self) -> Iterator[None]:
-        """While a seek is under way."""
-        before = self._last
-        mine = self._last = asyncio.get_running_loop().create_future()
+    def raised(self) -> Iterator[None]:
+        """While a seek is under way, until it is answered or has failed."""
+        self._under_way += 1
         try:
             yield
         finally:
-            if before is None or before.done():
-                mine.set_result(None)
-            else:
-                # The one before is not answered yet.
-                before.add_done_callback(lambda _: mine.set_result(None))
+            assert self._under_way > 0, "a seek ended that had not begun"
+            self._under_way -= 1
+            if not self._under_way:
+                waiting, self._waiting = self._waiting, []
+                for call in waiting:
+                    call()
 
-    async def passed(self) -> None:
-        """Returns when no seek is under way."""
-        while self._last is not None:
-            last = self._last
-            # A waiting client may give up; the others wait on.
-            await asyncio.shield(last)
-            if self._last is last:
-                self._last = None
+    def when_down(self, call: Callable[[], None]) -> None:
+        """Calls back when the last seek under way has ended. Another one may begin before the caller acts on
+        it: ask `is_up` again."""
+        assert self.is_up, "it waits for a seek that is not under way"
+        self._waiting.append(call)
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert self._under_way >= 0, "more seeks ended than began"
+        assert self.is_up or not self._waiting, "a caller waits for a seek that has ended"

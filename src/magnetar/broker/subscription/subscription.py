@@ -18,9 +18,6 @@ from magnetar.broker.compaction.compacted_source import CompactedSource
 from magnetar.broker.compaction.compacted_view import CompactedView
 from magnetar.broker.delayed.delayed_delivery import DelayedDelivery
 from magnetar.broker.dispatch.consumer import Consumer
-from magnetar.broker.dispatch.dispatcher import Dispatcher
-from magnetar.broker.dispatch.shared import SharedDispatcher
-from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.explain.live_views import dispatcher_view, with_held
 from magnetar.broker.explain.subscription_view import View
@@ -35,12 +32,12 @@ from magnetar.broker.subscription.any_subscription import (
     KeySharedPolicy,
     SubscriptionType,
 )
+from magnetar.broker.subscription.attachments import SHARING, Attachments
 from magnetar.broker.subscription.pump import Pump, PumpState, RateWait, StoredRead, Unreadable
 from magnetar.broker.subscription.pump_turns import PumpTurns
 from magnetar.broker.subscription.read_place import ReadPlace
-from magnetar.broker.subscription.subscription_invariants import check_consumers
+from magnetar.broker.subscription.subscription_invariants import check_consumers, check_tally
 from magnetar.broker.topic import places
-from magnetar.broker.topic.entry import entry_hash
 from magnetar.broker.topic.topic_resources import TopicResources
 from magnetar.broker.transactions.subscription_acks import SubscriptionAcks
 from magnetar.managedlog.cursors.cursor import Cursor
@@ -65,6 +62,9 @@ class Subscription(AnySubscription):
         self._delays = DelayedDelivery(clock, alarms, cursor, spawn, wake=pump, reread=again)
         self._reads = ReadPlace(log, cursor, self._delays)
         self._turns = PumpTurns(weakly(self._remove), pump, soon)
+        self._attached = Attachments(
+            self._reads, self._delays, topic.partition, tell_active=weakly(self._tell_active)
+        )
         self._pump = Pump(self._reads, self._turns, self.tally, resources.outputs, clock)
         self._clock, self._alarms, self._outputs = clock, alarms, resources.outputs
         self._limits = SubscriptionLimits()
@@ -90,6 +90,10 @@ class Subscription(AnySubscription):
         return self.cursor.cursor_properties
 
     @property
+    def type(self) -> SubscriptionType:
+        return self._attached.type
+
+    @property
     def durable(self) -> bool:
         return self.cursor.durable
 
@@ -101,10 +105,7 @@ class Subscription(AnySubscription):
     @property
     def consumers(self) -> list[AttachedConsumer]:
         """Attached consumers, in dispatch order."""
-        dispatcher = self._reads.dispatcher
-        if dispatcher is None:
-            return []
-        return [consumer for consumer in dispatcher.consumers if isinstance(consumer, AttachedConsumer)]
+        return self._attached.consumers
 
     @property
     def backlog_entries(self) -> int:
@@ -122,13 +123,8 @@ class Subscription(AnySubscription):
     @property
     def active_consumer(self) -> str | None:
         """Name of the active consumer of an Exclusive or Failover subscription."""
-        return None if self._sole is None else self._sole.name
-
-    @property
-    def _sole(self) -> Consumer | None:
-        """The only consumer that is served; None where all are."""
-        dispatcher = self._reads.dispatcher
-        return dispatcher.active if isinstance(dispatcher, SingleActiveDispatcher) else None
+        sole = self._attached.sole
+        return None if sole is None else sole.name
 
     @property
     def read_position(self) -> Position:
@@ -154,7 +150,7 @@ class Subscription(AnySubscription):
         )
 
     def unacked_of(self, consumer: Consumer) -> int:
-        if consumer is not self._sole:
+        if consumer is not self._attached.sole:
             return consumer.unacked
         return sent_and_unacked(consumer, self.cursor, self._reads.unread)
 
@@ -162,23 +158,13 @@ class Subscription(AnySubscription):
 
     def attach(self, consumer: AttachedConsumer, type_: SubscriptionType, policy: KeySharedPolicy) -> None:
         """Adds a consumer. Raises ConsumerBusyError, ConsumerAssignmentError."""
-        dispatcher = self._reads.dispatcher
-        if dispatcher is None or not (dispatcher.consumers or dispatchers.goes_on(dispatcher, type_, policy)):
-            dispatcher = self._new_dispatcher(type_, policy)
-        else:
-            dispatchers.check_type(self.type, type_)
-        dispatchers.check_policy(dispatcher, policy)
+        assert not self.seeks.is_up, "its client would get messages before its seek is answered"
         consumer.unacked_max = self._limits.unacked_max_per_consumer
-        # Before `add`, which tells a Failover consumer whether it is the active one.
-        self.type = type_
-        dispatcher.add(consumer)
+        dispatcher = self._attached.attach(consumer, type_, policy)
+        dispatchers.count_unacked(dispatcher, self._limits, self._turns.again)
         self.cursor.used()
-        self._reads.dispatcher = dispatcher
         if self.transactions is not None:
             self.transactions.attached(dispatcher)
-        if isinstance(dispatcher, SharedDispatcher):
-            dispatcher.unacked.join(self._limits.unacked_of_broker, self._turns.again)
-            dispatcher.unacked.limit(self._limits.unacked_max)
 
     def keep(self, limits: SubscriptionLimits) -> None:
         self._limits, self._delays.active = limits, limits.delayed_delivery
@@ -195,21 +181,6 @@ class Subscription(AnySubscription):
         reads = self._reads
         return ScreenedPlace(reads.source, reads.acks, reads.dispatcher)
 
-    def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
-        reads, start = self._reads, self._reads.start
-        if type_ in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
-            hash_of = None if type_ is SubscriptionType.SHARED else entry_hash
-            return dispatchers.sharing(self.cursor, start, self._delays, policy, hash_of)
-        self._delays.clear()
-        return SingleActiveDispatcher(
-            reads.acks,
-            start,
-            failover=type_ is SubscriptionType.FAILOVER,
-            partition=self.topic.partition,
-            successor=reads.source.next_position,
-            active_changed=self._tell_active,
-        )
-
     def detach(self, consumer: AttachedConsumer) -> None:
         """Removes a consumer; others get what it had not acknowledged."""
         if self._reads.dispatcher is not None:
@@ -217,17 +188,12 @@ class Subscription(AnySubscription):
             self.cursor.used()
 
     def _remove(self, consumer: AttachedConsumer) -> None:
-        if self._reads.dispatcher is not None:
-            self._reads.dispatcher.remove(consumer)
+        self._attached.remove(consumer)
 
     def detach_all(self) -> None:
         """Detaches every consumer and tells its client to subscribe again."""
-        for consumer in self.consumers:
-            self._remove(consumer)
-            consumer.connection.consumer_detached(consumer)
+        self._attached.remove_all()
         self._alarms.discard(self)
-        self._reads.dispatcher = None
-        self._delays.pause()
 
     # -- commands ----------------------------------------------------------------------------------
 
@@ -241,7 +207,7 @@ class Subscription(AnySubscription):
         """Applies acknowledgements; the client is told once they are durable, if it asked."""
         dispatcher, acks = self._reads.dispatcher, self._reads.acks
         assert dispatcher is not None, "a consumer is attached to a dispatcher"
-        if event.cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+        if event.cumulative and self.type in SHARING:
             raise NotAllowedError(
                 f"cumulative acknowledgement is not allowed on {self.type.name} subscriptions"
             )
@@ -266,7 +232,7 @@ class Subscription(AnySubscription):
             return
         if epoch is not None:
             consumer.epoch = epoch
-        held = self.unacked_of(consumer) if consumer is self._sole else 0
+        held = self.unacked_of(consumer) if consumer is self._attached.sole else 0
         self.tally.given_back(consumer, held + dispatcher.redeliver(consumer, positions))
         self.pump()
 
@@ -275,9 +241,9 @@ class Subscription(AnySubscription):
         what the client named, which the log may not have any more."""
         if self.transactions is not None:
             await self.transactions.end("its subscription was moved")
-        self.detach_all()
-        self._reads.seek(position, position if wanted is None else wanted)
-        with self.seeks.closed():
+        with self.seeks.raised():
+            self.detach_all()
+            self._reads.seek(position, position if wanted is None else wanted)
             await self.cursor.flush()
 
     async def seek_message(self, position: Position) -> None:
@@ -347,7 +313,11 @@ class Subscription(AnySubscription):
 
     def check(self) -> None:
         """Asserts what must always hold."""
-        reads = self._reads
-        check_consumers(self, self.consumers, reads.dispatcher, ended=self._log.terminated is not None)
+        reads, attached = self._reads, self._attached
+        attached.check()
+        self.seeks.check()
+        check_consumers(self, attached.consumers, ended=self._log.terminated is not None)
+        check_tally(self.tally)
+        assert not (self.seeks.is_up and attached.consumers), "consumers came back before a seek was answered"
         assert reads.cursor is self.cursor, "it acknowledges into another cursor"
         assert reads.screen is self._screen, "other filters are in force than were asked for"

@@ -26,6 +26,7 @@ from magnetar.broker.listeners import NOWHERE
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.publish_path import PublishPath
+from magnetar.broker.topic.subscription_life import check_attachable, check_open
 from magnetar.broker.topic.topic_tally import TopicTally
 from magnetar.wire.events import SendRun
 
@@ -176,20 +177,16 @@ class AnyTopic(ABC):
     # -- life cycle --------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        if self.closed:
-            raise ServiceNotReadyError(f"{self.name} is being unloaded; look it up again")
+        check_open(self.name, self.publishing)
 
     def check_there(self, subscription: AnySubscription) -> None:
-        """Raises ServiceNotReadyError when the subscription is not the topic's any more.
+        """Raises ServiceNotReadyError when no consumer may be attached to the subscription.
 
         To be called in the turn in which a consumer is attached: during any await since it was found, it may
-        have been deleted, or the topic unloaded. A consumer of it would never get a message.
+        have been deleted, moved by a seek that is not answered yet, or the topic unloaded.
         """
         self._check_open()
-        if self.subscriptions.get(subscription.name) is not subscription:
-            raise ServiceNotReadyError(
-                f"subscription {subscription.name} of {self.name} was deleted meanwhile; subscribe again"
-            )
+        check_attachable(self.name, self.subscriptions, subscription)
 
     @property
     def retention_ms(self) -> int | None:

@@ -2,7 +2,8 @@
 
 Driver of `StoredPublishing`, which admits a vector of entries, appends it to the managed log and records the
 waiting producers; `appended` is called when it is durable, sends the receipts and pumps the subscriptions in
-the same turn.
+the same turn. Driver of `SubscriptionLife` too, which orders subscribing, seeks and deletions of a name: the
+topic opens and deletes cursors.
 """
 
 from __future__ import annotations
@@ -23,11 +24,7 @@ from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.dedup.deduplication import Deduplication
-from magnetar.broker.errors import (
-    ServiceNotReadyError,
-    SubscriptionNotFoundError,
-    TopicTerminatedError,
-)
+from magnetar.broker.errors import ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic import places
@@ -35,12 +32,13 @@ from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.topic.disk_mark import DiskMark, RoomWait
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.stored_publishing import StoredPublishing
+from magnetar.broker.topic.subscription_life import Next, SubscriptionLife
 from magnetar.broker.topic.topic_resources import TopicResources
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
-from magnetar.runtime.tasks import SingleFlight
+from magnetar.runtime.tasks import SingleFlight, called_back
 
 _log = logging.getLogger("magnetar.broker.topic")
 
@@ -68,7 +66,8 @@ class Topic(AnyTopic):
         )
         self._disk = disk
         self.log, self._resources = log, resources
-        self.subscriptions: dict[str, Subscription] = {}
+        self._life: SubscriptionLife[Subscription] = SubscriptionLife(name, self.publishing)
+        self.subscriptions: dict[str, Subscription] = self._life.subscriptions
         self._dedup: Deduplication | None = None
         self._transactions: TopicTransactions | None = None
         self._spawn = spawn
@@ -185,7 +184,7 @@ class Topic(AnyTopic):
         if self.transactions is not None:
             self.transactions.begin(cursor)
         subscription.keep(self.limits.of_subscription(name))
-        self.subscriptions[name] = subscription
+        self._life.add(subscription)
         return subscription
 
     @property
@@ -199,34 +198,31 @@ class Topic(AnyTopic):
         initial: Literal["earliest", "latest"] | Position = "earliest" if initial_earliest else "latest"
         if start is not None:
             initial = start
+        cursor: Cursor | None = None
         while True:
-            # One that is being deleted still has its cursor: its consumer would wait for ever.
             await self._drops.settled(name)
-            self._check_open()
-            existing = self.subscriptions.get(name)
-            if existing is not None:
-                await existing.seeks.passed()
-                self._check_open()
-                if self.subscriptions.get(name) is existing:
-                    return existing
-                continue
-            created = name not in self.log.cursors
-            with self.limits.making_subscription(self.subscriptions, name):
-                cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
-            if created:
-                _log.info("%s: subscription created: %s", self.name, name)
-            # Unloaded meanwhile: a consumer of this object would be forgotten.
-            self._check_open()
-            # Made and deleted by others meanwhile: then this cursor is a dead one.
-            if self.log.cursors.get(name) is cursor and not self._drops.running(name):
-                return self.subscriptions.get(name) or self._add_subscription(name, cursor)
+            is_opened = cursor is not None and self.log.cursors.get(name) is cursor
+            step = self._life.next_for(name, is_opened=is_opened)
+            if step is Next.ATTACH:
+                return self.subscriptions[name]
+            if step is Next.WAIT_FOR_SEEK:
+                await called_back(self.subscriptions[name].seeks.when_down)
+            elif step is Next.ADD:
+                assert cursor is not None, "nothing was opened"
+                return self._add_subscription(name, cursor)
+            else:
+                created = name not in self.log.cursors
+                with self.limits.making_subscription(self.subscriptions, name):
+                    cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
+                if created:
+                    _log.info("%s: subscription created: %s", self.name, name)
 
     async def reader(self, name: str, start: ReaderStart) -> Subscription:
         start_after = await places.reader_start(self.log, start)
-        self._check_open()
-        existing = self.subscriptions.get(name)
-        if existing is not None:
-            return existing
+        while (step := self._life.next_for_reader(name)) is Next.WAIT_FOR_SEEK:
+            await called_back(self.subscriptions[name].seeks.when_down)
+        if step is Next.ATTACH:
+            return self.subscriptions[name]
         self.limits.admit_subscription(self.subscriptions, name)
         return self._add_subscription(name, self.log.new_reader_cursor(start_after))
 
@@ -237,34 +233,27 @@ class Topic(AnyTopic):
         if subscription.durable:
             await self._drops.run(subscription.name, lambda: self._drop(subscription))
         else:
-            self._take_off(subscription)
-
-    def _take_off(self, subscription: AnySubscription) -> None:
-        if self.subscriptions.get(subscription.name) is subscription:
-            del self.subscriptions[subscription.name]
-        subscription.detach_all()
+            self._life.take_off(subscription)
+            subscription.detach_all()
 
     async def _drop(self, subscription: AnySubscription) -> None:
-        name = subscription.name
-        if self.subscriptions.get(name) is not subscription:
-            raise SubscriptionNotFoundError(f"{self.name} has no subscription {name}")
         assert isinstance(subscription, Subscription)
-        if subscription.transactions is not None:
-            await subscription.transactions.end("its subscription was deleted")
-        self._take_off(subscription)
+        name, life = subscription.name, self._life
+        life.ending(subscription)
         try:
+            if subscription.transactions is not None:
+                await subscription.transactions.end("its subscription was deleted")
+            life.deleting(subscription)
+            subscription.detach_all()
             await self.log.delete_cursor(name)
-        except MagnetarError:
-            # It is still there, holds its backlog, and can be deleted again.
-            if not self.closed:
-                self.subscriptions.setdefault(name, subscription)
+        except BaseException:
+            life.failed(subscription)
             raise
+        life.deleted(name)
         _log.info("%s: subscription deleted: %s", self.name, name)
 
     def leave_reader(self, subscription: AnySubscription) -> None:
-        current = self.subscriptions.get(subscription.name) is subscription
-        if current and not subscription.durable and not subscription.consumers:
-            del self.subscriptions[subscription.name]
+        if self._life.leave_reader(subscription):
             subscription.detach_all()
 
     # -- life cycle --------------------------------------------------------------------------------
@@ -301,7 +290,8 @@ class Topic(AnyTopic):
         assert self.publishing.dedup is self._dedup, "it drops duplicates by another state"
         assert self.publishing.transactions is self._transactions, "transactions append elsewhere"
         assert self.closed or self.log.listener is self, "another object hears of the log"
+        assert self.subscriptions is self._life.subscriptions, "it serves others than are listed"
+        self._life.check()
         for name, subscription in self.subscriptions.items():
-            assert subscription.name == name, "a subscription under another name"
             if subscription.durable and not self.closed:
                 assert self.log.cursors.get(name) is subscription.cursor, "it acknowledges into nothing"

@@ -38,9 +38,11 @@ class AckedSubscription(Protocol):
 
     topic: TopicName
     name: str
-    type: SubscriptionType
     tally: Tally
     transactions: SubscriptionAcks | None
+
+    @property
+    def type(self) -> SubscriptionType: ...
 
     @property
     def acks(self) -> Cursor | CompactedSource: ...

@@ -40,6 +40,7 @@ class WildcardSubscription(AnySubscription):
     ) -> None:
         """`lost` is called when a topic detached the consumer, `closed` when the client left."""
         super().__init__(topic, name, 0)
+        self._type = SubscriptionType.EXCLUSIVE
         self.connection = connection
         self.pool = Pool()
         self.parts: dict[TopicName, PartConsumer] = {}
@@ -101,6 +102,10 @@ class WildcardSubscription(AnySubscription):
         return {}
 
     @property
+    def type(self) -> SubscriptionType:
+        return self._type
+
+    @property
     def consumers(self) -> list[AttachedConsumer]:
         return [self.consumer]
 
@@ -126,7 +131,7 @@ class WildcardSubscription(AnySubscription):
 
     def attach(self, consumer: AttachedConsumer, type_: SubscriptionType, policy: KeySharedPolicy) -> None:
         self.consumer = consumer
-        self.type = type_
+        self._type = type_
 
     def detach(self, consumer: AttachedConsumer) -> None:
         self._closed()

@@ -111,6 +111,20 @@ def test_what_cannot_be_read_is_not_passed_over() -> None:
     in_world(story)
 
 
+def test_a_refused_consumer_of_another_type_leaves_the_type_as_it_was() -> None:
+    async def story(world: World) -> None:
+        first, second = world.peer(), world.peer()
+        await first.consumer(kind="Shared")
+        first.session.lost()
+        # Without ranges: refused when its dispatcher is made already, and the shared one rests.
+        nothing = pb.KeySharedMeta(keySharedMode=pb.KeySharedMode.STICKY)
+        refused = await second.consumer(kind="Key_Shared", keySharedMeta=nothing)
+        assert refused.error == pb.ConsumerAssignError
+        assert not hasattr(await second.consumer(request_id=3, kind="Shared"), "error")
+
+    in_world(story)
+
+
 def test_sticky_ranges_that_overlap_are_refused_and_leave_nothing() -> None:
     async def story(world: World) -> None:
         def sticky(start: int, end: int) -> pb.KeySharedMeta:
