@@ -18,6 +18,8 @@ DOCUMENTS = [
 ]
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#[^)]*)?\)")
+FOLDERS = ("src", "bench", "sim", "tools", "tests")
+MODULE = re.compile(r"`([\w/]+\.py)`")
 DOCUMENT = re.compile(r"\bdocs/[\w/.-]+\.md\b")
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
 COMMAND = re.compile(rf"(?:\bmagnetar|\./dev run) ({'|'.join(COMMANDS)})((?: [a-z][a-z-]+)?)\b")
@@ -48,6 +50,18 @@ def test_documents_that_code_names_are_there() -> None:
         for path in [*modules, *DOCUMENTS]
         for target in DOCUMENT.findall(text_of(path))
         if not (REPOSITORY / target).exists() and "NNNN" not in target
+    ]
+    assert broken == []
+
+
+def test_modules_that_code_names_are_there() -> None:
+    modules = [path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*.py")]
+    names = {path.name for path in modules}
+    broken = [
+        f"{named(path)}: {target}"
+        for path in modules
+        for target in MODULE.findall(text_of(path))
+        if target.rpartition("/")[2] not in names
     ]
     assert broken == []
 

@@ -2,14 +2,14 @@
 
     1  read the newest record of the commit log; done with this batch: nothing to do
     2  write the manifest of the batch; if there is one already, that one counts
-    3  copy what the manifest says into the targets, duplicates being dropped
+    3  copy the rows of the manifest to the targets, which drop duplicates
     4  write that the batch is done
-    5  let go of what was staged
+    5  release the staged rows
 
-A driver may die after any step, and the batch be run again with other tasks in another order: up to step 2
-nothing was visible, from step 2 on what the batch consists of cannot change any more, and step 3 can be
-repeated. Two drivers at once: see `commit_log` and `publishing`. docs/internals/spark-sink.md tells of each
-way to fail.
+A driver may die after any step. The batch then runs again, with other tasks in another order. Before step 2
+no row was visible; from step 2 on the rows of the batch are fixed, and step 3 can be repeated. For two
+drivers at the same time see `commit_log` and `publisher`. docs/internals/spark-sink.md describes each
+failure.
 """
 
 from __future__ import annotations
