@@ -122,7 +122,7 @@ def test_a_backup_under_load_has_what_was_acknowledged_before_it(
                     threading.Event().wait(0.01)
                 counts.append(traffic.acknowledged)
                 made.append(make(original, repository))
-        assert magnetar("backup", "verify", str(repository), "--all") == "every file is as it was\n"
+        assert magnetar("backup", "verify", str(repository), "--all") == "every file matches its checksum\n"
         # Beside the living original.
         for number, (count, each) in enumerate(zip(counts, made, strict=True)):
             folder = tmp_path / f"copy-{number}"

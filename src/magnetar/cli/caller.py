@@ -107,7 +107,7 @@ def _place(context: str | None, given: dict[str, str | None]) -> ContextPlace:
 
 
 def _said(option: str, source: ParameterSource) -> bool:
-    """Whether an option of the running command comes from this source."""
+    """Whether the value of an option of the running command comes from `source`."""
     return click.get_current_context().get_parameter_source(option) is source
 
 

@@ -5,11 +5,11 @@
 | 0 | done |
 | 1 | it could not be done |
 | 2 | wrong usage |
-| 3 | not allowed: the broker does not know you, or you may not |
-| 4 | not there: what was named does not exist |
+| 3 | not allowed: the broker does not know you, or you lack the right |
+| 4 | not found: the named thing does not exist |
 | 5 | unreachable, or no answer in time |
-| 6 | conflict or precondition failed: it is so already, or something forbids it |
-| 7 | looked for and not found: `search` without a hit, `doctor` with a failed check |
+| 6 | conflict: it exists already, or its state forbids the change |
+| 7 | nothing found: `search` and `peek` without a message, `doctor` with a failed check |
 | 130 | interrupted |
 """
 
@@ -50,10 +50,8 @@ _BY_SERVER_ERROR: Final = {
 
 
 def code_of(error: MagnetarError) -> int:
-    """The exit code for an error.
-
-    The fields of the error decide, not its class, so that the rooms that raise it need not be imported.
-    """
+    """The exit code for an error. The fields of the error decide, not its class, so the rooms that raise it
+    need not be imported."""
     status = getattr(error, "status", None)
     if isinstance(status, int):
         return _BY_STATUS.get(status, FAILED)

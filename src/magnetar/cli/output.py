@@ -13,24 +13,24 @@ import click
 
 FORMATS: Final = ("table", "json", "yaml")
 _COLUMN_MAX: Final = 60
-"""A wider cell of a table is cut: `-o json` has all of it."""
+"""Most characters of a table's cell; longer cells are cut, and `-o json` prints them whole."""
 
 
 def colors_wanted(stream: Any) -> bool:
-    """Whether colours go to this stream: to a terminal, unless NO_COLOR says something (no-color.org)."""
+    """Whether to print colours to this stream: it is a terminal, and NO_COLOR is not set (no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
 def styled(text: str, **style: Any) -> str:
-    """`text` in a style of click, or as it is where no colours are wanted."""
+    """`text` in a style of click; without the style when standard output gets no colours."""
     return click.style(text, **style) if colors_wanted(sys.stdout) else text
 
 
 def show(document: object, output: str, *, columns: Sequence[str] = ()) -> None:
     """Prints a document in one of FORMATS.
 
-    As a table: a list of objects has a line each with these `columns` (default: all of the first one), an
-    object a line for each key, a list of texts a line each.
+    A table has a line for each object of a list, with these `columns` (default: the keys of the first
+    object). For one object it has a line for each key, for a list of texts a line for each text.
     """
     if output == "json":
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
@@ -58,7 +58,7 @@ def table_lines(document: object, columns: Sequence[str] = ()) -> Iterator[str]:
 
 
 def flat(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Objects within objects as keys with dots."""
+    """The pairs of a document in which the keys of nested objects are joined by dots."""
     for key, value in document.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{prefix}{key}.")
@@ -92,11 +92,12 @@ def _aligned(rows: list[list[str]]) -> Iterator[str]:
 
 _PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.+-]*(?:://[A-Za-z0-9_/.:+-]*)?")
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Texts that YAML 1.1 or 1.2 takes for something else."""
+"""Words that YAML 1.1 or 1.2 reads as other types than text; they are quoted."""
 
 
 def yaml_lines(value: object, indent: str = "") -> Iterator[str]:
-    """A document in YAML's block style; texts are quoted as in JSON, which YAML includes, where needed."""
+    """The lines of a document in YAML's block style. Texts that need quotes are quoted as in JSON, which YAML
+    includes."""
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
             yield from _yaml_entry(f"{indent}{_scalar(str(key))}:", inner, indent + "  ")

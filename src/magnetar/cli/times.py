@@ -15,7 +15,7 @@ WORDS: Final = ("earliest", "latest")
 
 
 def age_ms(text: str) -> int | None:
-    """Milliseconds of `90s`, `2h`, `1.5d`; None for anything else."""
+    """Milliseconds of an age such as `90s`, `2h`, `1.5d`; None for any other text."""
     found = _AGE.fullmatch(text)
     return None if found is None else int(float(found[1]) * _UNIT_MS[found[2]])
 
@@ -28,7 +28,8 @@ else:
 
 
 class Moment(_Moment):
-    """`earliest` and `latest` as they are, else Unix milliseconds: of a time, or of an age before now."""
+    """The type of options for a time: `earliest` and `latest` unchanged, a time or an age before now as Unix
+    milliseconds."""
 
     name = "moment"
 
@@ -36,7 +37,8 @@ class Moment(_Moment):
         return "TIME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
-        """Local time where the text names no zone; a plain number is Unix milliseconds."""
+        """See click. A time without a zone is local time; a plain number is Unix milliseconds. An invalid
+        text ends the command with an error of usage."""
         if isinstance(value, int) or value in WORDS:
             return value if isinstance(value, int) else str(value)
         if value == "now":

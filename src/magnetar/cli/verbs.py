@@ -1,7 +1,7 @@
-"""Commands that are one call of the admin API: each is a row, and this makes the command.
+"""Makes commands that are one call of the admin API, each from a row of a table.
 
-A row names the method, the path with its arguments, what options add, and an example. What changes
-something can be tried with `--dry-run`; what cannot be undone asks before, unless `--yes` is given.
+A row names the method, the path with its arguments, parameters from options, and an example. A command that
+changes something has `--dry-run`. One that cannot be undone asks first, unless `--yes` is given.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _PLACES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     "schema": ("topic", paths.schema),
     "lookup": ("topic", paths.lookup),
 }
-"""Placeholders that an argument of another name fills: that name, and what makes a path of it."""
+"""Placeholders that are filled by an argument of another name: the argument's name, and the function that
+makes a path of it."""
 
 _DRIER: Final = click.Option(["--dry-run"], is_flag=True, help="Print the call and do not make it.")
 _SURE: Final = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
@@ -35,26 +36,27 @@ _SURE: Final = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """One command of a noun."""
+    """One command of a noun, as one call of the admin API."""
 
     name: str
     help: str
     example: str
-    """Without `magnetar`."""
+    """The command with arguments, without the word `magnetar`."""
     path: str
-    """With placeholders: a name of `_PLACES`, any other one is a part of the path by itself."""
+    """The path with placeholders. A name of `_PLACES` becomes a path, any other name one part of the path."""
     method: str = "GET"
     options: Sequence[click.Option] = ()
     query: Mapping[str, str] | None = None
-    """Parameters of the query by the option that gives them; those that are not given are left out."""
+    """Parameters of the query, each with the name of its option. Options that are not given add no parameter.
+    """
     body: Callable[[Mapping[str, object]], object] | None = None
-    """From arguments and options."""
+    """Makes the body from the arguments and options; None: the call has no body."""
     done: str = ""
-    """What is said when a call without an answer was made; arguments in braces."""
+    """Text to print after a call that has no answer, with arguments in braces."""
     question: str = ""
-    """Asked before; arguments in braces."""
+    """Question to ask before the call, with arguments in braces; empty: the command does not ask."""
     rows: Callable[[Any], object] | None = None
-    """What is shown of the answer."""
+    """Makes the document to print from the answer; None: the answer is printed unchanged."""
     columns: Sequence[str] = ()
 
     def arguments(self) -> list[str]:
@@ -66,7 +68,7 @@ class Verb:
 def group(
     name: str, help_text: str, verbs: Iterable[Verb], more: Iterable[click.Command] = ()
 ) -> click.Group:
-    """The noun with its verbs."""
+    """A group of commands: `verbs` as rows, then `more`."""
     made = click.Group(name, help=help_text)
     for verb in verbs:
         made.add_command(command_of(verb))
@@ -99,7 +101,7 @@ def command_of(verb: Verb) -> click.Command:
 
 
 def path_of(template: str, given: Mapping[str, Any]) -> str:
-    """The path with the arguments in their places. Raises InvalidNameError."""
+    """The path with the arguments in place of the placeholders. Raises InvalidNameError."""
     made = ""
     for text, name, _, _ in Formatter().parse(template):
         made += text

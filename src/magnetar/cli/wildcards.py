@@ -1,4 +1,4 @@
-"""One command for all topics that a wildcard names."""
+"""Finds the topics that a wildcard names, so that one command works on all of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from magnetar.cli.caller import Caller
 
 
 def topics_named(caller: Caller, name: str) -> list[str]:
-    """The topic of this name, or those that the wildcard names: partitioned topics by their own names.
-
-    Raises ClickException when there are none, AdminCallError, InvalidTopicNameError.
-    """
+    """The topic `name`, or all topics that match it as a wildcard; a partitioned topic counts as one. Raises
+    ClickException when no topic matches, AdminCallError, InvalidTopicNameError."""
     topic = TopicName.parse(name)
     if not is_wildcard(topic.local):
         return [name]

@@ -40,7 +40,9 @@ def add(name: str, **given: str) -> None:
     known.places[name] = replace(ContextPlace(), **given)
     known.current = known.current or name
     contexts.save(file, known)
-    click.echo(f"context {name} is kept in {file}" + (", and current" if known.current == name else ""))
+    click.echo(
+        f"context {name} is stored in {file}" + (" and is the current one" if known.current == name else "")
+    )
 
 
 @context.command(epilog="Example: magnetar context use prod")
@@ -52,7 +54,7 @@ def use(name: str) -> None:
     known.place(name)
     known.current = name
     contexts.save(file, known)
-    click.echo(f"{name} is current")
+    click.echo(f"{name} is the current context")
 
 
 @context.command("list", epilog="Example: magnetar context list -o json")
@@ -82,8 +84,8 @@ def remove(name: str) -> None:
     file = contexts.file_of(os.environ)
     known = contexts.load(file)
     if name not in known.places:
-        raise ContextError(f"there is no context {name!r}")
+        raise ContextError(f"there is no context {name!r}; `magnetar context list` shows them")
     del known.places[name]
     known.current = "" if known.current == name else known.current
     contexts.save(file, known)
-    click.echo(f"{name} is forgotten")
+    click.echo(f"{name} is removed")

@@ -59,7 +59,7 @@ class Contexts:
         if not chosen:
             return ContextPlace()
         if chosen not in self.places:
-            known = ", ".join(self.places) or "there are none"
+            known = ", ".join(self.places) or "none exists"
             raise ContextError(
                 f"there is no context {chosen!r} ({known}); make it with `magnetar context add`"
             )

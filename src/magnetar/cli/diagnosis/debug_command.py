@@ -64,7 +64,7 @@ def bundle(caller: Caller, file: Path, topics: tuple[str, ...], logs: tuple[Path
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {error.strerror}") from error
     click.echo(f"{file} has {', '.join(written)}")
-    click.echo("secrets are removed; look at it before you send it", err=True)
+    click.echo("secrets are removed; read the file before you send it", err=True)
 
 
 def _contents(caller: Caller, topics: tuple[str, ...], logs: tuple[Path, ...]) -> Iterator[tuple[str, str]]:

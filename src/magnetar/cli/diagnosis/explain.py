@@ -22,7 +22,7 @@ class Meaning(NamedTuple):
 
 CODES: Final[dict[str, Meaning]] = {
     "UnknownError": Meaning(
-        "the broker met something that has no code", "look at the broker's log at that time"
+        "the broker had an error without a code of its own", "look at the broker's log at that time"
     ),
     "MetadataError": Meaning(
         "the metadata store refused or cannot be reached",
@@ -33,15 +33,15 @@ CODES: Final[dict[str, Meaning]] = {
         "look at the disk: a failed sync is never tried again, the broker must be restarted",
     ),
     "AuthenticationError": Meaning(
-        "the credentials are missing, wrong, or have ended",
-        "check --token-file, its end, and the broker's providers (docs/security.md)",
+        "the credentials are missing, wrong, or have expired",
+        "check --token-file, when the token expires, and the broker's providers (docs/security.md)",
     ),
     "AuthorizationError": Meaning(
         "the role is known and may not do this",
         "`magnetar auth can-i ACTION TOPIC` says which grant is missing; an administrator grants",
     ),
     "ConsumerBusy": Meaning(
-        "an Exclusive subscription has its consumer, or a limit of consumers is met",
+        "an Exclusive subscription has a consumer already, or a limit of consumers is reached",
         "close the other one, or use another type or subscription",
     ),
     "ServiceNotReady": Meaning(
@@ -49,11 +49,11 @@ CODES: Final[dict[str, Meaning]] = {
         "try again: clients do so automatically; see the broker's log if it continues",
     ),
     "ProducerBlockedQuotaExceededError": Meaning(
-        "the backlog quota is used up and its policy holds producers",
+        "the backlog quota is reached and its policy makes producers wait",
         "consume or skip the backlog, or raise backlogQuota",
     ),
     "ProducerBlockedQuotaExceededException": Meaning(
-        "the backlog quota is used up and its policy refuses producers",
+        "the backlog quota, or what the tenant may store, is reached; producers are refused",
         "consume or skip the backlog, or raise backlogQuota",
     ),
     "ChecksumError": Meaning(
@@ -61,8 +61,8 @@ CODES: Final[dict[str, Meaning]] = {
         "clients send it again; if it stays so, look at network and memory",
     ),
     "UnsupportedVersionError": Meaning(
-        "the client's protocol is too old, or it asks for what is not offered",
-        "use a newer client; docs/compatibility.md says what is there",
+        "the client's protocol is too old, or the client requests a feature that the broker lacks",
+        "use a newer client; docs/compatibility.md lists the features",
     ),
     "TopicNotFound": Meaning(
         "the topic or its namespace does not exist",
@@ -74,26 +74,26 @@ CODES: Final[dict[str, Meaning]] = {
     ),
     "ConsumerNotFound": Meaning("the consumer was closed meanwhile", "open it again"),
     "TooManyRequests": Meaning(
-        "a connection asks for more at the same time than the broker takes",
-        "wait for answers before asking more",
+        "a connection has too many requests under way, or a coordinator too many open transactions",
+        "wait for answers, or end transactions, before the next request",
     ),
     "TopicTerminatedError": Meaning("the topic takes no more messages, for good", "publish to another topic"),
     "ProducerBusy": Meaning(
-        "a producer of that name is connected, or a limit of producers is met",
-        "give producers names of their own, or raise maxProducersPerTopic",
+        "a producer of that name is connected, or a limit of producers is reached",
+        "give each producer its own name, or raise maxProducersPerTopic",
     ),
     "InvalidTopicName": Meaning(
         "the name breaks the grammar of topic names", "write domain://tenant/namespace/topic"
     ),
     "IncompatibleSchema": Meaning(
-        "the schema cannot read or be read by those of the topic",
+        "the schema is not compatible with those of the topic",
         "`magnetar schemas list TOPIC`; change it, or schemaCompatibilityStrategy",
     ),
     "ConsumerAssignError": Meaning(
         "a Key_Shared consumer asked for hashes that another one has", "choose ranges that do not overlap"
     ),
     "TransactionCoordinatorNotFound": Meaning(
-        "no coordinator of transactions is here, or it cannot store anything now",
+        "the broker has no such transaction coordinator, or it cannot store anything now",
         "clients try again; see `magnetar transactions coordinators`, and the broker's log if it continues",
     ),
     "InvalidTxnStatus": Meaning(
@@ -106,7 +106,7 @@ CODES: Final[dict[str, Meaning]] = {
     ),
     "TransactionConflict": Meaning(
         "the message is acknowledged already, or another transaction acknowledges it",
-        "abort this transaction; the message comes again if the other one is aborted",
+        "abort this transaction; the message is delivered again if the other one is aborted",
     ),
     "TransactionNotFound": Meaning(
         "the transaction is not known, or belongs to another role",
@@ -123,22 +123,30 @@ CODES: Final[dict[str, Meaning]] = {
         "your role may not do this, or the call comes from a web page of another site",
         "`magnetar auth can-i ACTION TOPIC` says which grant is missing",
     ),
-    "404": Meaning("what the path names does not exist", "check the name; names are parts of the path"),
+    "404": Meaning(
+        "the thing that the path names does not exist", "check the name; names are parts of the path"
+    ),
     "405": Meaning(
-        "the call does not fit the kind of the topic, as a partitioned one",
+        "the call is not possible for this kind of topic, for instance a partitioned one",
         "name a partition: TOPIC-partition-0",
     ),
-    "409": Meaning("it exists already, is in use, or runs already", "see what uses it, or --force"),
-    "412": Meaning(
-        "the value is not legal, or what must be so before is not", "the answer names the field and its range"
-    ),
+    "409": Meaning("it exists already, is in use, or runs already", "find out what uses it, or use --force"),
+    "412": Meaning("a value is not legal, or a precondition does not hold", "the answer names it"),
     "413": Meaning("the body is larger than 1 MiB", "send less"),
     "421": Meaning(
-        "the name of the host is none of this machine, and the port is for this machine alone",
-        "use 127.0.0.1 or localhost, or let the broker listen elsewhere",
+        "the header Host does not name this machine, and only this machine can reach the port",
+        "use 127.0.0.1 or localhost, or set `host` so that the broker listens on other addresses",
     ),
-    "501": Meaning("Pulsar offers it, and this broker does not", "docs/compatibility.md says what is there"),
-    "503": Meaning("the broker starts, stops, or does too much at once", "try again"),
+    "429": Meaning(
+        "a limit on calls, or on the time that a role may use, is reached",
+        "wait; the limits are http_calls_per_second, commands_per_second_per_role and loop_percent_per_role",
+    ),
+    "501": Meaning(
+        "Pulsar has this feature, and this broker does not", "docs/compatibility.md lists the features"
+    ),
+    "503": Meaning(
+        "the broker is starting, stopping or overloaded, or another broker gave no answer", "try again"
+    ),
 }
 """Meanings by the protocol's name of the code, or by HTTP status."""
 

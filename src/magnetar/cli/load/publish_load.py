@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECOND_NS: Final = 1_000_000_000
 _WAIT_S: Final = 0.1
 _UNANSWERED_MAX: Final = 1_000
-"""Most entries of a partition without a receipt; reached when publishing without a rate."""
+"""Most entries of a partition without a receipt. Publishing without a rate reaches it."""
 
 
 class _Lane:
@@ -63,7 +63,7 @@ class _Lane:
         self._due.append(due_ns)
 
     def take(self, latencies: Latencies | None) -> int:
-        """Takes the receipts that have come; returns the number of their messages."""
+        """Takes the receipts that have arrived; returns the number of their messages."""
         count = self.producer.advance()
         if count:
             now_ns = time.perf_counter_ns()
@@ -135,6 +135,6 @@ class PublishLoad:
                 time.sleep(min(wait_s, _WAIT_S))
 
     def close(self) -> None:
-        """Ends the producers."""
+        """Closes the producers."""
         for lane in self._lanes:
             lane.producer.close()

@@ -68,6 +68,6 @@ class Reading:
             self._indexes[number] = before
 
     def close(self) -> None:
-        """Ends the readers."""
+        """Closes the readers."""
         for reader in self._readers:
             reader.close()

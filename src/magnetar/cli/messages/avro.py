@@ -28,7 +28,7 @@ class AvroError(PayloadError):
 
 
 class _Bytes:
-    """The bytes that are not read yet."""
+    """Reads bytes from the first to the last."""
 
     __slots__ = ("at", "data")
 
@@ -39,7 +39,7 @@ class _Bytes:
     def take(self, count: int) -> bytes:
         stop = self.at + count
         if count < 0 or stop > len(self.data):
-            raise AvroError("the value ends before its schema does")
+            raise AvroError("the value is shorter than its schema says")
         taken = self.data[self.at : stop]
         self.at = stop
         return taken
@@ -69,22 +69,20 @@ _PRIMITIVES: Final[dict[str, Callable[[_Bytes], object]]] = {
 
 
 def decode(schema: object, data: bytes, *, whole: bool = False) -> object:
-    """The value in `data` by the schema (decoded JSON). Raises AvroError.
-
-    `whole`: whether no bytes may follow, for values whose schema is uncertain.
-    """
+    """Decodes `data` by the schema (decoded JSON). `whole`: whether an error is raised when bytes follow the
+    value, for messages whose schema is uncertain. Raises AvroError."""
     left = _Bytes(data)
     try:
         value = _decode(schema, left, _named(schema, {}), 0)
     except (KeyError, TypeError, AttributeError) as error:
-        raise AvroError(f"its schema is none that is known here: {error!r}") from error
+        raise AvroError(f"the schema is not supported: {error!r}") from error
     if whole and left.at < len(data):
         raise AvroError("the value is longer than its schema says")
     return value
 
 
 def _named(schema: object, names: dict[str, object]) -> dict[str, object]:
-    """The named definitions in a schema, by simple and full name."""
+    """Definitions of named types in a schema, by simple and full name."""
     if isinstance(schema, list):
         for each in schema:
             _named(each, names)
@@ -104,7 +102,7 @@ def _named(schema: object, names: dict[str, object]) -> dict[str, object]:
 
 def _decode(schema: Any, data: _Bytes, names: dict[str, object], depth: int) -> object:
     if depth > _DEPTH_MAX:
-        raise AvroError(f"values lie more than {_DEPTH_MAX} deep")
+        raise AvroError(f"values are nested more than {_DEPTH_MAX} deep")
     if isinstance(schema, str):
         primitive = _PRIMITIVES.get(schema)
         return primitive(data) if primitive is not None else _decode(names[schema], data, names, depth + 1)
@@ -144,15 +142,15 @@ def _items(data: _Bytes, read: Callable[[], object]) -> list[Any]:
 
 
 def encode(schema: object, value: object) -> bytes:
-    """The bytes of a value (decoded JSON) by the schema. Raises AvroError, which names the field."""
+    """Encodes a value (decoded JSON) by the schema. Raises AvroError, which names the field."""
     try:
         return _encode(schema, value, _named(schema, {}), "")
     except (KeyError, TypeError, AttributeError) as error:
-        raise AvroError(f"its schema is none that is known here: {error!r}") from error
+        raise AvroError(f"the schema is not supported: {error!r}") from error
 
 
 def _encode(schema: Any, value: Any, names: dict[str, object], place: str) -> bytes:
-    """The bytes of a value. `place`: its path, for errors."""
+    """Encodes one value. `place`: path of the value in the message, for errors."""
     if isinstance(schema, str):
         return (
             _primitive(schema, value, place)
@@ -195,14 +193,14 @@ def _encode(schema: Any, value: Any, names: dict[str, object], place: str) -> by
 
 
 def _branch(schema: list[object], value: object, names: dict[str, object], place: str) -> bytes:
-    """The value as the first branch of a union that fits. Raises AvroError."""
+    """Encodes a value as the first branch of a union that fits. Raises AvroError."""
     said = []
     for number, branch in enumerate(schema):
         try:
             return long_bytes(number) + _encode(branch, value, names, place)
         except AvroError as error:
             said.append(str(error))
-    raise AvroError(said[-1] if said else f"{place}: a union of nothing")
+    raise AvroError(said[-1] if said else f"{place}: a union without branches")
 
 
 def _expect(holds: bool, what: str, place: str) -> None:

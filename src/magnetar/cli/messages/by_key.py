@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from magnetar.client.client import Client
 
 _PAGE: Final = 100
-"""Messages of one request."""
+"""Most messages of one answer of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class KeyReading:
     ) -> None:
         """Sends no request yet. `everywhere`: whether to search all partitions at once."""
         self.partitions = 0
-        """Looked at."""
+        """Number of partitions that were searched."""
         self.files = 0
-        """Parquet files that were asked."""
+        """Number of Parquet files whose index was read."""
         self.directories = 0
-        """Directories of keys that were asked."""
+        """Number of directories of keys that were read."""
         self.read = 0
-        """Messages that no file holds, and so were read."""
+        """Number of messages that are in no file and were therefore read one by one."""
         self._client = client
         self._admin = admin
         self._topic = topic
@@ -65,8 +65,8 @@ class KeyReading:
         self._needles = (key, base64.b64encode(key))
 
     def records(self, page: int | None = None) -> Iterator[Record]:
-        """Records, the newest first, at most `page`. In a partitioned topic those of the partition that the
-        key's hash chooses, or of the others when it has none there."""
+        """Yields records, the newest first, at most `page` (None: all). In a partitioned topic they come from
+        the partitions that the key's hash chooses, or from the others when these have none."""
         for topics in self._waves():
             if len(topics) == 1 and topics[0] == self._topic:
                 yield from self._some(self._topic, page)
@@ -84,7 +84,8 @@ class KeyReading:
                 return
 
     def _waves(self) -> Iterator[list[TopicName]]:
-        """Partitions to look at together, and those to look at when these have nothing."""
+        """Groups of partitions. A group is searched only when the groups before it have no message of the
+        key."""
         topics = topics_of(self._client, self._topic)
         if len(topics) == 1 or self._everywhere:
             yield topics
@@ -94,7 +95,8 @@ class KeyReading:
         yield [topic for number, topic in enumerate(topics) if number not in likely]
 
     def _texts(self) -> list[str]:
-        """What clients may have hashed: the key, or its base64 when it was given as bytes."""
+        """Texts that clients may have hashed: the key, and its base64, which stands for a key that was given
+        as bytes."""
         try:
             return [self._key.decode(), base64.b64encode(self._key).decode()]
         except UnicodeDecodeError:
@@ -128,7 +130,7 @@ class KeyReading:
             query["before"] = f"{last['ledgerId']}:{last['entryId']}:{last['batchIndex']}"
 
     def _read(self, topic: TopicName, entries: _Range, count: int | None) -> Iterator[Record]:
-        """Messages of the key in these entries, newest first."""
+        """Yields the messages of the key in these entries, the newest first; at most `count` (None: all)."""
         found: list[Record] = []
         progress = ShownProgress("read")
         start = Position(entries.ledger_id, entries.first_entry)
@@ -147,8 +149,8 @@ class KeyReading:
         yield from reversed(found)
 
     def _may_hold(self, topic: TopicName, columns: EntryColumns, row: int) -> tuple[int, bool]:
-        """How many messages an entry has, and whether the key's bytes are in it: opening batches message by
-        message takes some fifty times as long."""
+        """The number of messages of an entry, and whether the key's bytes occur in it. This is some fifty
+        times as fast as opening each message of a batch."""
         entry = columns.entries[row]
         try:
             _, metadata_at, payload_at = entry_layout(entry)
@@ -164,7 +166,8 @@ class KeyReading:
 
 
 def _partitions_of(text: str, count: int) -> set[int]:
-    """Where clients send a key: by Java's hash, which is usual, or by Murmur3."""
+    """Numbers of the partitions to which clients send a key: by Java's hash, which is the default, and by
+    Murmur3."""
     murmur = mmh3.hash(text.encode(), 0, signed=False) & 0x7FFFFFFF
     return {partition_of_key(text, count), murmur % count}
 

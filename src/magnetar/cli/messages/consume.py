@@ -1,4 +1,4 @@
-"""`magnetar consume`: shows messages of a topic, or takes them from a subscription."""
+"""`magnetar consume`: shows messages of a topic, or consumes them through a subscription."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WITH_STATE: Final = "{transaction_state} {transaction} {value}"
 _PERMITS: Final = 100
 _ROUND_S: Final = 0.25
 _IDLE_S: Final = 3.0
-"""Without `--follow` a subscription is done when nothing came for so long."""
+"""Seconds without a message after which a subscription is left, unless `--follow` is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,9 @@ def consume(caller: Caller, given: _Given) -> None:
     name = TopicName.parse(given.topic)
     uncommitted = given.isolation != _ISOLATIONS[0]
     if uncommitted and (given.follow or given.subscription is not None):
-        raise click.UsageError("read-uncommitted only looks at what is there: no --follow, no --subscription")
+        raise click.UsageError(
+            "--isolation read-uncommitted shows stored messages only: leave out --follow and --subscription"
+        )
     template = given.template
     if uncommitted and template is None and caller.output == "table":
         template = _WITH_STATE
@@ -156,7 +158,8 @@ class _Taking:
         }
 
     def records(self, *, follow: bool) -> Iterator[Record | None]:
-        """What comes; None now and then. Ends when nothing came for a while, unless it follows."""
+        """Yields messages as they arrive, and None about every round. Ends after `_IDLE_S` seconds without a
+        message, unless `follow`."""
         from magnetar.cli.messages.records import records_of
 
         for consumer in self._consumers.values():
@@ -173,10 +176,10 @@ class _Taking:
             yield None
 
     def acknowledge(self, record: Record) -> None:
-        """The whole entry of the message, which is its last one."""
+        """Acknowledges the entry of a message. Call it after the last message of the entry."""
         self._consumers[record.topic].acknowledge([record.position])
 
     def close(self) -> None:
-        """What is not acknowledged is delivered again."""
+        """Closes the consumers. The broker delivers entries that are not acknowledged again."""
         for consumer in self._consumers.values():
             consumer.close()

@@ -1,4 +1,4 @@
-"""Payloads to values: by the schema of the version that each message names."""
+"""Decodes payloads to values, by the schema version that each message names."""
 
 from __future__ import annotations
 
@@ -30,20 +30,18 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class PayloadDecoder:
-    """Values of the messages of one topic. Looks a schema up once for each version."""
+    """Decodes the messages of one topic. Requests each version of the schema once."""
 
     def __init__(self, client: Client, topic: TopicName, *, by_schema: bool = True) -> None:
-        """`by_schema` False: payloads are text or bytes."""
+        """`by_schema`: whether to decode by schemas; False: payloads are text or bytes."""
         self._client = client
         self._topic = topic.base
         self._by_schema = by_schema
         self._known: dict[bytes, TopicSchema | None] = {}
 
     def value(self, record: Record) -> object:
-        """The value as plain data: JSON's types, and bytes where it is not a text.
-
-        A payload that does not follow its schema is text or bytes, as without one.
-        """
+        """The value in types of JSON, and bytes for payloads that are not UTF-8. A payload that does not
+        match its schema is decoded as one without a schema."""
         if record.is_null:
             return None
         if record.encrypted or not self._by_schema:
@@ -73,9 +71,10 @@ def _decode(kind: int, definition: bytes, properties: dict[str, str], record: Re
 
 
 def decode_payload(kind: int, definition: bytes, payload: bytes, *, whole: bool = False) -> object:
-    """The value of a payload by a schema; `whole` for one that names none, which must be all of it.
+    """Decodes a payload by a schema. `whole`: whether the value must take all bytes, for messages that name
+    no schema version.
 
-    Raises AvroError, ValueError, struct.error when it does not follow it.
+    Raises AvroError, ValueError, struct.error when the payload does not match the schema.
     """
     if kind == pb.Schema.Avro:
         return avro.decode(json.loads(definition), payload, whole=whole)
@@ -83,7 +82,7 @@ def decode_payload(kind: int, definition: bytes, payload: bytes, *, whole: bool 
         return json.loads(payload)
     if kind in _INTEGERS:
         if len(payload) != _INTEGERS[kind]:
-            raise ValueError("another size")
+            raise ValueError("the payload has another size than its type")
         return int.from_bytes(payload, "big", signed=True)
     if kind == pb.Schema.Float:
         return struct.unpack(">f", payload)[0]
@@ -95,7 +94,8 @@ def decode_payload(kind: int, definition: bytes, payload: bytes, *, whole: bool 
 
 
 def _key_value(definition: bytes, properties: dict[str, str], record: Record) -> object:
-    """Both halves; the definition is size and schema of each, and so is the payload where they are inline."""
+    """Decodes key and value. The definition is the size and schema of each; an inline payload is the size and
+    bytes of each."""
     key_schema, value_schema = _halves(definition)
     kinds = [
         pb.Schema.Type.Value(_type_name(properties.get(f"{half}.schema.type", "")))
@@ -120,14 +120,14 @@ def _halves(data: bytes) -> tuple[bytes, bytes]:
         size = max(0, size)
         at += 4
         if at + size > len(data):
-            raise ValueError("cut off")
+            raise ValueError("the payload is cut off")
         found.append(data[at : at + size])
         at += size
     return found[0], found[1]
 
 
 def _type_name(name: str) -> str:
-    """The protocol's name of a type that a schema's properties name in capitals."""
+    """The protocol's name of a type, from the capitals in which a schema's properties name it."""
     plain_name = {"BOOLEAN": "BOOL", "BYTES": "NONE", "": "NONE"}.get(name, name).replace("_", "")
     for value in pb.Schema.Type.values():
         known = pb.Schema.Type.Name(value)
@@ -137,7 +137,7 @@ def _type_name(name: str) -> str:
 
 
 def text_or_bytes(payload: bytes) -> str | bytes:
-    """Text where it is some."""
+    """The payload as text if it is UTF-8, else unchanged."""
     try:
         return payload.decode()
     except UnicodeDecodeError:
@@ -145,7 +145,7 @@ def text_or_bytes(payload: bytes) -> str | bytes:
 
 
 def plain(value: object) -> object:
-    """The same for JSON: bytes in base64."""
+    """A value for JSON: bytes become base64."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
@@ -154,7 +154,7 @@ def plain(value: object) -> object:
 
 
 def text(value: object) -> str:
-    """The same for people."""
+    """A value as text for people: bytes that are not UTF-8 are escaped."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):

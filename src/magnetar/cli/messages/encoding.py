@@ -1,4 +1,4 @@
-"""Text to payloads: by the topic's newest schema."""
+"""Encodes text to payloads, by the topic's newest schema."""
 
 from __future__ import annotations
 
@@ -23,31 +23,29 @@ _BYTES: Final[dict[int, int]] = {
     pb.Schema.Time: 8,
     pb.Schema.Timestamp: 8,
 }
-"""Of whole numbers."""
+"""Sizes, in bytes, of the types of whole numbers."""
 
 
 class UnfitValueError(MagnetarError):
-    """A text is not a value of the topic's schema."""
+    """A text cannot be encoded by the topic's schema."""
 
 
 class Encoder:
-    """Payloads of one topic, as its consumers read them."""
+    """Encodes payloads for one topic."""
 
     def __init__(self, client: Client, topic: TopicName) -> None:
-        """Asks for the newest schema. Raises RefusedError, UnreachableError."""
+        """Requests the newest schema. Raises RefusedError, UnreachableError."""
         self._schema = client.schema(topic.base)
         self._topic = topic
 
     @property
     def version(self) -> bytes:
-        """Version of the schema; empty when there is none."""
+        """Version of the schema; empty when the topic has none."""
         return b"" if self._schema is None else self._schema.version
 
     def payload(self, text: bytes) -> bytes:
-        """The payload of a value that is written as JSON, or as it is where the topic has no schema.
-
-        Raises UnfitValueError.
-        """
+        """The payload of a value in JSON; the text unchanged when the topic has no schema. Raises
+        UnfitValueError."""
         if self._schema is None:
             return text
         try:
@@ -55,12 +53,12 @@ class Encoder:
         except (ValueError, TypeError, struct.error, OverflowError, avro.AvroError) as error:
             raise UnfitValueError(
                 f"{text[:60].decode('utf-8', 'replace')!r} does not follow the schema of {self._topic}:"
-                f" {error}; see `magnetar schemas get`, or send it as it is with --raw"
+                f" {error}; see `magnetar schemas get`, or send it unchanged with --raw"
             ) from error
 
 
 def encode_payload(kind: int, definition: bytes, text: bytes) -> bytes:
-    """The payload of a text by a schema. Raises AvroError, ValueError, struct.error, OverflowError."""
+    """Encodes a text by a schema. Raises AvroError, ValueError, struct.error, OverflowError."""
     if kind in (pb.Schema.String, getattr(pb.Schema, "None")):
         return text
     if kind == pb.Schema.Json:
@@ -76,4 +74,4 @@ def encode_payload(kind: int, definition: bytes, text: bytes) -> bytes:
         return struct.pack(">d", float(text))
     if kind == pb.Schema.Bool and text in (b"true", b"false"):
         return b"\x01" if text == b"true" else b"\x00"
-    raise ValueError("values of its kind cannot be written as text")
+    raise ValueError("values of this type cannot be written as text")

@@ -47,5 +47,5 @@ _NOTATION: Final = Notation(
 
 
 def compiled(text: str) -> Callable[[Mapping[str, object]], bool]:
-    """A test of a message's names (see the module). Raises ExpressionError."""
+    """Compiles a filter to a test of a message's names (listed above). Raises ExpressionError."""
     return _NOTATION.compiled(text)

@@ -47,7 +47,7 @@ RAW: Final = click.option("--raw", is_flag=True, help="Show values as text, with
 
 
 def several(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
-    """All of these options, in this order."""
+    """A decorator that adds all of these options, in this order."""
 
     def decorate(command: _F) -> _F:
         for option in reversed(options):
@@ -58,11 +58,13 @@ def several(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 
 
 def range_of(begin: str | int, end: str | int, last: int | None = None) -> Range:
-    """What the options say. Raises click.BadParameter."""
+    """The range that `--from`, `--to` and `--last` give. Raises click.BadParameter for an empty range."""
     from magnetar.cli.messages.topic_reading import Range
 
     if end == "earliest" or (begin == "latest" and last is None):
-        raise click.BadParameter("nothing lies there; `consume --follow --from latest` waits for what comes")
+        raise click.BadParameter(
+            "the range is empty; `consume --follow --from latest` waits for new messages"
+        )
     return Range(
         from_time_ms=begin if isinstance(begin, int) else None,
         to_time_ms=end if isinstance(end, int) else None,
@@ -71,12 +73,13 @@ def range_of(begin: str | int, end: str | int, last: int | None = None) -> Range
 
 
 def names_of(record: Record, decoder: PayloadDecoder) -> dict[str, object]:
-    """A message as filters, format strings and `-o json` see it."""
+    """The names of a message for filters, format strings and `-o json`."""
     return record.document(decoder.value(record))
 
 
 def tester(condition: str | None) -> Callable[[Record, Mapping[str, object]], bool]:
-    """Whether the condition holds for a message and its names. Raises ExpressionError."""
+    """A test whether the condition holds for a message and its names; without a condition it is always true.
+    Raises ExpressionError."""
     if condition is None:
         return lambda record, names: True
     import time
@@ -88,7 +91,8 @@ def tester(condition: str | None) -> Callable[[Record, Mapping[str, object]], bo
 
 
 def printer(output: str, template: str | None) -> Callable[[Mapping[str, object]], None]:
-    """What prints a message: by the template, as an object a line (`-o json`), as YAML, or its value."""
+    """A function that prints a message: by the template, else as a JSON object in one line (`-o json`), as
+    YAML, or its value alone."""
     from magnetar.cli.messages import templates
     from magnetar.cli.messages.decoding import plain
 
@@ -106,11 +110,12 @@ def printer(output: str, template: str | None) -> Callable[[Mapping[str, object]
 
 @contextmanager
 def resumable(topic: TopicName, last_ms: Callable[[], int | None]) -> Iterator[None]:
-    """When the command is interrupted it says how to go on."""
+    """Prints how to continue when the command is interrupted. `last_ms`: time of the last message, in Unix
+    milliseconds; None: nothing is printed."""
     try:
         yield
     except KeyboardInterrupt:
         at = last_ms()
         if at is not None:
-            click.echo(f"\nstopped in {topic}; go on with the same command and --from {at}", err=True)
+            click.echo(f"\nstopped in {topic}; to continue, repeat the command with --from {at}", err=True)
         raise

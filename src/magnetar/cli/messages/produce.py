@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def pairs_of(words: tuple[str, ...], option: str) -> dict[str, str]:
-    """KEY=VALUE, several times. Raises click.BadParameter."""
+    """Parses words of the form KEY=VALUE. Raises click.BadParameter, which names `option`."""
     found = {}
     for word in words:
         key, separator, value = word.partition("=")
@@ -119,7 +119,7 @@ def produce(caller: Caller, given: _Given) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Envelope:
-    """What all messages of one run share."""
+    """Key, properties and times that all messages of one run get."""
 
     key: str | None
     key_separator: str | None
@@ -128,7 +128,7 @@ class _Envelope:
     later_ms: int | None
 
     def around(self, text: bytes, encoder: Encoder | None) -> OutgoingMessage:
-        """The message of a text. Raises UnfitValueError."""
+        """The message with `text` as its payload. Raises UnfitValueError."""
         from magnetar.cli.messages.topic_writer import OutgoingMessage
 
         key = self.key
@@ -153,7 +153,8 @@ def _send(
     *,
     raw: bool,
 ) -> list[tuple[TopicName, Position | None]]:
-    """Sends all; where the entries lie. What came before one that cannot be sent is durable, and told."""
+    """Sends all payloads and returns the place of each entry. When a payload cannot be sent, the messages
+    before it are durable, and their number is printed."""
     from magnetar.cli.messages.encoding import Encoder
     from magnetar.cli.messages.topic_writer import TopicWriter
     from magnetar.cli.storage.progress import ShownProgress

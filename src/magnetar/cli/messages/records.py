@@ -1,4 +1,4 @@
-"""Entries as messages: metadata read, batches opened, payloads decompressed."""
+"""Opens entries as messages: reads metadata, opens batches, decompresses payloads."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ class Record:
     topic: TopicName
     position: Position
     batch_index: int
-    """Place in its entry; -1 when it is the only one."""
+    """Index of the message in its batch; -1 outside of batches."""
     is_last: bool
-    """Whether it is the last one of its entry."""
+    """Whether the message is the last one of its entry."""
     payload: bytes
-    """Plain; as it was sent where it is encrypted."""
+    """Decompressed bytes; an encrypted payload is as its producer sent it."""
     key: str | None
     properties: Mapping[str, str]
     publish_time_ms: int
     event_time_ms: int | None
     broker_time_ms: int | None
     index: int | None
-    """In its topic or partition; None when the broker did not say."""
+    """Number of the message in its topic or partition, from 0; None when the broker does not tell it."""
     producer: str
     sequence_id: int
     schema_version: bytes
     encrypted: bool
     is_null: bool
-    """Whether it was sent without a value, which deletes its key on compaction."""
+    """Whether the message has no value; compaction then deletes its key."""
     transaction: str | None = None
-    """The transaction to which it belongs, as `(coordinator,number)`; "-": none; None: that was not asked."""
+    """The transaction of the message as `(coordinator,number)`; "-" without one; None: not requested."""
     transaction_state: str | None = None
-    """open, committed, aborted, or plain for a message of none; None: that was not asked."""
+    """open, committed or aborted; plain without a transaction; None: not requested."""
 
     @property
     def id(self) -> str:
-        """As clients write it: ledger:entry[:partition[:batch index]]."""
+        """The message id in the notation of clients: ledger:entry[:partition[:batch index]]."""
         text = f"{self.position.ledger_id}:{self.position.entry_id}"
         if self.topic.partition >= 0 or self.batch_index >= 0:
             text += f":{self.topic.partition}"
@@ -56,11 +56,12 @@ class Record:
 
     @property
     def time_ms(self) -> int:
-        """When the broker got it, as far as known; else when it was published."""
+        """Time at which the broker received the message, in Unix milliseconds; its publish time when the
+        broker does not tell it."""
         return self.publish_time_ms if self.broker_time_ms is None else self.broker_time_ms
 
     def document(self, value: object) -> dict[str, object]:
-        """All that is known, with the decoded value."""
+        """All known fields, and `value`, the decoded value."""
         found: dict[str, object] = {
             "topic": str(self.topic),
             "id": self.id,
@@ -83,7 +84,7 @@ class Record:
 
 
 def records_of(topic: TopicName, columns: EntryColumns) -> Iterator[Record]:
-    """All messages of the entries, in order. Raises PayloadError for an entry that cannot be read."""
+    """Yields all messages of the entries, in order. Raises PayloadError for an entry that cannot be read."""
     for row, entry in enumerate(columns.entries):
         position = columns.position(row)
         try:
@@ -156,7 +157,7 @@ def _messages(
 
 
 def _said(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> dict[str, Any]:
-    """What both kinds of metadata say of a message."""
+    """The fields that metadata of an entry and metadata of a message in a batch have in common."""
     key: str | None = metadata.partition_key if metadata.HasField("partition_key") else None
     if key is not None and metadata.partition_key_b64_encoded:
         raw = base64.b64decode(key)

@@ -1,4 +1,4 @@
-"""`magnetar replay`: messages of a range once more, into another topic or back to where they came from."""
+"""`magnetar replay`: publishes messages of a range again, to another topic or to their original topics."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from magnetar.client.client import Client
 
 ORIGIN: Final = ("REAL_TOPIC", "ORIGIN_TOPIC")
-"""Properties in which clients say where a dead letter comes from."""
+"""Properties with which clients name the original topic of a dead letter."""
 _CLIENTS_OWN: Final = frozenset(
     {*ORIGIN, "RECONSUMETIMES", "DELAY_TIME", "ORIGIN_MESSAGE_ID", "ORIGIN_MESSAGE_IDY_TIME", "EXCEPTION"}
 )
-"""What clients note on dead letters and retries: it does not go back."""
+"""Properties that clients add to dead letters and retries; a replayed message does not get them."""
 
 
 class ReplayError(MagnetarError):
-    """The messages cannot be sent anew."""
+    """A message cannot be published again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +149,8 @@ class _Replay:
                 # A partition is where it was, not where its key belongs when partitions were added.
                 return str(TopicName.parse(found).base)
         raise ReplayError(
-            f"message {record.id} of {record.topic} does not say where it comes from (no {ORIGIN[0]}):"
-            " it is not a dead letter; name a TARGET"
+            f"message {record.id} of {record.topic} is not a dead letter: it has no property {ORIGIN[0]};"
+            " name a TARGET"
         )
 
     def close(self) -> None:

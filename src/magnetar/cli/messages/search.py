@@ -1,4 +1,4 @@
-"""`magnetar search` and `magnetar peek`: looks for messages, and at what a subscription has before it."""
+"""`magnetar search` and `magnetar peek`: find messages, and show the next ones of a subscription."""
 
 from __future__ import annotations
 

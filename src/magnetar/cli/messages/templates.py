@@ -25,11 +25,11 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "0": "\0", "r": "\r", "\\": "\\"}
 
 
 class TemplateError(MagnetarError):
-    """The text is not a format string."""
+    """A text is not a valid format string."""
 
 
 def compiled(template: str) -> Callable[[Mapping[str, object]], str]:
-    """What makes a line of a message's names. Raises TemplateError."""
+    """Compiles a format string to a function from a message's names to its line. Raises TemplateError."""
     pieces: list[str | Callable[[Mapping[str, object]], str]] = []
     at = 0
     for found in _PIECE.finditer(template):
@@ -51,7 +51,7 @@ def _field(written: str) -> Callable[[Mapping[str, object]], str]:
     if name not in NAMES:
         raise TemplateError(f"there is no {{{name}}}; there are {', '.join(sorted(NAMES))}")
     if form not in ("", "json", "time"):
-        raise TemplateError(f"{{{written}}}: after the colon stands json or time")
+        raise TemplateError(f"{{{written}}}: write json or time after the colon")
 
     def shown(names: Mapping[str, object]) -> str:
         value = names.get(name)

@@ -1,4 +1,5 @@
-"""Messages of a topic, of all its partitions in the order of their times: a range, its end, what follows."""
+"""Reads messages of a topic, with all partitions merged in the order of their times: a range, and then new
+messages."""
 
 from __future__ import annotations
 
@@ -20,22 +21,22 @@ if TYPE_CHECKING:
     from magnetar.client.client import Client
 
 _POLL_S: Final = 0.25
-"""A round over all partitions while nothing comes."""
+"""Seconds of one round over all partitions while no message arrives."""
 _CLOCKS_MS: Final = 60_000
-"""Clocks of producers may differ by so much: where the broker says no time, a partition is read so far beyond
-the end of a range of times."""
+"""Largest difference, in milliseconds, between the clocks of producers. When the broker stores no times, a
+partition is read this far beyond the end of a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What to read."""
+    """The messages to read."""
 
     from_time_ms: int | None = None
-    """Messages of this time and later; None: from the first one on."""
+    """First time, in Unix milliseconds; None: from the first message."""
     to_time_ms: int | None = None
-    """Messages before this time; None: up to the last one."""
+    """Time before which messages are read, in Unix milliseconds; None: up to the last message."""
     last: int | None = None
-    """Only the last so many messages."""
+    """Number of the last messages to read; None: all."""
 
     def holds(self, record: Record) -> bool:
         """Whether the message's time is in the range."""
@@ -45,13 +46,13 @@ class Range:
 
 
 def topics_of(client: Client, topic: TopicName) -> list[TopicName]:
-    """The topic's partitions, or itself."""
+    """The partitions of the topic; the topic itself when it is not partitioned."""
     count = client.partitions(topic) if topic.partition < 0 else 0
     return [TopicName.parse(f"{topic}-partition-{number}") for number in range(count)] or [topic]
 
 
 class TopicReading:
-    """One run over a topic."""
+    """One reading of a topic, up to the end that it had when the reading began."""
 
     def __init__(self, client: Client, topic: TopicName, wanted: Range) -> None:
         self._client = client
@@ -62,14 +63,14 @@ class TopicReading:
         }
 
     def count(self) -> int | None:
-        """About how many messages the topic keeps; None when the broker does not tell."""
+        """Number of messages that the topic has; None when the broker does not tell it."""
         try:
             return sum(int(self._client.admin.internal_stats(each)["messages"]) for each in self._topics)
         except (AdminRefusedError, KeyError, TypeError, ValueError):
             return None
 
     def records(self) -> Iterator[Record]:
-        """What is there now, in the order of times."""
+        """Yields the messages up to the end, in the order of times."""
         found = heapq.merge(*map(self._partition, self._topics), key=lambda record: record.time_ms)
         if self._wanted.last is None:
             return found
@@ -99,7 +100,7 @@ class TopicReading:
         return EARLIEST
 
     def _start_of_last(self, topic: TopicName, count: int) -> Position:
-        """Where the last `count` messages begin; the first message where the broker cannot tell."""
+        """Position of the last `count` messages; the topic's beginning when the broker cannot tell it."""
         stats = self._client.admin.internal_stats(topic)
         try:
             index = max(int(stats["firstIndex"]), int(stats["lastIndex"]) - count + 1)
@@ -108,7 +109,7 @@ class TopicReading:
         return self._client.admin.position_by_index(topic, index) or EARLIEST
 
     def following(self) -> Iterator[Record | None]:
-        """What comes behind that, without an end; None now and then while nothing comes."""
+        """Yields messages behind the end, without an end; None after each round without a message."""
         readers = {topic: _Follower(self._client, topic, end) for topic, end in self._ends.items()}
         try:
             while True:
@@ -125,17 +126,18 @@ class TopicReading:
 
 
 class _Follower:
-    """A reader that goes on when its connection is lost, or its topic moves."""
+    """A reader that reconnects when its connection is lost or its topic moves."""
 
     def __init__(self, client: Client, topic: TopicName, last: Position | None) -> None:
-        """Begins behind `last`; None: with the first message."""
+        """`last`: position behind which to begin; None: with the first message."""
         self._client = client
         self._topic = topic
         self._next = EARLIEST if last is None else Position(last.ledger_id, last.entry_id + 1)
         self._reader: EntryReader | None = None
 
     def read(self, timeout_s: float) -> EntryColumns:
-        """What has come. Raises ClientError when the topic cannot be read for the client's retry limit."""
+        """Entries that arrived within `timeout_s` seconds. Raises ClientError when the topic cannot be read
+        for the client's retry limit."""
         retry = Retry(self._client.options.retry_timeout_s)
         while True:
             try:

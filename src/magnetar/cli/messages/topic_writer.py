@@ -1,4 +1,4 @@
-"""Messages to a topic: to which partition, in which entries."""
+"""Publishes messages to a topic: chooses partitions and forms batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH_BYTES_MAX: Final = 128 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """One message to be sent."""
+    """One message to send."""
 
     payload: bytes
     key: str | None = None
@@ -35,7 +35,8 @@ class OutgoingMessage:
 
 
 def partition_of_key(key: str, partitions: int) -> int:
-    """Where clients send a key by default: Java's hash of its text, without the sign."""
+    """Number of the partition to which clients send a key by default: Java's hash of the text, without its
+    sign."""
     value = 0
     units = key.encode("utf-16-be")
     for at in range(0, len(units), 2):
@@ -44,7 +45,7 @@ def partition_of_key(key: str, partitions: int) -> int:
 
 
 class _Partition:
-    """A producer and the batch that it gathers."""
+    """A producer and its open batch."""
 
     def __init__(self, producer: Producer, compression: pb.CompressionType, schema_version: bytes) -> None:
         self.producer = producer
@@ -112,13 +113,13 @@ def _describe(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, message: 
 
 
 class TopicWriter:
-    """Sends to all partitions of a topic: keys to theirs, the rest in turn."""
+    """Sends to all partitions of a topic: messages with a key by its hash, the others in turn."""
 
     def __init__(
         self, client: Client, topic: TopicName, *, compression: str = "none", schema_version: bytes = b""
     ) -> None:
-        """`schema_version`: what the payloads follow. Raises RefusedError, UnreachableError,
-        UnknownCompressionError."""
+        """`schema_version`: version of the schema of the payloads; empty: none. Raises RefusedError,
+        UnreachableError, UnknownCompressionError."""
         self._schema_version = schema_version
         self._client = client
         self._compression = compression_type(compression)
@@ -127,7 +128,7 @@ class TopicWriter:
         self._turn = 0
 
     def send(self, message: OutgoingMessage) -> None:
-        """Returns before the message is durable; `flush` waits for that."""
+        """Sends a message, or adds it to a batch. It is durable after `flush`."""
         count = len(self._topics)
         if message.key is not None:
             number = partition_of_key(message.key, count)
@@ -141,14 +142,15 @@ class TopicWriter:
         self._open[topic].send(message)
 
     def flush(self) -> Iterator[tuple[TopicName, Position | None]]:
-        """Waits until everything is durable; where the entries lie."""
+        """Waits until all messages are durable. Yields partition and position of each entry; None for a
+        duplicate."""
         for partition in self._open.values():
             partition.close_batch()
         found = [(topic, place) for topic, each in self._open.items() for place in each.producer.flush()]
         return iter(found)
 
     def close(self) -> None:
-        """Ends the producers; call `flush` before."""
+        """Closes the producers. Call `flush` before: it does not wait for messages."""
         for each in self._open.values():
             each.producer.close()
         self._open.clear()

@@ -1,7 +1,7 @@
-"""Messages as they are stored, also those of open and aborted transactions, with the state of each.
+"""Reads messages as they are stored, also those of open and aborted transactions, with the state of each.
 
-Readers never get these. They come over the admin API, which is slower: it is for operators who examine what
-a transaction wrote.
+Readers never get these messages. They come over the admin API, which is slower: operators use it to examine
+what a transaction wrote.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ PLAIN = "plain"
 
 
 def stored_records(client: Client, topic: TopicName, wanted: Range) -> Iterator[Record]:
-    """What is stored now, in the order of times. Raises AdminRefusedError, ClientError."""
+    """Yields the stored messages of the range, in the order of times. Raises AdminRefusedError and
+    ClientError."""
     found = heapq.merge(
         *(_partition(client, each, wanted) for each in topics_of(client, topic)),
         key=lambda record: record.time_ms,

@@ -25,7 +25,7 @@ MODE: Final = click.Option(
     default="ALL",
     help="Kind of topics to show.  [ALL]",
 )
-"""Which topics of a namespace are listed."""
+"""Option for the kind of topics that are listed."""
 
 
 def _actions(given: Mapping[str, object]) -> object:

@@ -1,4 +1,4 @@
-"""`magnetar namespaces policies` and `magnetar topics policies`: what holds for a namespace or a topic.
+"""`magnetar namespaces policies` and `magnetar topics policies`: policies of a namespace or a topic.
 
 A value is JSON, a word, or fields as KEY=VALUE: `retention retentionTimeInMinutes=60 retentionSizeInMB=-1`.
 """
@@ -51,7 +51,7 @@ NAMESPACE: Final = {
     "subscriptionExpirationTime": "10080",
     "subscriptionTypesEnabled": '["Shared","Key_Shared"]',
 }
-"""What can be set for a namespace, with an example of a value."""
+"""Policies of a namespace, with an example of a value."""
 
 TOPIC: Final = {
     "autoSubscriptionCreation": "allowAutoSubscriptionCreation=false",
@@ -80,23 +80,23 @@ TOPIC: Final = {
     "subscriptionDispatchRate": "dispatchThrottlingRateInMsg=1000",
     "subscriptionTypesEnabled": '["Shared","Key_Shared"]',
 }
-"""The same for a topic."""
+"""Policies of a topic, with an example of a value."""
 
 _READ_AS: Final = {"backlogQuota": "backlogQuotaMap"}
 _PUT: Final = frozenset({("namespace", "compactionThreshold"), ("namespace", "schemaCompatibilityStrategy"),
                          ("topic", "schemaCompatibilityStrategy")})  # fmt: skip
-"""Written by PUT, all others by POST; of names that are not known here the broker says so."""
+"""Policies that are set by PUT. All others are set by POST; for unknown names PUT is tried after POST."""
 
 
 _METHOD_NOT_ALLOWED: Final = 405
 
 
 class UnknownPolicyError(MagnetarError):
-    """No policy has that name."""
+    """No policy has this name."""
 
 
 def value_of(words: tuple[str, ...]) -> object:
-    """What was written as a document. Raises click.BadParameter."""
+    """The document that the words give. Raises click.BadParameter."""
     if len(words) > 1 or (words and "=" in words[0] and words[0][0] not in '[{"'):
         pairs = [word.partition("=") for word in words]
         if any(not separator for _, separator, _ in pairs):
@@ -109,7 +109,8 @@ def value_of(words: tuple[str, ...]) -> object:
 
 
 def _check(name: str, known: Mapping[str, str]) -> None:
-    """Raises UnknownPolicyError for what looks like a slip; other names may be those of a newer broker."""
+    """Raises UnknownPolicyError for a name that resembles a policy. Other unknown names may be policies of a
+    newer broker."""
     if name in known:
         return
     import difflib
@@ -121,12 +122,12 @@ def _check(name: str, known: Mapping[str, str]) -> None:
 
 
 class _Level(NamedTuple):
-    """Where policies are set."""
+    """The level at which policies are set: namespaces or topics."""
 
     kind: str
     known: Mapping[str, str]
     place: Callable[[str], str]
-    """Makes the path of one."""
+    """Makes the path of a namespace or topic."""
     example: str
 
     @property
@@ -135,7 +136,7 @@ class _Level(NamedTuple):
 
 
 def _group_of(level: _Level) -> click.Group:
-    """The commands for namespaces or topics."""
+    """The group `policies` of a level."""
     made = click.Group("policies", help=f"Policies of a {level.kind}: limits, retention, quotas and others.")
     for command in (_list(level), _get(level), _set(level), _unset(level)):
         made.add_command(command)
@@ -231,7 +232,7 @@ def _unset(level: _Level) -> click.Command:
 
 
 def _owners(caller: Caller, level: _Level, name: str) -> list[str]:
-    """The namespace or topic of this name, or the topics that it names as a wildcard."""
+    """The namespace or topic of this name, or all topics that match it as a wildcard."""
     return topics_named(caller, name) if level.kind == "topic" else [name]
 
 

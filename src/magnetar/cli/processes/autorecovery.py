@@ -1,4 +1,4 @@
-"""`magnetar autorecovery`: makes copies anew that lost bookies had (docs/auto-recovery.md)."""
+"""`magnetar autorecovery`: replaces copies that lost bookies held (docs/auto-recovery.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIB = 1 << 20
 
 
 class _RunsUnlessTold(click.Group):
-    """A group whose command `run` need not be named."""
+    """A group that runs its command `run` when no command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
@@ -169,5 +169,5 @@ def decommission(bookie_id: str, metadata: str, timeout: float | None) -> int:
     run_decommission(
         DecommissionConfig(metadata=metadata, bookie_id=bookie_id, timeout_s=timeout), tell, warn
     )
-    click.echo(f"no ledger names {bookie_id} any more, and its cookie is gone")
+    click.echo(f"no ledger names {bookie_id} any more, and its cookie is deleted")
     return 0

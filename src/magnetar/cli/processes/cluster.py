@@ -82,7 +82,9 @@ def status(metadata: str, cluster: str, bundles: bool, output: str) -> None:
 def drain(metadata: str, cluster: str, broker: str, *, force: bool) -> None:
     """Have BROKER give its bundles to the others, and take none until `undrain`."""
     _run(metadata, cluster, lambda found: found.drain(broker, force=force))
-    click.echo(f"{broker} gives its bundles away; magnetar cluster status shows how many are left")
+    click.echo(
+        f"{broker} gives its bundles to other brokers; `magnetar cluster status` shows how many are left"
+    )
 
 
 @cluster.command(epilog="Example: magnetar cluster undrain 10.0.0.7:8080 --metadata zk://zk1:2181/ledgers")

@@ -31,14 +31,14 @@ class UnknownSettingError(MagnetarError):
 
 
 def shown(value: object) -> object:
-    """A setting as it may be shown: contents that stand in a setting itself are secrets."""
+    """The value of a setting for output: a secret that stands in the setting itself is hidden."""
     if type(value).__name__ == "Inline":
         return "(set, not shown)"
     return str(value) if isinstance(value, Path) else value
 
 
 def descriptions() -> dict[str, str]:
-    """What each setting is, as its class says beside it."""
+    """The description of each setting, from the docstrings of StandaloneConfig."""
     from magnetar.server.settings.config import StandaloneConfig
 
     found: dict[str, str] = {}
@@ -91,7 +91,7 @@ def check(file: Path) -> None:
     loaded = load({}, file=file, environment={"HOME": str(Path.home())})
     for note in (*loaded.warnings, *loaded.notes):
         click.echo(note)
-    click.echo(f"{file} is right")
+    click.echo(f"{file} is valid")
 
 
 @config.command("explain", epilog="Example: magnetar config explain segment_bytes")

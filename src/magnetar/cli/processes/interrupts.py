@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def end_at_once() -> Iterator[None]:
-    """Until the process listens to SIGINT itself, it ends by it at once, as by SIGTERM.
+    """Makes SIGINT end the process at once, as SIGTERM does, until the process handles SIGINT itself.
 
-    Python would raise KeyboardInterrupt wherever it is. In the callbacks of an import, say, that is printed
-    and forgotten, and the server starts all the same.
+    Python would raise KeyboardInterrupt at an arbitrary place. In a callback of an import, for example,
+    Python prints and ignores it, and the server would start.
     """
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

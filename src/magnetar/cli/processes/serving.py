@@ -1,4 +1,4 @@
-"""What `magnetar standalone` and `magnetar broker` have in common: options, and how they start."""
+"""Options of `magnetar standalone` and `magnetar broker`, and their start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PORT: Final = click.IntRange(0, 65535)
 
 
 def serving_options(advertised: str) -> Callable[[_Command], _Command]:
-    """Options of a process that serves clients. `advertised`: help of the address that is told to others."""
+    """Options of a process that serves clients. `advertised`: help of `--advertised-address`."""
     options = (
         click.option(
             "--port", "broker_port", type=_PORT, help="Port of the Pulsar protocol, 0: a free one.  [6650]"
@@ -67,10 +67,8 @@ def serving_options(advertised: str) -> Callable[[_Command], _Command]:
 
 
 def serve(config: Path | None, overrides: Mapping[str, object], *, shares: bool) -> int:
-    """Runs a server until it is told to end; the exit code.
-
-    `shares`: it is one of several brokers of a cluster.
-    """
+    """Runs a server until a signal ends it; returns the exit code. `shares`: whether it is one of several
+    brokers of a cluster."""
     # What is imported stays: collecting among it takes a tenth of the start. `Heap.settle` starts it again.
     gc.disable()
     # Imported here, so that `magnetar --help` need not wait for the server's rooms.

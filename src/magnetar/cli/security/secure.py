@@ -1,4 +1,4 @@
-"""`magnetar secure`: from nothing to a broker that asks for credentials over TLS."""
+"""`magnetar secure`: makes the files of a broker with authentication over TLS."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def secure() -> None:
 def _roles(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     for role in given:
         if not _ROLE.fullmatch(role) or role.startswith("."):
-            raise click.BadParameter(f"{role!r}: a role here has letters, digits and _ . @ -, at most 64")
+            raise click.BadParameter(f"{role!r}: a role has 1 to 64 letters, digits, _ . @ or -")
     return given
 
 

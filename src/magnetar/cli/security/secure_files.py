@@ -152,7 +152,7 @@ def _key(certificate: Path, dry: bool) -> Generator[Made, None, bytes]:
     path = certificate.with_suffix(".key")
     if certificate.exists() and not path.exists():
         raise SecureFilesError(
-            f"{certificate} is there and {path.name} is not: bring the key back, or remove both"
+            f"{certificate} exists and {path.name} does not: restore the key, or remove both"
         )
     yield from _file(path, new_key, dry)
     return b"" if dry else _read(path)
@@ -194,7 +194,7 @@ def _folders(*folders: Path) -> None:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise SecureFilesError(
-                f"{folder} cannot be made: {error.strerror}; name another folder"
+                f"{folder} cannot be created: {error.strerror}; name another folder"
             ) from error
 
 

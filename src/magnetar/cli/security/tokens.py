@@ -17,7 +17,7 @@ _FILE = click.Path(path_type=Path)
 
 
 def _seconds(context: click.Context, option: click.Parameter, text: str | None) -> int | None:
-    """A number and a unit, as Pulsar's command takes them."""
+    """Parses a duration of a number and a unit, as Pulsar's command does; returns seconds."""
     if text is None:
         return None
     found = re.fullmatch(r"(\d+)([smhdwy])", text)

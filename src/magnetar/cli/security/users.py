@@ -14,7 +14,7 @@ import click
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _NAME: Final = re.compile(r"[^\s:#][^\s:]{0,99}")
 _PASSWORD_BYTES_MAX: Final = 72
-"""What bcrypt looks at."""
+"""Most bytes of a password: bcrypt ignores further ones."""
 
 
 @click.group()
@@ -24,7 +24,9 @@ def users() -> None:
 
 def _name(context: click.Context, option: click.Parameter, name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise click.BadParameter(f"{name!r}: a user has no spaces, no colon, begins with no #")
+        raise click.BadParameter(
+            f"{name!r}: a name has 1 to 100 characters, no space and no colon, and does not begin with #"
+        )
     return name
 
 
@@ -50,7 +52,7 @@ def set_password(file: Path, name: str) -> None:
         ) from error
     lines, was_there = _without(file, name)
     _write(file, [*lines, f"{name}:{bcrypt.hash(password)}"])
-    click.echo(f"{name} has another password" if was_there else f"{name} is there")
+    click.echo(f"the password of {name} is changed" if was_there else f"{name} is added")
 
 
 @users.command(epilog="Example: magnetar users remove users.htpasswd orders")
@@ -62,7 +64,7 @@ def remove(file: Path, name: str) -> None:
     if not was_there:
         raise click.ClickException(f"{file} has no user {name}")
     _write(file, lines)
-    click.echo(f"{name} is gone")
+    click.echo(f"{name} is removed")
 
 
 def _without(file: Path, name: str) -> tuple[list[str], bool]:
@@ -76,7 +78,8 @@ def _without(file: Path, name: str) -> tuple[list[str], bool]:
 
 
 def _write(file: Path, lines: list[str]) -> None:
-    """Renamed into place: a broker sees the old file or the new one. Rights stay; at first they are 0600."""
+    """Replaces the file by a rename, so a broker reads the old or the new file. An existing file keeps its
+    rights; a new one has 0600."""
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         rights = file.stat().st_mode & 0o777 if file.exists() else 0o600

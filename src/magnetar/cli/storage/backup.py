@@ -1,4 +1,4 @@
-"""`magnetar backup` and `magnetar restore`: copies of a data folder, and folders made of them."""
+"""`magnetar backup` and `magnetar restore`: copies of a data folder, and new folders from them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def create(caller: Caller, repository: Path, data: Path | None, no_history: bool
 
 @contextlib.contextmanager
 def _point(caller: Caller, data: Path | None) -> Iterator[tuple[Path, _Alive]]:
-    """A point in time, and what must be called while it is copied."""
+    """A point in time of the data folder, and a function to call repeatedly while the folder is copied."""
     if data is not None:
         with of_unused(data, SystemClock()) as folder:
             yield folder, _Alive(lambda: None)
@@ -84,7 +84,7 @@ def _point(caller: Caller, data: Path | None) -> Iterator[tuple[Path, _Alive]]:
 
 
 class _Alive:
-    """Tells the broker now and then that its point in time is still needed."""
+    """Tells the broker repeatedly that its point in time is still needed."""
 
     def __init__(self, tell: Callable[[], object]) -> None:
         self._tell = tell
@@ -138,7 +138,9 @@ def verify(caller: Caller, repository: Path, backup_id: str | None, every: bool)
     for line in wrong[:_SHOWN_MAX] if caller.output == "table" else ():
         click.echo(line)
     if caller.output == "table":
-        click.echo(f"{len(wrong)} files are damaged or missing" if wrong else "every file is as it was")
+        click.echo(
+            f"{len(wrong)} files are damaged or missing" if wrong else "every file matches its checksum"
+        )
     return exit_codes.NOT_FOUND if wrong else 0
 
 

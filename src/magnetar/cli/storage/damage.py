@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SHOWN_MAX: Final = 1_000
-"""Lines of a table; the other formats have all."""
+"""Most lines of a table; JSON and YAML have all."""
 
 
 def default_data() -> Path:
-    """Where a broker keeps its data when it is told nothing."""
+    """The default data folder of a broker."""
     home = os.environ.get("XDG_DATA_HOME", "")
     return (Path(home) if home.startswith("/") else Path.home() / ".local" / "share") / "magnetar"
 

@@ -21,15 +21,15 @@ from magnetar.cli.storage.progress import ShownProgress
 _POLL_S: Final = 0.2
 _ALL: Final = f"{paths.ROOT}/lake"
 _SHOWN_MAX: Final = 20
-"""Problems of one table that a person is shown; `-o json` has all."""
+"""Most problems of a table that the table output shows; `-o json` has all."""
 
 
 _MERGE_COUNTS: Final = ("files", "made", "file_bytes", "made_bytes", "waiting")
-"""What merging partitions gives, which is summed up."""
+"""Figures of a merge that are summed up over partitions."""
 
 
 class LakeJobError(MagnetarError):
-    """The broker could not do it; the message says why."""
+    """A job of the broker failed; the message has the reason."""
 
 
 @click.group()
@@ -46,9 +46,9 @@ def _path(topic: str) -> str:
 
 
 def _topics(admin: Admin, topic: str | None, *, every: bool) -> list[str]:
-    """The one that was named, or all."""
+    """The named topic, or all topics that have a table. Raises click.UsageError."""
     if (topic is None) == (not every):
-        raise click.UsageError("name a TOPIC, or give --all")
+        raise click.UsageError("name one TOPIC, or give --all")
     if topic is not None:
         return [topic]
     return [row["topic"] for row in admin.call("GET", _ALL)["tables"]]
@@ -186,13 +186,13 @@ def _upkeep_lines(tables: Iterable[dict[str, object] | None]) -> Iterable[str]:
 
 
 def _parts(admin: Admin, topic: str) -> list[str]:
-    """The partitions of a topic, or itself."""
+    """The partitions of a topic; the topic itself when it is not partitioned."""
     count = admin.partitions(topic)
     return [f"{topic}-partition-{number}" for number in range(count)] or [topic]
 
 
 def _run(admin: Admin, topic: str, kind: str, query: dict[str, object]) -> Any:
-    """Has the broker do it, and waits for the end. Raises LakeJobError."""
+    """Starts a job of the broker, waits for its end, and returns its result. Raises LakeJobError."""
     path = f"{_path(topic)}/{kind}"
     admin.call("POST", path, query=query)
     progress = ShownProgress(f"{kind} {topic}")

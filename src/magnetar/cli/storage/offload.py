@@ -1,4 +1,4 @@
-"""`magnetar offload`: the object stores of history, and whose they are."""
+"""`magnetar offload`: the object stores of history, and their owners."""
 
 from __future__ import annotations
 

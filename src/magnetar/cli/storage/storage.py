@@ -23,7 +23,7 @@ _OUTPUT: Final = click.option(
 )
 _YES: Final = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _DRY: Final = click.option("--dry-run", is_flag=True, help="Show what would be decided, without deciding it.")
-_WHEN: Final = "A running server does it within seconds, another one when it starts."
+_WHEN: Final = "A running server does this within seconds, a stopped one at its next start."
 
 
 @click.group()
@@ -95,7 +95,7 @@ def delete(ledgers: tuple[LedgerId, ...], every: bool, yes: bool, dry_run: bool,
     if not _agreed(f"would delete {told}", f"Delete {told} for good?", yes=yes, dry_run=dry_run):
         return
     folder.delete(chosen)
-    click.echo(f"{told} go. {_WHEN}")
+    click.echo(f"{told} will be deleted. {_WHEN}")
 
 
 @storage.command(epilog="Example: magnetar storage rebuild-metadata --dry-run --data /var/lib/magnetar")
@@ -137,13 +137,15 @@ def accept_loss(
 
     stop = entry if last is None else last
     if stop < entry:
-        raise click.UsageError("--to lies before ENTRY")
+        raise click.UsageError("--to is less than ENTRY: give the last entry")
     told = f"entries {entry} to {stop} of ledger {ledger}"
     would = f"give up {told}, where they cannot be read"
     if not _agreed(f"would {would}", f"{would.capitalize()}?", yes=yes, dry_run=dry_run):
         return
     accept(data or default_data_dir(), ledger, entry, stop)
-    click.echo(f"{told} are given up where they cannot be read. A running server notices at its next look")
+    click.echo(
+        f"{told} are given up where they cannot be read. A running server applies this at its next check"
+    )
 
 
 @storage.command(epilog="Example: magnetar storage readmit bookie-1 --data /var/lib/magnetar")

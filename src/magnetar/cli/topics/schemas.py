@@ -53,7 +53,7 @@ def _body(given: Mapping[str, Any]) -> object:
 
 
 def _opened(document: Any) -> object:
-    """With the definition as a document, where it is one."""
+    """The schema with its definition as a document, if the definition is JSON."""
     try:
         return {**document, "data": json.loads(document["data"])}
     except (KeyError, ValueError, TypeError):

@@ -14,7 +14,7 @@ _R: Final = "/admin/v3/transactions"
 
 
 def _listed(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each transaction, that which is open for longest first."""
+    """A row for each transaction, the one that is open for longest first."""
     now_ms = time.time() * 1000
     rows = []
     for txn_id, document in found.items():

@@ -16,7 +16,10 @@ from magnetar.cli.contexts.contexts import ContextPlace
 
 
 def test_contexts_are_kept_for_their_owner_alone(magnetar: Callable[..., Any], tmp_path: Path) -> None:
-    assert "and current" in magnetar("context", "add", "a", "--url", "http://a:1", "--token", "secret").out
+    assert (
+        "is the current one"
+        in magnetar("context", "add", "a", "--url", "http://a:1", "--token", "secret").out
+    )
     assert "current" not in magnetar("context", "add", "b", "--url", "pulsar://b", "--token-file", "~/t").out
     assert stat.S_IMODE((tmp_path / "contexts.json").stat().st_mode) == 0o600
     assert magnetar("context", "use", "b").code == 0

@@ -40,7 +40,7 @@ def test_settings_without_a_start(magnetar: Callable[..., Any], tmp_path: Path) 
     file = tmp_path / "broker.toml"
     secret = "data:;base64," + "QUJD" * 12
     file.write_text(f'broker_port = 7\ntoken_secret_key = "{secret}"\nauthentication = "token"\n')
-    assert magnetar("config", "check", file).out == f"{file} is right\n"
+    assert magnetar("config", "check", file).out == f"{file} is valid\n"
     shown = magnetar("config", "show", "--config", file, "-o", "json")
     assert json.loads(shown.out)["broker_port"] == 7
     assert "QUJD" not in shown.out

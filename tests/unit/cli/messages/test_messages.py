@@ -145,7 +145,7 @@ def test_progress_is_quiet_at_first_and_says_what_is_left() -> None:
 def test_who_interrupts_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt), resumable(TOPIC, lambda: 17):
         raise KeyboardInterrupt
-    assert "go on with the same command and --from 17" in capsys.readouterr().err
+    assert "to continue, repeat the command with --from 17" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt), resumable(TOPIC, lambda: None):
         raise KeyboardInterrupt
     assert capsys.readouterr().err == ""

@@ -64,4 +64,4 @@ def test_every_message_is_shown_with_its_state(magnetar: Any) -> None:
 def test_it_only_looks(magnetar: Any) -> None:
     code, said = magnetar("--isolation", "read-uncommitted", "--follow")
     assert code != 0
-    assert "no --follow" in said
+    assert "leave out --follow" in said

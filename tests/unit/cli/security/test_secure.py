@@ -91,7 +91,7 @@ def test_what_was_cut_short_is_finished(magnetar: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda folder: (folder / "ca.key").unlink(), "ca.key is not"),
+        (lambda folder: (folder / "ca.key").unlink(), "ca.key does not"),
         (lambda folder: (folder / "broker.pem").write_text("?"), "not a certificate"),
     ],
 )

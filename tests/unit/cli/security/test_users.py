@@ -40,7 +40,7 @@ def test_users_come_and_go(
 ) -> None:
     file = tmp_path / "users"
     ended = typed("sesame\n", "set", str(file), "ali")
-    assert (ended.code, ended.out) == (0, "ali is there\n")
+    assert (ended.code, ended.out) == (0, "ali is added\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "sesame" not in file.read_text() + ended.out + ended.err
     assert file.read_text().startswith("ali:$2b$12$"), "bcrypt, of 4,096 rounds"
@@ -52,7 +52,7 @@ def test_users_come_and_go(
     file.write_text(f"# who may\n{file.read_text()}")
     file.chmod(0o640)
     typed("tea\n", "set", str(file), "baba")
-    assert typed("open", "set", str(file), "ali").out == "ali has another password\n"
+    assert typed("open", "set", str(file), "ali").out == "the password of ali is changed\n"
     assert [knows(file, *each) for each in (("ali", "sesame"), ("ali", "open"), ("baba", "tea"))] == [
         False,
         True,
