@@ -7,9 +7,8 @@ Theory of operation. Two connections, in write-ahead mode, so that readers never
              transaction, and only its COMMIT, which is where the device is waited for, runs on the
              writer thread. Whatever arrives meanwhile forms the next group.
 
-The thread makes one call per group, because each return into Python must win the interpreter lock from a busy
-loop. With every statement on the thread, each statement would wait for that lock (figures:
-docs/decisions/0003-embedded-metadata-store.md).
+The thread makes one call per group: each return into Python must win the interpreter lock from a busy loop,
+and would at every statement (figures: docs/decisions/0003-embedded-metadata-store.md).
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from typing import Any, Final, TypeVar
 from magnetar.base.clock import Clock
 from magnetar.base.errors import DiskFullError, StorageError, StorageFailedError
 from magnetar.metadata import paths
+from magnetar.metadata.recent_nodes import RecentNodes
 from magnetar.metadata.reserve import Reserve
 from magnetar.metadata.sqlite_file import check_file, check_format, connect, empty_log, leave, translated
 from magnetar.metadata.sqlite_nodes import SqliteNodes
@@ -95,7 +95,7 @@ class EmbeddedMetadataStore(WatchedStore):
         self._reader = reader
         self._writer = writer
         self._read_nodes = SqliteNodes(reader, str(file))
-        self._write_nodes = SqliteNodes(writer, str(file))
+        self._write_nodes = RecentNodes(SqliteNodes(writer, str(file)))
         self._session = self._begin_session(clock)
         self._tree = Tree(self._write_nodes, clock, self._session)
         self._thread = OneThread("metadata-writer")
@@ -290,6 +290,7 @@ class EmbeddedMetadataStore(WatchedStore):
                 write.error = error.with_traceback(None)  # which leads to this frame, and so to itself
                 if write.many:
                     execute("ROLLBACK TO write")
+                    self._write_nodes.undone()
             if write.many:
                 execute("RELEASE write")
         return self._writer.total_changes != before
@@ -332,6 +333,7 @@ class EmbeddedMetadataStore(WatchedStore):
     def _group_failed(self, group: list[_Write], cause: sqlite3.Error | StorageError) -> None:
         """No write of the group was kept: tries each write alone, or fails the only one."""
         error = translated(cause, self._file) if isinstance(cause, sqlite3.Error) else cause
+        self._write_nodes.undone()
         try:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -382,11 +384,9 @@ class EmbeddedMetadataStore(WatchedStore):
             call_soon(callback, SessionEvent.SESSION_LOST)
         self._finish(group, failure)
 
-    # -- opening and closing -------------------------------------------------------------------
-
     def _begin_session(self, clock: Clock) -> int:
         self._writer.execute("BEGIN IMMEDIATE")
-        session = self._write_nodes.next_session()
+        session = SqliteNodes(self._writer, str(self._file)).next_session()
         Tree(self._write_nodes, clock, session).end_sessions([])
         self._writer.execute("COMMIT")
         return session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,14 @@ from magnetar.metadata.embedded import GATHER_FROM, EmbeddedMetadataStore
 from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.reserve import Reserve
 from magnetar.metadata.sqlite_rebuild import rebuild
-from magnetar.metadata.store import Change, NotFoundError, Notification, SessionEvent
+from magnetar.metadata.store import (
+    BadVersionError,
+    Change,
+    NotFoundError,
+    Notification,
+    Put,
+    SessionEvent,
+)
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import OneThread
 from support.embedded_metadata import Row, dump, file_in, fill, session
@@ -102,10 +110,12 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_bit_that_flips_under_an_open_store_is_reported_and_not_served(tmp_path: Path) -> None:
-    async def story(store: EmbeddedMetadataStore) -> None:
+    async def before(store: EmbeddedMetadataStore) -> None:
         await store.put("/a", b"payload-to-corrupt")
         await store.put("/b", b"good")
         await store.put("/c", b"was a value")
+
+    async def story(store: EmbeddedMetadataStore) -> None:
         # Behind the store's back, as a device would.
         other = sqlite3.connect(file_in(tmp_path), isolation_level=None)
         other.execute("UPDATE node SET data = x'00' WHERE name = 'a'")
@@ -123,7 +133,30 @@ def test_a_bit_that_flips_under_an_open_store_is_reported_and_not_served(tmp_pat
         assert value is not None
         assert value.data == b"better"
 
+    session(tmp_path, before)
     session(tmp_path, story)
+
+
+def test_a_damaged_row_that_this_session_wrote_is_not_served_and_may_be_replaced(tmp_path: Path) -> None:
+    """The store knows its version without the row: nothing of the damage gets into the new one."""
+
+    async def story(store: EmbeddedMetadataStore) -> None:
+        await store.put("/a", b"first")
+        other = sqlite3.connect(file_in(tmp_path), isolation_level=None)
+        other.execute("UPDATE node SET data = x'00', version = 7 WHERE name = 'a'")
+        other.close()
+        with pytest.raises(CorruptDataError, match="the value of /a fails its checksum"):
+            await store.get("/a")
+        assert (await store.put("/a", b"second", expected_version=0)).version == 1
+
+    session(tmp_path, story)
+    session(tmp_path, partial(replaced, b"second"))
+
+
+async def replaced(data: bytes, store: EmbeddedMetadataStore) -> None:
+    value = await store.get("/a")
+    assert value is not None
+    assert (value.data, value.stat.version) == (data, 1)
 
 
 def test_damaged_rows_are_named(tmp_path: Path) -> None:
@@ -228,6 +261,8 @@ class FailingWriter:
         self._real = real
         self._code = code
         self.failures_left = 1
+        self.ends = False
+        """Whether it has ended the transaction already, as SQLite does after some errors."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._real, name)
@@ -235,6 +270,8 @@ class FailingWriter:
     def execute(self, statement: str, *arguments: object) -> sqlite3.Cursor:
         if statement == "COMMIT" and self.failures_left:
             self.failures_left -= 1
+            if self.ends:
+                self._real.execute("ROLLBACK")
             error = sqlite3.OperationalError("as told")
             error.sqlite_errorcode = self._code
             raise error
@@ -250,8 +287,9 @@ class Breaking(OneThread):
         return super().run(work, *arguments)
 
 
-def fail_commits(store: EmbeddedMetadataStore, code: int, times: int) -> None:
+def fail_commits(store: EmbeddedMetadataStore, code: int, times: int, *, ends: bool = False) -> None:
     failing = FailingWriter(store._writer, code)
+    failing.ends = ends
     failing.failures_left = times
     store._writer = failing  # type: ignore[assignment]  # has the methods that are used
 
@@ -298,6 +336,23 @@ def test_a_full_disk_fails_only_what_does_not_fit(tmp_path: Path) -> None:
         assert await store.children("/") == ["b"]
         assert [n.path for n in told if n.change is Change.CREATED] == ["/b"]
         await store.put("/a", b"")
+
+    session(tmp_path, script)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_write_that_was_undone_changes_no_version(tmp_path: Path, ends: bool) -> None:
+    """The store remembers what it wrote last: not what never became a commit."""
+
+    async def script(store: EmbeddedMetadataStore) -> None:
+        await store.put("/a", b"first")
+        fail_commits(store, sqlite3.SQLITE_FULL, times=1, ends=ends)
+        with pytest.raises(DiskFullError):
+            await store.put("/a", b"lost", expected_version=0)
+        await store.put("/a", b"second", expected_version=0)
+        with pytest.raises(BadVersionError):
+            await store.transact([Put("/a", b"third", 1), Put("/b", b"", 7)])
+        assert (await store.put("/a", b"fourth", expected_version=1)).version == 2
 
     session(tmp_path, script)
 

@@ -66,7 +66,7 @@ class PublishPath(ABC):
         elif (
             run.bad is None
             and self.limits.gate is None
-            and self.screen is None
+            and (self.screen is None or run.txn is not None)
             and (run.plain or not claims.doubtful(run))
         ):
             self._take(producer, run)
