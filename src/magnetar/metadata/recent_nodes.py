@@ -3,8 +3,8 @@
 Most writes replace or delete what was written a moment ago: a header of a transaction is written three times
 and deleted within milliseconds. Its writer knows the node then, and need not read it, with its checksum.
 
-Only for a table that no other process writes. The caller says when it undid changes. Where a device damaged such a
-row, replacing it mends it: nothing of it is read.
+Only for a table that no other process writes. The caller says when it undid changes. Where a device damaged
+such a row, replacing it mends it: nothing of it is read.
 """
 
 from __future__ import annotations
