@@ -31,11 +31,10 @@ ALLOWED = {
     "src/magnetar/admin": dict.fromkeys(("main_loop", "should_exit", "handshake_complete"), _UVICORN),
     "src/magnetar/arrow/message_columns.py": {"entry_index": "columns are made by name, see `column`"},
     "src/magnetar/auth/https_fetch.py": {"redirect_request": "urllib calls it"},
-    "src/magnetar/bookie": {"sizehint": _PROTOCOL, "pause_writing": _PROTOCOL, "sorted_segments": _MEASURE},
+    "src/magnetar/bookie": {"sizehint": _PROTOCOL, "sorted_segments": _MEASURE},
     "src/magnetar/broker": {
         "sizehint": _PROTOCOL,
         "eof_received": _PROTOCOL,
-        "pause_writing": _PROTOCOL,
         "in_memory": _MEASURE,
         "TICK_MS": "the promise that tests hold the wheel of times to",
         "share_bytes_max": _MEASURE,
@@ -50,8 +49,9 @@ ALLOWED = {
          "create_secret_key", "set_password", "format_commands", "get_metavar"),
         _CLICK,
     ),
-    "src/magnetar/client/session.py": {"proxy_to_broker_url": "a field of a protobuf message"},
     "src/magnetar/client/transforming.py": {"transform": "users' programs call it: docs/transactions.md"},
+    "src/magnetar/proxy/introduction.py": {"supports_topic_watchers": "a field of a protobuf message"},
+    "src/magnetar/proxy/splice.py": {"sizehint": _PROTOCOL, "eof_received": _PROTOCOL},
     "src/magnetar/demo/__main__.py": {"signum": "signal handlers are given it"},
     "src/magnetar/demo/alerts.py": {"ok": "the verdict in one word, for tests of the demo"},
     "src/magnetar/demo/topics.py": dict.fromkeys(

@@ -36,8 +36,8 @@ class StandaloneProcess:
         """`folder` holds the data, the log and the ready file; a later instance may take it over. `python` is
         the interpreter whose package is run.
 
-        `data_dir` is for data elsewhere, `environment` adds variables. `role` is the command, `standalone` or
-        `broker`.
+        `data_dir` is for data elsewhere, `environment` adds variables. `role` is the command, `standalone`,
+        `broker` or `proxy`, which has no data.
         """
         self.folder = folder
         self.data_dir = data_dir or folder / "data"
@@ -64,6 +64,8 @@ class StandaloneProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ready_path.unlink(missing_ok=True)
         place = ["--ephemeral"] if self._ephemeral else ["--data", str(self.data_dir)]
+        if self._role == "proxy":
+            place = []
         arguments = [
             self._python,
             "-m",

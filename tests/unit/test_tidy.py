@@ -330,6 +330,7 @@ LOOP_ROOMS = {
     "ledger",
     "managedlog",
     "metadata",
+    "proxy",
     "server",
     "tiered",
     "websocket",

@@ -30,6 +30,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.processes.broker:broker",
         "Run one of several brokers that share the topics of a cluster, until Ctrl-C.",
     ),
+    "proxy": Command(
+        "magnetar.cli.processes.proxy:proxy",
+        "Run a proxy before the brokers of a cluster, until Ctrl-C.",
+    ),
     "cluster": Command(
         "magnetar.cli.processes.cluster:cluster",
         "Brokers that share the topics of a cluster (docs/cluster.md).",

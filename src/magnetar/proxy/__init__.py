@@ -1,0 +1,1 @@
+"""Clients reach the brokers of a cluster through it. See README.md."""

@@ -1,0 +1,32 @@
+"""What sessions and sockets need of the proxy."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from magnetar.auth.identity import Credentials
+from magnetar.broker.session.greetings import Greetings
+from magnetar.proxy.figures import ProxyFigures
+from magnetar.proxy.known_brokers import KnownBrokers
+from magnetar.proxy.proxy_options import ProxyOptions
+
+
+class ProxyPort(Protocol):
+    """See the module's text."""
+
+    options: ProxyOptions
+    targets: KnownBrokers
+    credentials: Credentials | None
+    """With which the proxy comes to brokers."""
+    greetings: Greetings
+    figures: ProxyFigures
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether clients must show credentials here."""
+
+    def enters(self) -> bool:
+        """One more question; False: there are too many."""
+
+    def leaves(self) -> None:
+        """A question is answered."""

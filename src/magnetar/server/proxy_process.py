@@ -1,0 +1,210 @@
+"""The process of `magnetar proxy`: clients reach the brokers of a cluster through it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import magnetar
+from magnetar.auth.identity import METHOD_TLS, METHOD_TOKEN, Credentials
+from magnetar.base.errors import StartupError
+from magnetar.broker.listeners import Addresses
+from magnetar.broker.ownership.records import BrokerUrls
+from magnetar.metadata.opening import open_metadata, parse_metadata_url
+from magnetar.metadata.scoped import ScopedMetadataStore
+from magnetar.proxy.client_connection import ClientConnection
+from magnetar.proxy.known_brokers import KnownBrokers
+from magnetar.proxy.members import Members
+from magnetar.proxy.proxy import Proxy
+from magnetar.proxy.proxy_options import ProxyOptions
+from magnetar.proxy.splice import ReadBuffer
+from magnetar.runtime import loop as event_loop
+from magnetar.runtime.acceptor import Acceptor
+from magnetar.runtime.clock import SystemClock
+from magnetar.server import open_files
+from magnetar.server.addresses import in_url
+from magnetar.server.banner import remove_ready_file, write_ready
+from magnetar.server.security.exposure import check_exposure
+from magnetar.server.settings.config import StandaloneConfig, names
+from magnetar.server.settings.limit_settings import client_entrance
+from magnetar.server.settings.proxy_settings import ProxySettings
+
+_log = logging.getLogger("magnetar.server")
+
+_BACKLOG = 1024
+"""Connections that may wait to be accepted."""
+
+
+def run(config: StandaloneConfig, settings: ProxySettings) -> int:
+    """Runs until SIGTERM or SIGINT; the exit code. Raises StartupError, MetadataError."""
+    open_files.raise_limit()
+    return event_loop.run(_serve(config, settings))
+
+
+async def _serve(config: StandaloneConfig, settings: ProxySettings) -> int:
+    process = ProxyProcess(config, settings)
+    try:
+        await process.start()
+        await process.wait()
+    finally:
+        await process.close()
+    _log.info("stopped")
+    return 0
+
+
+class ProxyProcess:
+    """The composed process. `start`, then `wait`, then `close`, which is safe at any stage."""
+
+    def __init__(self, config: StandaloneConfig, settings: ProxySettings) -> None:
+        self._config = config
+        self._settings = settings
+        self._clock = SystemClock()
+        self._stop = asyncio.Event()
+        self._cleanup = contextlib.AsyncExitStack()
+        self._clients = client_entrance(config)
+        self._proxy: Proxy
+
+    async def start(self) -> None:
+        """Returns when clients are served. Raises StartupError, MetadataError."""
+        config, settings = self._config, self._settings
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        check_exposure(config)
+        plain = config.plain_host or config.host
+        listener = self._bind(plain, config.broker_port, "--port")
+        targets = KnownBrokers(tls=settings.broker_tls)
+        proxy = self._proxy = Proxy(
+            ProxyOptions(
+                forwards_credentials=settings.forward_credentials,
+                connect_s=config.connect_timeout_seconds,
+                lookups_max=settings.lookups_max,
+            ),
+            targets,
+            self._clock,
+            credentials=own_credentials(settings),
+        )
+        self._cleanup.push_async_callback(proxy.close)
+        await self._know_brokers(proxy, targets)
+        proxy.begin()
+        tls = broker_tls(settings) if settings.broker_tls else None
+        self._listen(listener, None, tls)
+        self._cleanup.push_async_callback(self._drain)
+        self._tell(f"pulsar://{in_url(plain)}:{listener.getsockname()[1]}")
+
+    async def _know_brokers(self, proxy: Proxy, targets: KnownBrokers) -> None:
+        config, settings = self._config, self._settings
+        if settings.brokers:
+            targets.replace(listed(settings))
+            return
+        url = parse_metadata_url(config.metadata_url)
+        if url.kind not in ("zk", "etcd"):
+            raise StartupError(
+                "a proxy must know the brokers: give --metadata zk://… or etcd://…, or --brokers pulsar://…"
+            )
+        store = await open_metadata(url, self._clock)
+        self._cleanup.push_async_callback(store.close)
+        # Our brokers are below the cluster's own node, Pulsar's at the top.
+        stores = (ScopedMetadataStore(store, f"/magnetar/{config.cluster}"), store)
+        members = Members(stores, targets, proxy.tasks)
+        self._cleanup.callback(members.close)
+        await members.load()
+
+    def _bind(self, host: str, port: int, option: str) -> socket.socket:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        self._cleanup.callback(bound.close)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, port))
+            bound.listen(_BACKLOG)
+        except OSError as error:
+            remedy = f"; choose another with {option}" if error.errno == errno.EADDRINUSE else ""
+            raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}{remedy}") from error
+        bound.setblocking(False)
+        return bound
+
+    def _listen(
+        self, bound: socket.socket, served: ssl.SSLContext | None, to_brokers: ssl.SSLContext | None
+    ) -> None:
+        proxy, shared = self._proxy, ReadBuffer()
+        acceptor = Acceptor(
+            bound,
+            self._clients,
+            lambda: ClientConnection(proxy, shared, to_brokers),
+            tls=served,
+            handshake_s=self._config.connect_timeout_seconds,
+            make_room=lambda address: not address and proxy.greetings.drop_oldest() is not None,
+        )
+        self._cleanup.callback(acceptor.close)
+
+    def _tell(self, url: str) -> None:
+        sys.stdout.write(f"Magnetar {magnetar.__version__} proxy is ready\n\n  Pulsar clients   {url}\n")
+        sys.stdout.flush()
+        _log.info("ready: clients at %s", url)
+        if (file := self._config.ready_file) is not None:
+            write_ready(file, {"pid": os.getpid(), "broker_url": url, "http_url": ""})
+            self._cleanup.callback(remove_ready_file, file)
+
+    async def _drain(self) -> None:
+        await self._proxy.drain(self._settings.drain_seconds)
+
+    async def wait(self) -> None:
+        """Returns when the process is told to stop."""
+        await self._stop.wait()
+        _log.info("stopping")
+
+    async def close(self) -> None:
+        """Drains and stops everything that was started, in reverse order."""
+        await self._cleanup.aclose()
+
+
+def listed(settings: ProxySettings) -> Iterator[BrokerUrls]:
+    """The brokers that the settings list. Raises StartupError."""
+    for url in names(settings.brokers):
+        try:
+            parts = urlsplit(url)
+            whole = bool(parts.hostname and parts.port)
+        except ValueError:
+            whole = False
+        if not whole or parts.scheme != ("pulsar+ssl" if settings.broker_tls else "pulsar"):
+            raise StartupError(
+                f"brokers: {url!r} is not {'pulsar+ssl' if settings.broker_tls else 'pulsar'}://host:port,"
+                " as broker_tls says"
+            )
+        yield BrokerUrls(Addresses(tls=url) if settings.broker_tls else Addresses(plain=url))
+    for url in names(settings.brokers_http):
+        yield BrokerUrls(Addresses(https=url) if settings.broker_tls else Addresses(http=url))
+
+
+def own_credentials(settings: ProxySettings) -> Credentials | None:
+    """With which the proxy comes to brokers; None: with none. Raises StartupError."""
+    if settings.broker_token_file is not None:
+        try:
+            return Credentials(METHOD_TOKEN, settings.broker_token_file.read_bytes().strip())
+        except OSError as error:
+            raise StartupError(
+                f"broker_token_file {settings.broker_token_file} cannot be read: {error.strerror}"
+            ) from error
+    return Credentials(METHOD_TLS) if settings.broker_tls_certificate is not None else None
+
+
+def broker_tls(settings: ProxySettings) -> ssl.SSLContext:
+    """TLS of connections to brokers. Raises StartupError."""
+    try:
+        context = ssl.create_default_context(cafile=settings.broker_tls_ca)
+        context.check_hostname = settings.broker_tls_hostnames
+        if settings.broker_tls_certificate is not None:
+            context.load_cert_chain(settings.broker_tls_certificate, settings.broker_tls_key)
+    except OSError as error:
+        raise StartupError(f"the files for TLS to brokers cannot be used: {error}") from error
+    return context

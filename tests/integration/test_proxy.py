@@ -1,0 +1,127 @@
+"""A real proxy before a real broker, and before several: the official client through it, what it refuses, and
+brokers that are lost behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from support.broker_clusters import broker_cluster
+from support.drivers import NotHereError
+from support.official import QUIET, receive_all
+from support.raw_client import RawClient
+from support.sessions import Type, command
+from support.standalone import StandaloneProcess
+
+pytestmark = pytest.mark.process
+
+OTHER_ADDRESSES = ["127.0.0.1:22", "localhost:6650", "169.254.169.254:80", "pulsar://[::1]:6650"]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    with StandaloneProcess(tmp_path_factory.mktemp("broker"), ephemeral=True) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def proxy(broker: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    with proxy_before(tmp_path_factory.mktemp("proxy"), "--brokers", broker.broker_url) as process:
+        yield process
+
+
+def proxy_before(folder: Path, *options: str) -> StandaloneProcess:
+    return StandaloneProcess(folder, role="proxy", options=options)
+
+
+def client_of(proxy: StandaloneProcess) -> pulsar.Client:
+    return pulsar.Client(proxy.broker_url, operation_timeout_seconds=60, logger=QUIET)
+
+
+def test_messages_pass_in_both_directions(proxy: StandaloneProcess) -> None:
+    client = client_of(proxy)
+    consumer = client.subscribe("passes", "s")
+    producer = client.create_producer("passes", block_if_queue_full=True)
+    payloads = [b"%d:" % number + b"x" * 20_000 for number in range(500)]
+    for payload in payloads:
+        producer.send_async(payload, lambda *_: None)
+    producer.flush()
+    assert receive_all(consumer, len(payloads)) == payloads
+    client.close()
+
+
+def test_partitions_and_lists_of_topics_are_known(
+    proxy: StandaloneProcess, broker: StandaloneProcess
+) -> None:
+    broker.admin("PUT", "persistent/public/default/parts/partitions", 3)
+    client = client_of(proxy)
+    consumer = client.subscribe(re.compile("persistent://public/default/parts.*"), "s")
+    assert len(client.get_topic_partitions("parts")) == 3
+    producer = client.create_producer("parts")
+    for number in range(30):
+        producer.send(b"%d" % number)
+    assert sorted(receive_all(consumer, 30)) == sorted(b"%d" % number for number in range(30))
+    client.close()
+
+
+@pytest.mark.parametrize("named", OTHER_ADDRESSES)
+def test_no_other_address_is_connected_to(proxy: StandaloneProcess, named: str) -> None:
+    with RawClient(proxy.broker_url, handshake=False) as client:
+        client.send(command(Type.CONNECT, client_version="t", proxy_to_broker_url=named))
+        client.wait(lambda: client.closed, "refused")
+        (refusal,) = client.commands(Type.ERROR)
+    assert "none of the brokers" in refusal.message
+    assert f"{named!r} names none of the brokers" in proxy.log_text()
+
+
+def test_a_port_of_the_broker_that_is_not_for_clients_is_not_connected_to(
+    proxy: StandaloneProcess, broker: StandaloneProcess
+) -> None:
+    with RawClient(proxy.broker_url, handshake=False) as client:
+        named = broker.http_url.removeprefix("http://")
+        client.send(command(Type.CONNECT, client_version="t", proxy_to_broker_url=named))
+        client.wait(lambda: client.closed, "refused")
+        assert client.commands(Type.ERROR)
+
+
+def test_what_is_sent_with_connect_arrives_behind_it(
+    proxy: StandaloneProcess, broker: StandaloneProcess
+) -> None:
+    named = broker.broker_url.removeprefix("pulsar://")
+    with RawClient(proxy.broker_url, handshake=False) as client:
+        connect = command(Type.CONNECT, client_version="t", proxy_to_broker_url=named)
+        client.send(connect + command(Type.PING))
+        client.wait(lambda: client.commands(Type.PONG), "PONG")
+        assert client.commands(Type.CONNECTED)
+
+
+@pytest.mark.slow
+def test_clients_go_on_when_a_broker_behind_the_proxy_is_killed(tmp_path: Path) -> None:
+    try:
+        with broker_cluster(tmp_path) as cluster:
+            for _ in range(2):
+                cluster.start_broker()
+            with proxy_before(tmp_path / "proxy", "--metadata", cluster.metadata) as proxy:
+                client = client_of(proxy)
+                topics = [f"topic-{number}" for number in range(4)]
+                producers = {topic: client.create_producer(topic) for topic in topics}
+                consumers = {topic: client.subscribe(topic, "s") for topic in topics}
+                for producer in producers.values():
+                    producer.send(b"before")
+                cluster.owner_of(topics[0]).kill()
+                for producer in producers.values():
+                    producer.send(b"after")
+                for topic, consumer in consumers.items():
+                    seen = set()
+                    while seen != {b"before", b"after"}:
+                        message = consumer.receive(60_000)
+                        consumer.acknowledge(message)
+                        seen.add(message.data())
+                    assert seen == {b"before", b"after"}, topic
+                client.close()
+    except NotHereError as error:  # the service's package could not be fetched: it says which and why
+        pytest.skip(str(error))
