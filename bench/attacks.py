@@ -44,7 +44,7 @@ def _opened(url: str) -> socket.socket:
 
 
 def _idle(url: str, count: int, first_bytes: bytes) -> None:
-    """So many sockets that say the beginning of something, each opened again when it is closed."""
+    """Holds `count` sockets that send `first_bytes` and nothing more; opens each again when it is closed."""
     poll = select.epoll()
     held: dict[int, socket.socket] = {}
     said = False

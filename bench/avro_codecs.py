@@ -49,7 +49,7 @@ def records(count: int) -> list[bytes]:
 
 
 def cpu_s(work: Callable[[], object]) -> float:
-    """Of the fastest run."""
+    """Seconds of CPU of the fastest of RUNS runs."""
     taken = []
     for _ in range(RUNS):
         began = time.process_time()

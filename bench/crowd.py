@@ -37,7 +37,7 @@ SAMPLE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Who is there beside the full load."""
+    """Clients that are connected beside the full load."""
 
     slow: bool
     """A reader of each topic that takes a tenth of it."""
@@ -83,7 +83,7 @@ def measure(url: str, pid: int | None, crowd: Crowd, seconds: float) -> dict[str
 
 
 def deaf_consumers(url: str, count: int) -> list[socket.socket]:
-    """So many sockets whose broker has a backlog for them, on one topic; they are not read."""
+    """Connects `count` consumers of one topic with a backlog; their sockets are not read."""
     topic = f"persistent://public/default/backlog-{time.time_ns()}"
     lane = PulsarDriver(url).lane(topic, payload_bytes=BACKLOG_PAYLOAD_BYTES, messages_per_entry=1)
     publish_all([Publisher(lane, entries_max=BACKLOG_ENTRIES)], Meter(None))

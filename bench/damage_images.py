@@ -24,7 +24,7 @@ _SETTLE_S: Final = 20.0
 
 
 class _Listener:
-    """Of a writer: remembers nothing."""
+    """The listener of a writer; ignores every notice."""
 
     def durable(self, last_entry: int) -> None:
         pass
@@ -51,7 +51,7 @@ class Image:
     kind: str
     files: dict[str, bytes]
     entries: dict[LedgerId, list[bytes]]
-    """Of each ledger that lives."""
+    """Entries of each ledger that is not deleted."""
     places: list[Place]
     spared: tuple[str, int]
     """From this offset on a file holds a group that nothing says was synced; ("", 0): there is none."""

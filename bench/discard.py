@@ -3,7 +3,7 @@
     python -m bench.discard --ready-file FILE [--data IGNORED]
 
 It answers every SEND at once. A reader gets as many entries as were published to its topic, made anew from
-the first of them, so that the reader's checks hold. It is no broker: one owner of everything, no flow of
+the first of them, so that the reader's checks hold. It is not a broker: one owner of everything, no flow of
 time, no errors.
 """
 

@@ -94,7 +94,7 @@ class Behaves:
 
 
 def _settings(name: str, folder: Path) -> dict[str, str]:
-    """Of the broker of a story: a port with TLS for those that attack one."""
+    """Settings of the broker of a story: a TLS port for the stories that attack one."""
     if name not in OF_TLS:
         return {}
     now, key, certificate = datetime.datetime.now(datetime.UTC), folder / "key.pem", folder / "broker.pem"

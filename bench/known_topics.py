@@ -147,7 +147,7 @@ def policy_seen_ms(admin: Admin) -> float:
 def measure(folder: Path, seconds: float, topics: int, *, loaded: bool) -> dict[str, float]:
     """All figures."""
     free = Cpus(None, None)
-    # Closing a topic takes about a millisecond: all of them together longer than anybody waits.
+    # Closing a topic takes about a millisecond: all of them together take longer than a test can wait.
     stop = signal.SIGKILL if loaded else signal.SIGTERM
     with started(magnetar_command(), folder, free, stop_signal=stop) as broker:
         meter = Meter(broker.pid)

@@ -1,9 +1,9 @@
 """The page cache as on a machine that has been running for a while.
 
 A virtual machine gives memory that it does not use back to its host. The first write to such a page makes
-the host fetch it again: measured on one, about 2 s of system time a GB, charged to whoever touched it, where
-copying into a page in use takes 0.2. A server that has been up for an hour has filled its memory with page
-cache, and new data goes into recycled pages; a machine that has just started a benchmark has not.
+the host fetch it again: measured on one, about 2 s of system time a GB, charged to the process that touched
+it, where copying into a page in use takes 0.2. A server that has been up for an hour has filled its memory
+with page cache, and new data goes into recycled pages; a machine that has just started a benchmark has not.
 `PageCache.fill` makes the second like the first: it reads a sparse file, whose pages the kernel keeps, until
 hardly any memory is free. They are clean and unused, so the kernel takes them first when a broker needs some.
 """

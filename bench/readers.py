@@ -40,7 +40,7 @@ sign to wait for, hence a time: that of one look, and a little more."""
 
 
 class Readers:
-    """Of one connection."""
+    """Readers that share one connection."""
 
     def __init__(self, service_url: str, numbers: range) -> None:
         self._numbers = numbers

@@ -91,7 +91,7 @@ def figure(value: float | None) -> str:
 
 
 def bottleneck(metrics: Mapping[str, float]) -> str:
-    """Who had no time left: by the share of its core that each side used."""
+    """The side that had no CPU time left, by the share of its core that each side used."""
     broker, generator = metrics.get("broker_cpu_share"), metrics.get("generator_cpu_share", 0.0)
     names = []
     if broker is not None and broker >= BOUND_SHARE:

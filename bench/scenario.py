@@ -99,7 +99,7 @@ class ModuleLoad:
     module: str
     needs_broker: bool = True
     argument: str = ""
-    """Of the program, before all options."""
+    """Argument of the program, before all options; empty: none."""
 
 
 Load = PublishLoad | LatencyLoad | CatchupLoad | TopicsLoad | StartLoad | OfficialLoad | ModuleLoad

@@ -31,7 +31,7 @@ CONNECTIONS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Who shares the subscription."""
+    """A type of subscription, and its consumers."""
 
     kind: int
     consumers: int

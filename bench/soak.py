@@ -66,7 +66,7 @@ def growth(samples: list[float]) -> float:
 
 
 def slope_mb_per_hour(samples: list[float], interval_s: float) -> float:
-    """Of the straight line nearest to the last two thirds of the samples (least squares)."""
+    """Slope, in MB per hour, of the line through the last two thirds of the samples (least squares)."""
     tail = samples[len(samples) // 3 :]
     middle_x, middle_y = (len(tail) - 1) / 2, sum(tail) / max(1, len(tail))
     spread = sum((x - middle_x) ** 2 for x in range(len(tail)))

@@ -32,7 +32,7 @@ class Given(NamedTuple):
     folder: Path
     """Empty, and gone afterwards."""
     pid: int | None = None
-    """Of the broker, when it was started for this."""
+    """Process id of the broker; None when this program did not start it."""
 
 
 def main(

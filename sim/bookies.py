@@ -54,7 +54,7 @@ class BookieNode:
         for ticket in tickets:
             self._do(self._ledgers.failed(ticket, status))
         if status is Status.IO_ERROR:
-            # Nobody knows what of it is on the device: only a start looks.
+            # It is unknown what of it is on the device: only a start looks.
             self.crash()
 
     def set_full(self, *, full: bool) -> None:

@@ -236,7 +236,7 @@ LEDGER_MUTATIONS: Final = {
         found_by=88,
     ),
     "members-only": Mutation(
-        "who was replaced is not heard any more",
+        "the answers of a replaced bookie do not count",
         [(RulesInForce, "writing", _HearsEverybody())],
         found_by=522,
     ),
@@ -261,7 +261,7 @@ LEDGER_MUTATIONS: Final = {
         found_by=14,
     ),
     "unknown-outcomes": Mutation(
-        "a change of the metadata that nobody answered is looked up",
+        "a change of the metadata without an answer is looked up",
         [(QuorumWriter, "metadata_conflict", lambda self: self.metadata_written(self._version + 1))],
         found_by=28,
     ),

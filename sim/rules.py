@@ -10,7 +10,7 @@ from magnetar.ledger.quorum.rules import RECOVERY_RULES, WRITING_RULES, Recovery
 
 
 class RulesInForce:
-    """Of all stories that run now."""
+    """The rules of writing, recovery and fences that all running stories use."""
 
     writing: WritingRules = WRITING_RULES
     recovery: RecoveryRules = RECOVERY_RULES

@@ -145,7 +145,7 @@ class LedgerStory:
         plan(time_us)
 
     def _plan_fences(self, time_us: int) -> None:
-        """Somebody recovers while the writer writes, and bookies go down for a moment just then."""
+        """Recoveries while the writer writes, at moments when bookies are down."""
         random = self.world.random
         start_us = self._moment_us + random.randint(0, 4 * _MS)
         self._at(start_us, self._recover, "recovery0", RECOVERIES_MAX)
@@ -157,7 +157,7 @@ class LedgerStory:
             self._plan_cut()
 
     def _plan_replacements(self, time_us: int) -> None:
-        """Bookies go down one after the other, for longer than anybody waits, and the writer goes last."""
+        """Bookies go down one after the other, for longer than any wait, and the writer goes last."""
         random = self.world.random
         for name in random.choices(sorted(self._bookies), k=random.randint(2, 5)):
             down_us = random.randint(0, time_us + 20 * _MS)

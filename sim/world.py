@@ -59,5 +59,5 @@ class World:
 
     @property
     def log_hash(self) -> str:
-        """Of every line of the log so far."""
+        """Hash of every line of the log so far."""
         return self._digest.hexdigest()

@@ -10,9 +10,9 @@ from typing import Final
 from magnetar.observability.catalogue import METRICS
 
 CRITICAL: Final = "critical"
-"""Somebody must look now: data or service is at risk."""
+"""An operator must act now: data or service is at risk."""
 WARNING: Final = "warning"
-"""Somebody should look today."""
+"""An operator should act today."""
 
 _NAME: Final = re.compile(r"\b(?:pulsar|magnetar|process|python|brk)_[a-z0-9_]+")
 _OF_HISTOGRAMS: Final = re.compile(r"_(bucket|sum|count)$")
@@ -25,7 +25,7 @@ class Alert:
     name: str
     expression: str
     lasting: str
-    """How long it must hold before somebody is told."""
+    """Time for which the condition must hold before the alert fires, such as `5m`."""
     severity: str
     summary: str
     """With `{{ $labels.x }}` and `{{ $value }}`."""

@@ -314,7 +314,7 @@ class Run:
     # -- the whole ---------------------------------------------------------------------------------
 
     def run(self, seconds: float) -> None:
-        """Lets everybody work for so long, and then everything arrive."""
+        """Runs all clients and the operator for `seconds`, and then waits until all messages have arrived."""
         producers = [threading.Thread(target=self.publish, args=(lane,), daemon=True) for lane in self.lanes]
         consumers = [
             threading.Thread(target=self.consume, args=(lane, name), daemon=True)

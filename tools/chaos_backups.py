@@ -27,7 +27,7 @@ DAMAGES: Final = ("corrupt data", "in limbo", "doubted")
 
 
 class ChaosBackups:
-    """Of one broker's folder."""
+    """Backups and restores of one broker's data folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -70,7 +70,7 @@ def _by(by: tuple[str, ...]) -> str:
 
 
 def rate(name: str, *by: str, top: int = 0) -> Query:
-    """Of a counter, per second, added up by these labels; of the `top` largest only."""
+    """A query for a counter's growth per second, summed by the labels `by`; the `top` largest, 0: all."""
     metric = declared(name, Kind.COUNTER, by)
     found = f"sum{_by(by)} (rate({_selected(metric)}[{WINDOW}]))"
     unit = _RATE_UNITS.get(metric.unit, "ops")
@@ -78,7 +78,8 @@ def rate(name: str, *by: str, top: int = 0) -> Query:
 
 
 def value(name: str, *by: str, how: str = "sum", top: int = 0) -> Query:
-    """Of a gauge, put together by these labels."""
+    """A query for a gauge, aggregated by the labels `by` with the function `how`; only the `top` largest, 0:
+    all."""
     metric = declared(name, Kind.GAUGE, by)
     found = f"{how}{_by(by)} ({_selected(metric)})"
     unit = _UNITS.get(metric.unit, "short")
@@ -91,14 +92,14 @@ def _short(name: str) -> str:
 
 
 def share(name: str, budget: str, *by: str) -> Query:
-    """Of a gauge, in parts of another."""
+    """A query for a gauge as a share, 0 to 1, of the gauge `budget`."""
     part, whole = declared(name, Kind.GAUGE, by), declared(budget, Kind.GAUGE, by)
     found = f"sum{_by(by)} ({_selected(part)}) / sum{_by(by)} ({_selected(whole)})"
     return Query(found, f"{name.removeprefix('magnetar_')} {_legend(by)}", part, "percentunit")
 
 
 def quantile(name: str, part: float, *by: str) -> Query:
-    """Of a histogram: seconds below which this part of all lies."""
+    """A query for a quantile of a histogram, in seconds. `part`: share of observations below it, 0 to 1."""
     metric = declared(name, Kind.HISTOGRAM, by)
     buckets = f"sum{_by((*by, 'le'))} (rate({_selected(metric, '_bucket')}[{WINDOW}]))"
     legend = f"p{part * 100:g} {_legend(by)}"

@@ -1,4 +1,4 @@
-"""Finds what nobody uses: names that vulture sees defined and nowhere read. Part of `./dev check`.
+"""Finds dead code: names that vulture sees defined and nowhere read. Part of `./dev check`.
 
 The product, the benchmark, the simulator and the tools are looked at without the tests: what only a test
 calls is dead as well, unless ALLOWED has it with its reason. An entry that nothing needs is reported.
@@ -122,7 +122,7 @@ def complaints() -> list[str]:
         places = [place for place, allowed in ALLOWED.items() if name in allowed and _within(path, place)]
         needed.update((place, name) for place in places)
         if not places:
-            said.append(f"{path}:{line}: {name} is used by nobody, or by tests alone")
+            said.append(f"{path}:{line}: {name} is unused, or used by tests alone")
     said += [
         f"{Path(__file__).name}: {place} needs no exception for {name} any more"
         for place, allowed in ALLOWED.items()
@@ -131,12 +131,12 @@ def complaints() -> list[str]:
     ]
     vulture.ignore_names, vulture.ignore_decorators = TEST_NAMES, TEST_DECORATORS
     found = _unused(vulture, (TESTS,))
-    dead = [f"{path}:{line}: {name} is used by nobody" for path, name, line in found if _within(path, TESTS)]
+    dead = [f"{path}:{line}: {name} is unused" for path, name, line in found if _within(path, TESTS)]
     return said + dead
 
 
 def _unused(vulture: Vulture, folders: tuple[str, ...]) -> list[tuple[str, str, int]]:
-    """Path, name and line of what nobody uses when these folders are looked at besides."""
+    """Path, name and line of each name that no code uses, when vulture also reads these folders."""
     vulture.scavenge([str(ROOT / folder) for folder in folders], exclude=["*_pb2.py", "*_pb2.pyi"])
     return [
         (Path(item.filename).resolve().relative_to(ROOT.resolve()).as_posix(), item.name, item.first_lineno)

@@ -38,8 +38,8 @@ TWINS = "--twins"
 NIGHTLY = "nightly"
 
 DEADLINE_S = 4 * 3600
-"""For all stages together: a test that hangs must not hang whoever waits for the result. Beside eight busy
-loops on two cores they take two hours."""
+"""Most seconds of all stages together, so that a test that hangs does not hang the run. Beside eight busy
+loops on two cores the stages take two hours."""
 TWINS_DEADLINE_S = 80 * 60
 """The same of `--twins`, which is what CI runs. CI stops after 90 minutes, checks and a new environment
 included, without a word of what passed: this one has to be first."""
@@ -67,9 +67,9 @@ SPARK_BY_FILE = ("-n", "3", "--dist", "loadfile")
 IN_ORDER = (*SPARK_BY_FILE, "--no-loadscope-reorder")
 
 SEED = random.SystemRandom().randrange(1 << 32)
-"""Of the generated cases that no run before had."""
+"""Seed of the generated cases that no run had before."""
 NEW_FILES_MAX = 8
-"""Of the property tests, which so many go through such cases in a run: all of them take minutes."""
+"""Number of files of property tests that run such cases in one run; all of them would take minutes."""
 NEW_FILES = tuple(
     random.Random(SEED).sample(sorted(map(str, Path("tests/property").glob("test_*.py"))), NEW_FILES_MAX)
     if Path("tests/property").is_dir()

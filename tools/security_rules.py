@@ -352,7 +352,7 @@ SECURITY_RULES: Final = (
         (PLACES,),
     ),
     Rule(
-        "a place comes back from who leaves",
+        "the place of a client that leaves is free again",
         "clients that go away take the places with them",
         "runtime/fair_places.py",
         "                # The place was assigned just before the cancellation.\n"
@@ -408,7 +408,7 @@ SECURITY_RULES: Final = (
         "",
         (ENTRANCE,),
     ),
-    # -- who has not said who it is
+    # -- clients that have not authenticated
     Rule(
         "a connection that waits for CONNECT has a deadline",
         "idle sockets stay for ever",
@@ -980,7 +980,7 @@ SECURITY_RULES: Final = (
         (LOGS,),
     ),
     Rule(
-        "refusals are counted by who is refused",
+        "refusals are counted by the refused address",
         "one address's refusals hide those of others",
         "observability/logs.py",
         '        of_subject = self._subjects.admit(f"{event} {subject}", now_s)\n',

@@ -28,7 +28,7 @@ READY_DEADLINE_S = 30
 STOP_DEADLINE_S = 30
 CLUSTER = "standalone"
 OPEN_NAMESPACES = ("public/default", "public/default-2")
-"""Where everybody produces and consumes."""
+"""Namespaces in which every role may produce and consume."""
 CLOSED_NAMESPACE = "private/auth"
 TOKEN_ROLE = "token-principal"  # a role
 TOKEN_FILE = ".test-token.txt"  # a file's name
@@ -64,7 +64,7 @@ def standalone(
     """A process that is ready, with its data and its log in `folder`; it is stopped at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "ready.json"
-    # Settings of whoever runs the suite must not change what it is run against.
+    # Settings in the environment of the command must not change the standalone under test.
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAGNETAR_", "PULSAR_"))}
     command = [sys.executable, "-m", "magnetar", "standalone", "--data", str(folder / "data")]
     with (folder / "log").open("wb") as log:

@@ -571,7 +571,7 @@ TRANSACTION_RULES: Final = (
         "self._log.append(entries, counts)",
         (SESSIONS,),
     ),
-    # -- who may
+    # -- rights
     Rule(
         "a transaction is its owner's",
         "any client ends or fills any transaction",

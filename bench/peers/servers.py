@@ -67,7 +67,7 @@ class Server(Protocol):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses at this moment."""
+    """Ports that are free at this moment."""
     sockets = [socket.create_server((LOCALHOST, 0)) for _ in range(count)]
     try:
         return [one.getsockname()[1] for one in sockets]
@@ -199,7 +199,7 @@ class Pulsar(_Versioned):
     version: str = "4.2.4"
     warm_up_s: float = 60.0
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of its configuration, beside those that every comparison needs."""
+    """Settings in addition to those that every comparison needs."""
 
     def fetch(self, folder: Path) -> None:
         group = "org.apache.pulsar"

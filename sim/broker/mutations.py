@@ -67,7 +67,7 @@ def _whatever_waits(self: ReceiptLine, durable: Position) -> Unanswered | None:
 
 
 async def _work_of_the_first(self: Flight[Any], seconds: float) -> Any:
-    """Who waits for it and is cancelled ends it."""
+    """A cancelled caller ends the flight for all callers."""
     async with asyncio.timeout(max(0.0, seconds)):
         return await self._task
 
@@ -102,7 +102,7 @@ BROKER_MUTATIONS: Final = {
         "broker",
     ),
     "others-keep-the-flight": Mutation(
-        "who gives up waiting for a flight leaves it to others",
+        "a caller that gives up waiting leaves the flight to the others",
         [(Flight, "landing", _work_of_the_first)],
         0,
         "broker",
@@ -114,7 +114,7 @@ BROKER_MUTATIONS: Final = {
         "broker",
     ),
     "closed-takes-nobody": Mutation(
-        "nobody attaches to a topic that is being closed",
+        "no client attaches to a topic that is being closed",
         [(AnyTopic, "_check_open", _nothing)],
         13,
         "broker",

@@ -26,10 +26,11 @@ _US: Final = 1_000_000
 _BUSY_S: Final = 8.0
 """In so long everything happens that is planned."""
 _HEALED_S: Final = 150.0
-"""Then everybody must be served again in so long: twice what a client waits, and some."""
+"""Virtual seconds after the faults within which every client must be served again: more than twice a client's
+longest wait."""
 EVENTS: Final = 30
 KEPT: Final = TopicName.parse("kept")
-"""Nobody deletes it: what has a receipt must be received."""
+"""A topic that no operator deletes: each message with a receipt must be received."""
 NAMES: Final = (KEPT, TopicName.parse("t"), TopicName.parse("p").with_partition(0))
 NAMESPACE: Final = NamespaceName.parse("public/default")
 
@@ -240,7 +241,7 @@ class BrokerStory:
     # -- what must hold ----------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """At any time: one object per name, and everybody is attached to what is there."""
+        """At any time: one object per name, and every client is attached to that object."""
         broker = self._home.broker
         if broker is None:
             return
@@ -284,7 +285,7 @@ class BrokerStory:
         await asyncio.sleep(2)
         for task in self._background:
             if task.cancelled():
-                self._wrong("expected", "one who gave up took the work of others with him")
+                self._wrong("expected", "a caller that gave up ended the work of others")
             elif task.done() and (error := task.exception()) is not None:
                 self._wrong("expected", repr(error))
         missing = set(range(producers[0].stored + 1)) - consumers[0].received

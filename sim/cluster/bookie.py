@@ -172,7 +172,7 @@ class SimBookie:
             case ListEntries():
                 return ledgers.list_entries(connection, request, self.disk)
             case _:
-                raise AssertionError(f"nobody asks {request}")
+                raise AssertionError(f"unexpected request {request}")
 
     def _durable(self, tickets: Sequence[int]) -> None:
         for ticket in tickets:
@@ -185,7 +185,7 @@ class SimBookie:
         for ticket in tickets:
             self._wires.loop.within(self.process, self._refuse, ticket, status)
         if status is Status.IO_ERROR:
-            # Nobody knows what of it is on the device: only a start looks. Answers may leave before.
+            # It is unknown what of it is on the device: only a start looks. Answers may leave before.
             self._node.world.at(1, self.crash)
 
     def _refuse(self, ticket: int, status: Status) -> None:

@@ -19,7 +19,7 @@ class Appended:
     opening: str
     """Which opening of the log by which owner."""
     number: int
-    """Of the entry among those of its opening."""
+    """Number of the entry among those of its opening."""
     appended: int
     """When, by the count of everything seen."""
     acknowledged: int | None = None
@@ -79,7 +79,7 @@ class History:
             entry.acknowledged = self._seen
 
     def reads(self, reader: str, run: EntryRun) -> None:
-        """Somebody was given entries."""
+        """Checks entries that a reader got."""
         for entry_id, payload in enumerate(run.entries, run.first_entry):
             entry = self._entries.get(Position(run.ledger_id, entry_id))
             if entry is None or entry.payload != payload:

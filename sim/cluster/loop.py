@@ -67,7 +67,7 @@ class SimLoop(asyncio.BaseEventLoop):
     wires: Wires
 
     def __init__(self, world: World) -> None:
-        # Not the base's: it would want a selector. Of the base nothing is used but what it refuses.
+        # Not the base's: it would want a selector. The base only serves to refuse what is not simulated.
         self._world = world
         self._ready: deque[_Handle | _Timer] = deque()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -186,12 +186,12 @@ class SimLoop(asyncio.BaseEventLoop):
                 end()
 
     def tidy_up(self) -> None:
-        """Ends every task that is left, of the dead as well; nothing that they do is seen by anybody."""
+        """Ends every task that is left, also those of dead processes; nothing that they do has an effect."""
         self._tidying = True
         self._ready.extendleft(reversed(self._left_undone))
         asyncio._set_running_loop(self)
         try:
-            # Who never began does so now: cancelled before, it would leave what it was given to await.
+            # A task that never began does so now: cancelled before, it would leave its coroutines unawaited.
             for _ in range(len(self._ready)):
                 self._step(self._ready.popleft())
             for _ in range(_TIDY_ROUNDS_MAX):
@@ -249,7 +249,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 return
             try:
                 done.set_result(func(*args))
-            except Exception as error:  # noqa: BLE001  # whoever waits for it gets it
+            except Exception as error:  # noqa: BLE001  # its caller gets the error
                 done.set_exception(error)
 
         self._world.at(self._world.random.randint(1, 2_000), self.within, process, work)

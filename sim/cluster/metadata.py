@@ -55,7 +55,7 @@ class LedgerWatch:
                 self._moved(ledger_id, old_part, new_part.members)
 
     def _moved(self, ledger_id: LedgerId, fragment: Fragment, members: Sequence[str]) -> None:
-        """Who takes a place in a part of a ledger that is complete must have what belongs there."""
+        """Checks that a new member of a complete fragment has the entries of its place."""
         for index, bookie in enumerate(members):
             if bookie != fragment.members[index]:
                 lacks = [

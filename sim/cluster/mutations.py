@@ -40,7 +40,7 @@ from sim.cluster import bookie
 
 
 class _Answered:
-    """An answer that nobody waited for."""
+    """An answer for which no caller waits."""
 
     def __init__(self, _: int) -> None:
         self.all = self
@@ -50,7 +50,7 @@ class _Answered:
         return Status.OK
 
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
-        """Nobody listens."""
+        """Ignores the answer."""
 
 
 async def _mark_goes_first(self: ReplicationWorker, ledger_id: LedgerId) -> bool:
@@ -144,7 +144,7 @@ def _never_again(self: AuditSchedule, again_s: float) -> None:
 
 
 def _no_second_look(self: AuditSchedule, now_s: float) -> None:
-    """Who is lost is looked after once."""
+    """Looks after a lost bookie only once."""
 
 
 # Metadata
@@ -275,7 +275,7 @@ CLUSTER_MUTATIONS: Final = {
         scenario="cluster",
     ),
     "open-fragments-stay": Mutation(
-        "who holds the open end of a ledger changes under its writer, or after a fence",
+        "the bookies of a ledger's open end change by its writer only, or after a fence",
         [
             (checker, "fragments_of", _fragments_without_an_open_one),
             (replicating, "moved", _moved_open_or_not),
@@ -326,7 +326,7 @@ CLUSTER_MUTATIONS: Final = {
         scenario="cluster",
     ),
     "audits-look-again": Mutation(
-        "who is lost is looked after twice: a client may not have heard of it at the first time",
+        "a lost bookie is audited twice: a client may not have learned of the loss at the first audit",
         [(AuditSchedule, "done", _no_second_look)],
         found_by=397,
         scenario="cluster",
@@ -374,7 +374,7 @@ CLUSTER_MUTATIONS: Final = {
         scenario="cluster",
     ),
     "one-owner-lists": Mutation(
-        "the list is changed by who read it last",
+        "the list is changed only by the broker that read its newest version",
         [(StoredLog, "update", _updated_whoever_has_it)],
         found_by=3,
         scenario="cluster",

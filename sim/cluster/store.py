@@ -85,7 +85,7 @@ class StoreNode:
         self.write(expire)
 
     def write(self, operation: Callable[[list[Notification]], _T]) -> _T:
-        """Does it or not at all, and tells everybody."""
+        """Applies the operation as a whole or not at all, and notifies all watchers."""
         told: list[Notification] = []
         self.nodes.mark()
         try:

@@ -267,7 +267,7 @@ class ClusterStory:
         """Whether an owner gets the log, and reads it to its end."""
         self._last.crash()
         self._last.finish()
-        read = self._waits_for("the log", lambda: self._last.is_done, lambda: "nobody could read it")
+        read = self._waits_for("the log", lambda: self._last.is_done, lambda: "no reader could read it")
         self._last.crash()
         return read
 
@@ -349,7 +349,7 @@ class ClusterStory:
         disk = self._bookie(member).disk
         if not disk.is_sound(ledger_id, entry_id):
             return False
-        # Somebody may have copied what was not sound elsewhere.
+        # A damaged entry may have been copied elsewhere.
         data = disk.entry(ledger_id, entry_id)
         return data is not None and data.endswith(self._history.payload(ledger_id, entry_id))
 

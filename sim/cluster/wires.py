@@ -171,7 +171,7 @@ class SimTransport(asyncio.Transport):
 
 
 class Wires:
-    """Who can be reached, and how badly."""
+    """The network: which addresses can be reached, and their faults."""
 
     def __init__(self, world: World, loop: SimLoop, faults: WireFaults) -> None:
         self.world = world
@@ -297,7 +297,7 @@ class Wires:
         self.world.at(self.delay_us(), arrived)
         transport = await made
         if transport is None:
-            raise ConnectionRefusedError(f"nobody listens at {address}")
+            raise ConnectionRefusedError(f"nothing listens at {address}")
         if transport.is_closing():
             raise ConnectionResetError(f"{address} has gone")
         protocol = transport.protocol = factory()

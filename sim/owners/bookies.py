@@ -1,7 +1,7 @@
 """What bookies do for a topic's log, in a few lines: only its last opener may write.
 
-The logs and ledgers themselves run in the scenarios `ledgers` and `cluster`; here it counts who may write
-when.
+The logs and ledgers themselves run in the scenarios `ledgers` and `cluster`; here only the right to write
+counts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ BOOKIES = "bookies"
 
 
 class FencedError(LedgerError):
-    """Somebody else has opened the log since."""
+    """Another broker has opened the log since."""
 
 
 @dataclass(slots=True)
 class StoredTopic:
-    """Of one topic."""
+    """The stored state of one topic."""
 
     fence: int = 0
     """The number of the last opening."""

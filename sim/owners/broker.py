@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 NAMESPACE: Final = NamespaceName("public", "default")
 _LONGEST_WAIT_S: Final = 3.0
-"""Of the registry: virtual clients are impatient."""
+"""Longest wait of the registry, in virtual seconds."""
 
 
 class _Log:
@@ -134,7 +134,7 @@ class SimBroker:
 
     @property
     def id(self) -> str:
-        """Of its records."""
+        """Id of the broker in its records."""
         return f"{self.name}:8080"
 
     def start(self) -> None:

@@ -85,7 +85,7 @@ OWNER_MUTATIONS: Final = {
         "owners",
     ),
     "fence": Mutation(
-        "who opens a log fences whoever had it: ownership alone is not enough",
+        "a broker that opens a log fences the former owner: ownership alone is not enough",
         [(SimBookies, "append", _no_fence)],
         15,
         "owners",

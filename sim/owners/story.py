@@ -1,9 +1,9 @@
 """A cluster of brokers under faults: clients publish, brokers die, pause and lose sight of the store.
 
-At any time: whoever loses the session goes on with nothing; a record goes after the topics; nobody's entry is
-stored behind another one's back. Once everything has healed: every client gets acknowledgements again; each
-topic is loaded at one broker at most, the one that its record names; owners do not overlap; what was
-acknowledged is there, and first copies are in the order of each producer.
+At any time: a broker that lost its session serves no topic; a record is deleted after the topics are
+closed; a fenced broker stores no entry. After all faults have ended: every client gets acknowledgements
+again; each topic is loaded at one broker at most, the one that its record names; owners do not overlap;
+acknowledged messages are there, and first copies are in the order of each producer.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class OwnersStory:
             return
 
         async def work() -> None:
-            with contextlib.suppress(MagnetarError):  # whoever asked would ask again
+            with contextlib.suppress(MagnetarError):  # the caller would ask again
                 topic = self.world.random.choice(_TOPICS)
                 await asked.owners.move(await asked.owners.bundle_of(topic), to)
 

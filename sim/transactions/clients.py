@@ -395,7 +395,7 @@ class Worker(TxnClient):
         self.history.attempts.append(attempt)
         answer = await self.ask(_Type.NEW_TXN, tc_id=random.randrange(2), txn_ttl_seconds=ttl_us // 1_000)
         if answer is None or answer.HasField("error"):
-            # Nobody was told of it: it ends by its time.
+            # No client knows of it: it ends by its timeout.
             attempt.committed = False
             return
         txn = attempt.txn = TxnId(answer.txnid_most_bits, answer.txnid_least_bits)
@@ -426,7 +426,7 @@ class Worker(TxnClient):
             assert line is not None
             await self.until(lambda: line.closed or all(sent.fate != "unknown" for sent in attempt.sends))
         if random.random() < 0.15:
-            return  # nobody ends it
+            return  # it ends by its timeout
         await self._finish(attempt)
 
     def _divided(self, units: frozenset[Unit]) -> list[frozenset[Unit]]:
@@ -625,7 +625,7 @@ class Reader(TxnClient):
 
 
 def _body_of(event: MessageEvent) -> str:
-    """Of a batch: that of all its messages."""
+    """The body of a message; of a batch the body that all its messages share."""
     payload = event.entry[event.payload_at :]
     metadata = pb.MessageMetadata.FromString(event.entry[event.metadata_at : event.payload_at])
     if not metadata.HasField("num_messages_in_batch"):

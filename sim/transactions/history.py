@@ -91,7 +91,7 @@ class Reading:
 
 
 class History:
-    """Of one story."""
+    """What happened in one story."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self.now_us = now_us
@@ -117,7 +117,7 @@ class History:
     def _check_end(self, attempt: Attempt) -> None:
         now_us = self.now_us()
         if attempt.committed and attempt.commit_us == NEVER:
-            self.wrong.append(f"{attempt.name} is committed, and nobody wanted that")
+            self.wrong.append(f"{attempt.name} is committed, and no client asked for it")
         if attempt.committed and attempt.commit_us > attempt.begun_us + attempt.ttl_us + 30_000_000:
             self.wrong.append(f"{attempt.name} is committed long after its time")
         if attempt.committed or attempt.abort_us < NEVER or attempt.troubled or self.failures:
@@ -125,7 +125,7 @@ class History:
         sought = any(seek.subscription == acked.subscription for seek in self.seeks for acked in attempt.acks)
         well = all(sent.fate != "unknown" for sent in attempt.sends)
         if well and not sought and now_us < attempt.begun_us + attempt.ttl_us:
-            self.wrong.append(f"{attempt.name} was aborted, and nobody wanted that")
+            self.wrong.append(f"{attempt.name} was aborted, and no client asked for it")
 
     def delivered(self, subscription: str, unit: Unit) -> None:
         """A consumer of a durable subscription got it: it is not held by a transaction, nor gone (T4)."""
@@ -165,7 +165,7 @@ class History:
                     yield f"{sent.body} has a receipt and is not in {topic}"
                 elif places[sent.body] != sent.position:
                     yield f"{sent.body} is at {places[sent.body]}, and not at {sent.position}"
-        yield from (f"{body} is in {topic}, and nobody sent it" for body in counts if body not in known)
+        yield from (f"{body} is in {topic}, and no client sent it" for body in counts if body not in known)
         for reading in self.readings:
             if reading.topic == topic and reading.seen != final[: len(reading.seen)]:
                 at = next(i for i, each in enumerate(reading.seen) if [each] != final[i : i + 1])
@@ -197,7 +197,7 @@ class History:
             ):
                 yield f"{unit} of {subscription} is there, and {holders[0][0].name} acknowledged it"
             if not count and not holders:
-                yield f"{unit} of {subscription} is gone, and nobody acknowledged it"
+                yield f"{unit} of {subscription} is gone, and no client acknowledged it"
             sure = [
                 attempt
                 for attempt, acked in holders

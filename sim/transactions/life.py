@@ -20,7 +20,8 @@ from sim.world import World
 
 
 class Trap:
-    """Kills at a write of metadata: before it takes effect, or after that and before anybody hears of it."""
+    """Kills the broker at a write of metadata: before the write takes effect, or after it and before its
+    caller learns of it."""
 
     def __init__(self, path: str, *, skip: int, after: bool) -> None:
         """`path`: part of one of the keys; `skip`: so many such writes go by."""
@@ -160,7 +161,7 @@ class Life:
             writer = ledger.writer
             if writer is not None:
                 if not ledger.closed and writer.error is None:
-                    # Of what was not synced, some was, for all that anybody knows.
+                    # Any part of the bytes that were not synced may have reached the device.
                     ledger.durable = random.randint(ledger.durable, writer.last_pushed)
                 ledger.writer = None
         for line in self.lines:

@@ -42,7 +42,7 @@ _US: Final = 1_000_000
 _BUSY_S: Final = 10.0
 EVENTS: Final = 12
 _TTL_S: Final = 20.0
-"""Of the longest transaction."""
+"""Seconds of the longest transaction."""
 _KILLED_AT: Final = (
     "/transactions/headers",
     "/transactions/headers",
@@ -315,7 +315,7 @@ class TransactionStory:
                         break
                     await asyncio.sleep(0.2)
                 else:
-                    self._wrong("T5", f"nobody says how {attempt.name} ended")
+                    self._wrong("T5", f"no answer says how {attempt.name} ended")
                 if commit and late and attempt.committed:
                     self._wrong("T8", f"{attempt.name} was still open, and was committed now")
 

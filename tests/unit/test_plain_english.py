@@ -87,7 +87,12 @@ def test_documents_are_plain() -> None:
     assert wrong == []
 
 
-SOURCES = sorted(path for path in (REPOSITORY / "src").rglob("*.py") if not path.name.endswith("_pb2.py"))
+SOURCES = sorted(
+    path
+    for folder in ("src", "bench", "sim", "tools")
+    for path in (REPOSITORY / folder).rglob("*.py")
+    if not path.name.endswith("_pb2.py")
+)
 RIDDLES = {
     "who it is has a name, if it is not an operator or user": re.compile(
         r"(?<!operator )(?<!operators )(?<!users )\bwhom?\b(?!.*\?)", re.IGNORECASE

@@ -33,7 +33,7 @@ class Outcome:
     slowest_s: float = 0.0
     grown_bytes: int = 0
     digest: str = ""
-    """Of all answers."""
+    """Digest of all answers."""
     findings: list[tuple[bytes, str]] = field(default_factory=list)
     """Inputs, and what is wrong with what they did."""
 

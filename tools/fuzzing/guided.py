@@ -18,7 +18,7 @@ from fuzzing.catalogue import HARNESSES, ROOT, inputs_of
 LIBRARIES: Final = ROOT / ".venv" / "fuzz"
 _DONE: Final = re.compile(r"^Done (\d+) runs|^#(\d+)\s", re.MULTILINE)
 _MEGABYTES_MAX: Final = 2_048
-"""Of the process: what libFuzzer keeps of the corpus is in it."""
+"""Most megabytes of memory of a process, with the corpus that libFuzzer keeps."""
 _START_S: Final = 180
 
 

@@ -45,7 +45,7 @@ _CHOICES: Final = 800
 _PATIENCE_S: Final = 20.0
 """For the message of the client that behaves, on a machine whose cores are all taken."""
 _TURN_MS_MAX: Final = 60.0
-"""Of a processor, for a turn of the loop with all that it serves."""
+"""Most milliseconds of CPU of one turn of the event loop."""
 _GROWTH_MB_MAX: Final = 400.0
 _TOPICS: Final = (
     *(

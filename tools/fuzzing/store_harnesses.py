@@ -116,7 +116,7 @@ def _history(data: bytes) -> object:
 
 
 def _readers(data: bytes) -> object:
-    """An entry as everybody in the broker meets it: filters, compaction, the admin API, WebSockets."""
+    """Reads an entry with every reader of the broker: filters, compaction, the admin API, WebSockets."""
     position = Position(LedgerId(1), 2)
     count = 1 + (data[-1] % 3 if data else 0)
     rules = FilterRules(names=("expression",))

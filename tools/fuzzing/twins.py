@@ -14,9 +14,9 @@ from fuzzing.catalogue import HARNESSES, ROOT, inputs_of
 from fuzzing.execution import run
 
 EXECUTIONS: Final = 20_000
-"""Of each harness."""
+"""Number of inputs for each harness."""
 NAMES: Final = ("frames", "client-frames", "send", "ack", "metadata", "entry")
-"""Whose parsers are compiled, or use what is."""
+"""Harnesses whose parsers are compiled, or use compiled modules."""
 
 
 def compare(names: list[str], seed: int) -> int:

@@ -87,7 +87,7 @@ def key_id(key: Ed25519PublicKey) -> str:
 
 
 def envelope(document: Mapping[str, Any], key: Ed25519PrivateKey | None) -> dict[str, Any]:
-    """The statement as it is passed on; without a key nobody vouches for it."""
+    """The statement in its envelope, signed by `key`; without a key it has no signature."""
     payload = json.dumps(document, sort_keys=True).encode()
     signatures = []
     if key is not None:

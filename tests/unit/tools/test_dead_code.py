@@ -18,9 +18,9 @@ def test_what_is_dead_and_what_is_not(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(dead_code, "ROOT", tmp_path)
     monkeypatch.setattr(dead_code, "ALLOWED", allowed)
     assert dead_code.complaints() == [
-        "src/a.py:1: dead is used by nobody, or by tests alone",
+        "src/a.py:1: dead is unused, or used by tests alone",
         "dead_code.py: src/a.py needs no exception for called any more",
-        "tests/test_a.py:4: idle is used by nobody",
+        "tests/test_a.py:4: idle is unused",
     ]
 
 
