@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from magnetar.base.entries import EntryRun
@@ -139,9 +139,9 @@ class Dispatcher(Protocol):
         """Individual acknowledgements of whole entries, already applied to the cursor; how many messages
         that were still unacknowledged they are."""
 
-    def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
-        """Only `left` messages of a batch are unacknowledged, as the cursor already records; returns how many
-        messages this acknowledged."""
+    def acked_parts(self, consumer: Consumer, left: Mapping[Position, int]) -> int:
+        """Only so many messages of these batches are unacknowledged, as the cursor already records; returns
+        how many messages this acknowledged."""
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> int:
         """Takes back entries of the consumer: these, or all (None); returns their messages, 0 where holders

@@ -7,7 +7,7 @@ consumer of its range. With `allow_out_of_order` neither rule holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.entries import EntryRun
@@ -340,8 +340,8 @@ class KeySharedDispatcher(SharedDispatcher):
             assignments += [_assignment(consumer, run, rows) for consumer, rows in self._rows.items()]
             self._rows.clear()
 
-    def _send_again(self, position: Position) -> None:
-        self._due.add(position)
+    def _send_again(self, positions: Collection[Position]) -> None:
+        self._due.add_all(positions)
 
     def _comes_again(self, position: Position) -> bool:
         return position in self._due or position in self._lines.key_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 
 from magnetar.base.entries import EntryRun
@@ -236,40 +236,55 @@ class SharedDispatcher:
         done = list(filter(None, found))
         messages = self._release(consumer, done)
         if len(done) < len(found):
-            for position, pending in zip(positions, found, strict=True):
-                if pending is None:
-                    messages += self._acked_elsewhere(position)
+            absent = [at for at, pending in zip(positions, found, strict=True) if pending is None]
+            messages += self._acked_elsewhere(absent)
         if self._delays is not None and self._delays.count:
             self._delays.discard(positions)
         return messages
 
-    def _acked_elsewhere(self, position: Position) -> int:
-        """An entry was acknowledged by a consumer that does not hold it; its messages, as far as known."""
+    def _acked_elsewhere(self, positions: Sequence[Position]) -> int:
+        """Entries were acknowledged by a consumer that does not hold them; their messages, as far as known.
+
+        A client may name thousands, and there may be thousands of consumers: each consumer is asked once.
+        """
         messages = 0
+        left = set(positions)
         for holder in self._consumers:
-            pending = holder.pending.pop(position, None)
-            if pending is not None:
-                messages = self._release(holder, (pending,))
-                break
-        else:
-            messages = int(self._comes_again(position))
-        self._replay.discard(position)
+            # The shorter side is walked.
+            if held := holder.pending.keys() & left:
+                messages += self._release(holder, [holder.pending.pop(position) for position in sorted(held)])
+                left -= held
+        for position in left:
+            messages += self._comes_again(position)
+        for position in positions:
+            self._replay.discard(position)
         return messages
 
     def _comes_again(self, position: Position) -> bool:
         """Whether the entry was returned and is to be sent."""
         return position in self._replay
 
-    def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
-        for holder in (consumer, *self._consumers):
+    def acked_parts(self, consumer: Consumer, left: Mapping[Position, int]) -> int:
+        messages = self._parts_of(consumer, left.keys(), left)
+        if not left.keys() <= consumer.pending.keys():
+            for holder in self._consumers:
+                # The shorter side is walked.
+                if holder is not consumer and (held := holder.pending.keys() & left.keys()):
+                    messages += self._parts_of(holder, held, left)
+        return messages
+
+    def _parts_of(self, holder: Consumer, positions: Iterable[Position], left: Mapping[Position, int]) -> int:
+        """The same for those of the batches that the consumer holds."""
+        messages = 0
+        for position in positions:
             pending = holder.pending.get(position)
             if pending is not None:
-                messages = max(0, pending.messages - left)
-                holder.pending[position] = Pending(pending.messages - messages, pending.key_hash)
-                holder.released(messages)
-                self.unacked.released(messages)
-                return messages
-        return 0
+                acked = max(0, pending.messages - left[position])
+                holder.pending[position] = Pending(pending.messages - acked, pending.key_hash)
+                messages += acked
+        holder.released(messages)
+        self.unacked.released(messages)
+        return messages
 
     def _release(self, consumer: Consumer, done: Sequence[Pending]) -> int:
         """These entries of the consumer were acknowledged or returned; returns their messages."""
@@ -314,18 +329,20 @@ class SharedDispatcher:
         self._cursor = acks
 
     def again(self, positions: Sequence[Position]) -> None:
-        for position in positions:
-            for holder in self._consumers:
-                if position in holder.pending:
-                    self._give_back(holder, (position,))
-                    break
-            else:
-                if position < self.read_position and not self._comes_again(position):
-                    self._send_again(position)
+        left = set(positions)
+        for holder in self._consumers:
+            # Intersecting walks the shorter side, so that many consumers cost no look for each position.
+            if held := holder.pending.keys() & left:
+                self._give_back(holder, sorted(held))
+                left -= held
+        read, comes_again = self.read_position, self._comes_again
+        self._send_again(
+            [position for position in sorted(left) if position < read and not comes_again(position)]
+        )
 
-    def _send_again(self, position: Position) -> None:
-        """An entry without a holder is to be sent."""
-        self._replay.add(position)
+    def _send_again(self, positions: Collection[Position]) -> None:
+        """These entries, which have no holder and are not waiting, are to be sent."""
+        self._replay.add_all(positions)
 
     def rewind(self, position: Position) -> None:
         self.read_position = position

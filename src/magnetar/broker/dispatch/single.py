@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
@@ -92,8 +92,8 @@ class SingleActiveDispatcher(ActiveConsumers):
         # Sent and unacknowledged entries lie between cursor and `read_position`: nothing else is recorded.
         return consumer.messages_in(len(positions))
 
-    def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
-        """Counted with the rest of the batch."""
+    def acked_parts(self, consumer: Consumer, left: Mapping[Position, int]) -> int:
+        """Counted with the rest of each batch."""
         return 0
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> int:

@@ -31,13 +31,23 @@ def acknowledge_each(acks: Acks, dispatcher: Dispatcher, consumer: Consumer, eve
     if event.positions:
         acks.ack(event.positions)
         messages = dispatcher.acked(consumer, event.positions)
-    for position, words, batch_size in event.batch_acks or ():
+    if not event.batch_acks:
+        return messages
+    # The dispatcher is told once of all: it may have to ask each of its consumers.
+    whole: list[Position] = []
+    parts: dict[Position, int] = {}
+    for position, words, batch_size in event.batch_acks:
         acks.ack_batch(position, words, batch_size)
         # Also when the entry was acknowledged before, by expiry or by another consumer: it is held no longer.
         if acks.is_acked(position):
-            messages += dispatcher.acked(consumer, (position,))
+            parts.pop(position, None)
+            whole.append(position)
         elif (left := acks.ack_set(position)) is not None:
-            messages += dispatcher.acked_part(consumer, position, sum(word.bit_count() for word in left))
+            parts[position] = sum(word.bit_count() for word in left)
+    if parts:
+        messages += dispatcher.acked_parts(consumer, parts)
+    if whole:
+        messages += dispatcher.acked(consumer, whole)
     return messages
 
 

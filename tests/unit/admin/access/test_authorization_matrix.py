@@ -258,7 +258,7 @@ def test_a_refusal_is_the_same_for_what_exists_and_what_does_not() -> None:
         for (method, path), word in rows().items():
             if "{tenant}" not in path or word in ("public", "identified"):
                 continue
-            for who in ("anonymous", "alg=none", "prometheus"):
+            for who in ("anonymous", "alg=none", "prometheus", "foreign"):
                 answers: list[tuple[int, str]] = []
                 named: list[dict[str, str]] = [
                     {},
