@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers of xdist have the seed of who started them."""
+    """Gives workers of xdist the seed of the process that started them."""
     given = getattr(config, "workerinput", {}).get("order_seed", config.getoption("order_seed"))
     config.stash[SEED] = random.randrange(1 << 32) if given is None else given
     config.addinivalue_line("markers", "leaves(reason): a unit test that leaves a task or descriptor behind")
@@ -53,13 +53,13 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Who looks for a failure of one order needs its seed."""
+    """Prints the seed of the order after a failure, so that the order can be repeated."""
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"order of the unit tests: --order-seed={config.stash[SEED]}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where processes are killed and Spark runs, what is left to the collector is no fault of the test."""
+    """Allows tests that kill processes or run Spark to leave objects to the garbage collector."""
     for item in items:
         if item.path.relative_to(HERE).parts[0] in ("integration", "compat", "e2e"):
             item.add_marker(

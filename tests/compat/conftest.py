@@ -14,7 +14,7 @@ from support.standalone import StandaloneProcess
 
 @pytest.fixture
 def client(standalone: StandaloneProcess) -> Iterator[pulsar.Client]:
-    """Of the standalone that all tests share."""
+    """An official client of the standalone that all tests share."""
     made = connect(standalone)
     yield made
     made.close()
@@ -22,5 +22,5 @@ def client(standalone: StandaloneProcess) -> Iterator[pulsar.Client]:
 
 @pytest.fixture
 def topic() -> str:
-    """A name that nobody else uses."""
+    """The name of a topic that no other test uses."""
     return f"persistent://public/default/t-{uuid.uuid4().hex}"

@@ -96,7 +96,7 @@ class FakeMetadataStore:
         return lambda: None
 
     async def sync(self) -> None:
-        """Nobody else writes: every read sees the newest."""
+        """Does nothing: the only writer's reads see its newest values."""
 
     async def close(self) -> None:
         self._dead = True

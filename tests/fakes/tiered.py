@@ -319,7 +319,7 @@ class TieredProcess(Process):
         )
 
     def own_stores(self) -> StoreOwner:
-        """Has the owner of the store asked from now on; nobody waits for others."""
+        """Checks the owner of the store from now on, without waiting for other owners."""
 
         async def pause(seconds: float) -> None:
             self.clock.advance(int(seconds * 1000))

@@ -149,7 +149,7 @@ class AdminApi(BrokerOnFakes):
         )
 
     async def _exchanged(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        assert self.other_brokers is not None, f"{method} {url}: nobody was to be asked"
+        assert self.other_brokers is not None, f"{method} {url}: no other broker was to be asked"
         return await self.other_brokers(method, url, body, headers)
 
     async def get(self, path: str) -> Any:

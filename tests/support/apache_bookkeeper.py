@@ -62,7 +62,7 @@ class ApacheBookKeeper:
 
     @property
     def pid(self) -> int:
-        """Of the Java process, in which all that it starts runs."""
+        """Process id of the Java process, in which all servers run that it starts."""
         return self._process.pid
 
     def _run(self, *words: str) -> str:
@@ -87,10 +87,8 @@ class ApacheBookKeeper:
         use_v2: bool = False,
         more: Mapping[str, str] | None = None,
     ) -> str:
-        """Runs a command of `bookkeeper shell` and returns what it printed. Raises ShellError.
-
-        `bookie_port`: of the bookie that commands about one bookie mean; `more`: settings besides.
-        """
+        """Runs a command of `bookkeeper shell` and returns its output. `bookie_port`: port of the bookie for
+        commands about one bookie; `more`: further settings. Raises ShellError."""
         name = f"shell-{bookie_port}-{use_v2}"
         settings = self._settings(name, root, bookie_port, use_v2=use_v2, more=more)
         return self._run("shell", str(settings), *words)
@@ -145,7 +143,7 @@ class ApacheBookKeeper:
         return ApacheBookieProcess(folder, self._settings(name, root, port), port)
 
     def start_local(self, count: int) -> None:
-        """What `localbookie COUNT` starts, below /ledgers."""
+        """Starts what `localbookie COUNT` starts, below /ledgers."""
         folder = self._folder / "local"
         folder.mkdir()
         settings = folder / "local.conf"
@@ -155,7 +153,7 @@ class ApacheBookKeeper:
         self._run("local", str(count), self.zookeeper, str(folder), str(settings))
 
     def change_local(self, *, by: int) -> None:
-        """One bookie more of those (1), or one fewer (-1): the last one goes."""
+        """Starts one more of those bookies (1), or stops the last one (-1)."""
         self._run("local-add" if by > 0 else "local-remove")
 
     def stop_local(self) -> None:
@@ -197,7 +195,7 @@ class ApacheBookieProcess:
         return False
 
     def kill(self) -> None:
-        """As a power cut does, for the process; nothing when it does not run."""
+        """Kills the process, as a power cut would; does nothing when it does not run."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

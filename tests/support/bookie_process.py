@@ -57,20 +57,20 @@ class BookieProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id of the bookie."""
         assert self._process is not None
         return self._process.pid
 
     def log_text(self) -> str:
-        """All it said."""
+        """The whole log of the bookie."""
         return (self.folder / "bookie.log").read_text(errors="replace")
 
     def kill(self) -> None:
-        """As a power cut does, for the process."""
+        """Kills the process, as a power cut would."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """Asks it to end; the exit code. Nothing when it does not run."""
+        """Asks the process to end; returns its exit code. Does nothing when it does not run."""
         return 0 if self._process is None else self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> int:

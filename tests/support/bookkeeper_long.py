@@ -66,7 +66,7 @@ def bookies(folder: Path, url: str, count: int) -> Iterator[list[BookieProcess]]
 
 
 def verify(apache: ApacheBookKeeper, folder: Path, minutes: float) -> bool:
-    """Apache's verifier over three bookies of ours; whether it is content."""
+    """Runs Apache's verifier with three of our bookies; returns whether it found no fault."""
     with bookies(folder, f"zk://{apache.zookeeper}/verifier", 3):
         command = ["java", "-Xmx1g", f"-Dlog4j.configurationFile={HERE / 'log4j2.xml'}"]
         command += ["-cp", java_client.class_path(HERE), VERIFIER]
@@ -108,7 +108,7 @@ def verify(apache: ApacheBookKeeper, folder: Path, minutes: float) -> bool:
 
 
 class Breaking:
-    """One bookie at a time is down, whoever it is."""
+    """Takes one bookie at a time down, of either kind."""
 
     def __init__(self, chance: random.Random, apache: ApacheBookKeeper, root: str) -> None:
         self.count = 0
@@ -183,7 +183,7 @@ async def one_ledger(
 
 
 async def write_and_take_over(url: str, seed: int, minutes: float) -> tuple[int, int, int]:
-    """Ledger after ledger; how many, their entries, changes of ensembles."""
+    """Writes ledger after ledger; returns their number, their entries, and the changes of ensembles."""
     chance = random.Random(seed)
     found = parse_metadata_url(url)
     end = time.monotonic() + minutes * 60

@@ -44,7 +44,7 @@ class BrokerCluster:
 
     @property
     def service_url(self) -> str:
-        """Of all brokers that run, for clients."""
+        """URL for clients, with the addresses of all running brokers."""
         hosts = [each.broker_url.removeprefix("pulsar://") for each in self.brokers if each.running]
         return f"pulsar://{','.join(hosts)}"
 

@@ -6,6 +6,6 @@ from hypothesis import settings
 
 
 def cases(count: int) -> int:
-    """`count` where cases are new, as in `./dev test nightly` and for some files of every run; a half of
-    them where each run has the same: for properties whose cases take tens of milliseconds."""
+    """`count` for generated cases that are new, as in `./dev test nightly` and for some files of every run;
+    half of it for cases that each run repeats. For properties whose cases take tens of milliseconds."""
     return count if settings.get_current_profile_name() == "new" else count // 2

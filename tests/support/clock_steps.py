@@ -32,18 +32,18 @@ class ClockSteps:
     """The clock of some programs."""
 
     def __init__(self, file: Path) -> None:
-        """`file` is made and says how far the clock is ahead."""
+        """`file`: is created, and holds by how much the clock is ahead."""
         self._file = file
         self.hours = 0.0
         file.write_bytes(_AHEAD.pack(0))
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for a program that shall see this clock."""
+        """Environment variables for a program that uses this clock."""
         return {"LD_PRELOAD": str(_library()), "CLOCK_STEPS": str(self._file)}
 
     def set(self, hours: float) -> None:
-        """From now on the clock is so far ahead of the right time; negative: behind."""
+        """Sets the clock ahead of the right time by `hours`; negative: behind."""
         self.hours = hours
         # In place: programs have it in memory.
         with open(self._file, "r+b", buffering=0) as file:

@@ -31,7 +31,7 @@ class Block:
 
     document: str
     line: int
-    """Of the fence, from 1."""
+    """Line of the fence, from 1."""
     language: str
     text: str
     word: str
@@ -40,17 +40,17 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Where it stands, for messages."""
+        """Document and line, for messages."""
         return f"{self.document}:{self.line}"
 
     @property
     def is_followed(self) -> bool:
-        """Whether a reader does something with it."""
+        """Whether a test does what the block says."""
         return self.word == "as" or (self.language in FOLLOWED and self.word != "elsewhere")
 
     @property
     def script(self) -> str:
-        """What is typed."""
+        """The commands of the block."""
         if self.language != "console":
             return self.text
         lines: list[str] = []

@@ -2,9 +2,9 @@
 
     unshare -rn python tests/support/document_walk.py DOCUMENT FOLDER
 
-Ports are those that the document names: nobody else is in this network. HOME and the working folder are
-FOLDER, but for documents that say `./dev`, which are read in a clone. Ends with 1 where the document is
-wrong, and says where.
+Ports are those that the document names: no other program is in this network. HOME and the working folder are
+FOLDER; documents with `./dev` are followed in a clone. The exit code is 1 when the document is wrong; the
+output names the place.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Reader:
         deadline = time.monotonic() + SERVES_S
         while not _takes_clients():
             if self._servers[-1].poll() is not None or time.monotonic() > deadline:
-                raise WrongError(f"{block.place}: serves nobody")
+                raise WrongError(f"{block.place}: does not serve")
             time.sleep(0.05)
 
 

@@ -12,7 +12,7 @@ from magnetar.metadata.store import Notification, SessionEvent, Stat, Value
 
 
 class EndingSessions(MemoryMetadataStore):
-    """Of its first `ends` writes each is the last of its session, and goes with it."""
+    """A store in which each of the first `ends` writes ends its session, and is lost with it."""
 
     ends = 0
     away = False
@@ -25,8 +25,8 @@ class EndingSessions(MemoryMetadataStore):
         self._here.set()
 
     def leave(self, *, tell: bool = True) -> None:
-        """Contact is lost until `back`: reads wait, and nobody is told of changes. Unless it is to `tell`,
-        the loss is not noticed yet."""
+        """Loses contact until `back`: reads wait, and watchers get no changes. `tell`: whether watchers are
+        told of the loss now."""
         self._here.clear()
         self.away = True
         if tell:

@@ -30,7 +30,7 @@ def table_of(history: HistoryTopic, name: str = "history") -> Table | None:
     try:
         return catalog_of(history.process).load_table(("public__default", name))
     except (NoSuchTableError, OperationalError):
-        # Whoever opens the file first makes what a catalog needs, and the other one may find half of it.
+        # The first program that opens the file creates the catalog, and the other one may find half of it.
         return None
 
 

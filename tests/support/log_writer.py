@@ -213,7 +213,9 @@ async def _lost_of(logs: ManagedLogs, name: str, said: Said) -> list[str]:
     if mark_delete < said.acked and log.entries_between(mark_delete, said.acked):
         found.append(f"{name}: acknowledged up to {said.acked}, found {mark_delete}")
     if mark_delete > said.acking and log.entries_between(said.acking, mark_delete):
-        found.append(f"{name}: {mark_delete} is acknowledged, nobody did that behind {said.acking}")
+        found.append(
+            f"{name}: {mark_delete} is acknowledged, but nothing was acknowledged behind {said.acking}"
+        )
     return found
 
 

@@ -35,8 +35,8 @@ class Traits:
     clock: ManualClock | None = None
     """The store's; None: it has the server's times, or none at all."""
     alone: bool = True
-    """Nobody else writes: the order of writes to different paths is kept, notifications are exact, counters
-    of deleted parents go on, every value is of this session."""
+    """Whether this is the only writer. Then the order of writes to different paths is kept, notifications are
+    exact, counters of deleted parents continue, and every value is of this session."""
     ephemerals_with_children: bool = True
     first_versions: bool = True
     """A value that a transaction deletes and puts again begins with version 0."""

@@ -1,7 +1,7 @@
 """Real servers of object stores, on free ports of this machine.
 
-Looked for in `PATH` and the folders of `MAGNETAR_TEST_SERVERS` (docs/tiered-storage.md says where they come
-from); who has none gets a reason to skip.
+They are looked for in `PATH` and the folders of `MAGNETAR_TEST_SERVERS` (docs/tiered-storage.md says how to
+get them). A test whose server is missing is skipped, and the reason names it.
 """
 
 from __future__ import annotations

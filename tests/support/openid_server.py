@@ -116,7 +116,7 @@ class OpenIdServer:
         return self._token(PROGRAM, grant_type="client_credentials", **more)
 
     def by_code(self, user: str) -> tuple[str, str]:
-        """The access token and the ID token of a person who logs in and agrees in a browser."""
+        """The access token and the ID token of a user after a login and consent in a browser."""
         verifier = secrets.token_urlsafe(32)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         asked = {

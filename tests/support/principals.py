@@ -1,4 +1,4 @@
-"""Who may ask a broker for what, with real tokens: the same for every protocol."""
+"""Callers of a broker and their rights, with real tokens: the same for every protocol."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SHOWN: Final[dict[str, tuple[str, str]]] = {
 """Tokens, and the role that a proxy names. Tenant `public` is administered by boss, tenant `other` by
 foreign; writer may produce to public/default, reader consume, proxy both."""
 UNKNOWN: Final = frozenset(list(SHOWN)[:8])
-"""Who is sent away before he asks anything."""
+"""Callers that are refused before their first request."""
 _PROXIED: Final = frozenset(("proxy for writer", "proxy for boss", "proxy for root"))
 MAY: Final[dict[str, frozenset[str]]] = {
     "lookup": frozenset(("writer", "reader", "boss", "root")) | _PROXIED,
@@ -55,7 +55,7 @@ MAY: Final[dict[str, frozenset[str]]] = {
     "produce": frozenset(("writer", "boss", "root")) | _PROXIED,
     "consume": frozenset(("reader", "boss", "root", "proxy for boss", "proxy for root")),
 }
-"""Who gets through in public/default, by what a command needs."""
+"""Callers that are allowed in public/default, by the right that a command needs."""
 NAMESPACE: Final = "public/default"
 HOME: Final = {
     TOPIC: NAMESPACE,

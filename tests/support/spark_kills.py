@@ -37,8 +37,8 @@ PAUSE_S_MAX: Final = 1.5
 """Between the sign of life that a round waits for and the kill: a moment anywhere in a batch or two."""
 
 KINDS: Final = ("driver", "executor", "worker", "worker", "executor", "worker")
-"""Who is killed, in turn: the driver's JVM and Python, which takes longest to come back; a JVM that runs
-tasks; a Python that runs them."""
+"""Processes that are killed, in turn: the driver's JVM and Python, which take longest to return; a JVM that
+runs tasks; a Python that runs them."""
 
 
 class KilledQuery:
@@ -162,7 +162,7 @@ class KilledQuery:
         return driver.poll() is None
 
     def _restart_failed(self, *, forever: bool = True) -> None:
-        """Starts a driver again that gave up, as whoever looks after it would.
+        """Starts a driver again that gave up, as a service manager would.
 
         On a busy machine Spark's own limits of time end queries; each such end is one more restart. An error
         of the sink is none of these.

@@ -1,14 +1,14 @@
-"""A process that appends to a segment store until it is killed, and says what was acknowledged.
+"""A process that appends to a segment store until it is killed, and prints what was acknowledged.
 
     python storage_writer.py FOLDER SEED FIRST_LEDGER SEGMENT_BYTES fsync|no-sync
 
 Segments of which half is dead are rewritten all the time, and files are filled with zeros for the next
 segments, both without a bound on the rate.
 
-Each line on stdout is `ledger last_entry`, written when the store said that the ledger is durable up
+Each line on stdout is `ledger last_entry`, written when the ledger is durable up
 to there, or `deleting ledger` and `deleted ledger` around a deletion, or `recycled segment` when the log
-has gone on in a file that was written before. What an entry holds follows from
-its place, so whoever reads the store later can tell.
+continues in a file that was written before. The content of an entry follows from its place, so a later reader
+of the store can check it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Client:
         self.status: int | None = None
         """101 when the socket is open."""
         self.reason = ""
-        """Of a handshake that was refused."""
+        """Reason of a refused handshake; empty: it was not refused."""
         self.closed: tuple[int, str] | None = None
         self.aborted = False
         self.texts: list[dict[str, Any]] = []

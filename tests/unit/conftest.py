@@ -58,7 +58,7 @@ def nothing_is_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     close_all()
     if request.node.get_closest_marker("leaves"):
         return
-    assert left == [], "tasks that nobody ended"
+    assert left == [], "tasks that did not end"
     if places_of(open_descriptors() - before):
         gc.collect()
         assert places_of(open_descriptors() - before) == {}, "left open"

@@ -89,10 +89,11 @@ def test_documents_are_plain() -> None:
 
 SOURCES = sorted(
     path
-    for folder in ("src", "bench", "sim", "tools")
+    for folder in ("src", "bench", "sim", "tools", "tests")
     for path in (REPOSITORY / folder).rglob("*.py")
-    if not path.name.endswith("_pb2.py")
+    if not path.name.endswith("_pb2.py") and not path.name.startswith("test_")
 )
+"""All sources but the tests themselves, whose names and messages tell stories."""
 RIDDLES = {
     "who it is has a name, if it is not an operator or user": re.compile(
         r"(?<!operator )(?<!operators )(?<!users )\bwhom?\b(?!.*\?)", re.IGNORECASE

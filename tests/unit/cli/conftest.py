@@ -21,7 +21,7 @@ class Ended(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Commands see nothing of the contexts and variables of who runs the tests."""
+    """Hides the contexts and environment variables of the machine from the commands."""
     monkeypatch.setenv("MAGNETAR_CONTEXTS", str(tmp_path / "contexts.json"))
     for name in ("URL", "ADMIN_URL", "TOKEN", "TOKEN_FILE", "TRUST_CERTS", "CONTEXT"):
         monkeypatch.delenv(f"MAGNETAR_{name}", raising=False)

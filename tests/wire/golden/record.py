@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 
 
 class ScriptedBroker:
-    """Answers one client; what it publishes is delivered to whoever asks."""
+    """Answers one client; messages that it publishes are delivered to its consumers."""
 
     def __init__(self, message_bytes_max: int) -> None:
         self.message_bytes_max = message_bytes_max
