@@ -33,8 +33,11 @@ _PERMITS: Final = 1 << 28
 has enough, so that TCP slows the broker down. Permits count messages, whose number is unknown before batches
 are opened."""
 
+_QUIET_S: Final = 0.05
+"""Seconds without an entry after which the reader first asks the broker whether more entries exist: a range
+may end in entries that no reader gets, like those of aborted transactions."""
 _STALL_S: Final = 1.0
-"""Seconds without an entry after which the reader asks the broker whether more entries exist."""
+"""The same when more of them exist: the broker is slow."""
 
 
 class EntryReader(Closing):
@@ -153,13 +156,17 @@ def _read_until(
     """Yields the range from one reader; ends when no entry of it is left."""
     position = start
     deadline = time.monotonic() + timeout_s
+    patience_s = _QUIET_S
     while position < end:
-        columns = reader.read(_STALL_S)
+        columns = reader.read(patience_s)
+        patience_s = _QUIET_S
         # Waiting for more delays no message, as the end is known, and decoding is much faster in large
         # pieces.
         while 0 < columns.size_bytes < bytes_target and not _reaches(columns, end):
-            more = reader.read(_STALL_S)
+            more = reader.read(_QUIET_S)
             if not len(more):
+                # It has been quiet already: where no entry has come meanwhile, the broker is asked at once.
+                patience_s = 0.0
                 break
             columns.extend(more)
         if not len(columns):
@@ -167,6 +174,7 @@ def _read_until(
                 return
             if time.monotonic() > deadline:
                 raise RequestTimeoutError(str(reader.topic), f"with entries {position} to {end}", timeout_s)
+            patience_s = _STALL_S
             continue
         deadline = time.monotonic() + timeout_s
         first = _first_at(columns, position)
