@@ -15,6 +15,7 @@ from magnetar.client.reader import last_position, peek
 from magnetar.spark.connection_options import ConnectionOptions
 from magnetar.spark.errors import OptionError
 from magnetar.spark.read.ledgers import KnownLog
+from magnetar.spark.read.log_state import log_state
 from magnetar.spark.read.losses import beginning
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.sink_topics import is_sink_topic
@@ -88,7 +89,7 @@ class SparkCluster:
         """
         if self.find_admin():
             try:
-                return KnownLog.from_internal_stats(self.client.admin.internal_stats(topic))
+                return log_state(self.client, topic)
             except AdminRefusedError as error:
                 if error.status == 404:
                     raise RefusedError(

@@ -106,6 +106,18 @@ class KnownLog:
         return cls(end, tuple(ledgers), True, empty_index, stored_end)
 
     @classmethod
+    def from_bounded_stats(cls, stats: dict[str, Any], last: Position | None) -> KnownLog:
+        """The same where `internalStats` does not say how far readers get. `last`: the last message that the
+        broker names to clients, asked for after the statistics; None: it names none."""
+        state = cls.from_internal_stats(stats)
+        if not state.ledgers or (
+            last is not None and Position(last.ledger_id, last.entry_id + 1) >= state.end
+        ):
+            return state
+        limit = Position(state.ledgers[0].ledger_id, -1) if last is None else last
+        return cls.from_internal_stats({**stats, "maxReadPosition": str(limit)})
+
+    @classmethod
     def from_last(cls, last: Position | None) -> KnownLog:
         """The state without the admin interface: only the end, from the id of the last message."""
         if last is None:

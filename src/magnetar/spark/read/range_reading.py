@@ -20,6 +20,7 @@ from magnetar.spark.read.history import LastFile, read_stretch
 from magnetar.spark.read.history_columns import SegmentColumns
 from magnetar.spark.read.large_messages import LookBack
 from magnetar.spark.read.ledgers import KnownLog
+from magnetar.spark.read.log_state import log_state
 from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.read.rescue import Rescue, placed
 from magnetar.spark.read.stretches import Stretch
@@ -176,7 +177,7 @@ def _from_broker(
 def _is_hidden(client: Client, topic: TopicName, start: Position, end: Position) -> bool:
     """Whether a topic that looks empty to readers has these entries, all of aborted transactions."""
     try:
-        state = KnownLog.from_internal_stats(client.admin.internal_stats(topic))
+        state = log_state(client, topic)
     except AdminCallError:
         return False
     return state.stored_end is not None and state.first <= start and end <= state.stored_end

@@ -39,6 +39,21 @@ def test_reads_internal_stats() -> None:
     assert LOG.first_index_at(Position(3, 1)) is None
 
 
+def test_a_broker_that_tells_only_clients_how_far_they_get_bounds_the_plan() -> None:
+    """Apache's: without the bound a query passes messages of an open transaction, and loses them."""
+    held = KnownLog.from_bounded_stats(STATS, Position(5, 9))
+    assert (held.end, held.stored_end) == (Position(5, 10), Position(9, 20))
+    assert KnownLog.from_bounded_stats(STATS, Position(9, 18)).end == Position(9, 19)
+    assert KnownLog.from_bounded_stats(STATS, None).end == Position(3, 0)
+
+
+def test_a_last_message_at_or_behind_the_known_end_bounds_nothing() -> None:
+    for last in (Position(9, 19), Position(9, 25), Position(11, 0)):
+        assert KnownLog.from_bounded_stats(STATS, last) == LOG
+    empty = {"lastConfirmedEntry": "9:-1", "ledgers": [{"ledgerId": 9, "entries": 0, "size": 0}]}
+    assert KnownLog.from_bounded_stats(empty, None) == KnownLog.from_internal_stats(empty)
+
+
 def test_a_ledger_that_was_just_opened() -> None:
     stats = {**STATS, "lastConfirmedEntry": "5:49", "currentLedgerEntries": 0, "currentLedgerSize": 0}
     assert KnownLog.from_internal_stats(stats).end == Position(5, 50)
