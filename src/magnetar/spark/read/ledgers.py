@@ -106,7 +106,7 @@ class KnownLog:
         return cls(end, tuple(ledgers), True, empty_index, stored_end)
 
     @classmethod
-    def from_bounded_stats(cls, stats: dict[str, Any], last: Position | None) -> KnownLog:
+    def from_bounded_stats(cls, stats: dict[str, object], last: Position | None) -> KnownLog:
         """The same where `internalStats` does not say how far readers get. `last`: the last message that the
         broker names to clients, asked for after the statistics; None: it names none."""
         state = cls.from_internal_stats(stats)
