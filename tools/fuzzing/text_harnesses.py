@@ -50,7 +50,7 @@ def _topic_name(data: bytes) -> object:
 def _pattern(data: bytes) -> object:
     pattern = Pattern(data.decode("utf-8", "replace"))
     return [
-        pattern.matches(text) for text in (TOPIC, "", "a" * 200, "persistent://public/default/" + "ab" * 99)
+        pattern.match(text) for text in (TOPIC, "", "a" * 200, "persistent://public/default/" + "ab" * 99)
     ]
 
 

@@ -30,8 +30,8 @@ class Levels:
         self.work = 0
         """Steps of work since `rest`."""
 
-    def matches_local(self, local: str) -> bool:
-        """Whether the wildcard matches a topic's own name."""
+    def match_local(self, local: str) -> bool:
+        """Returns whether the wildcard matches a topic's own name; counts its work."""
         levels = local.split(".")
         # reached: how many levels may have been taken by the parts looked at so far.
         reached = {0}
@@ -45,14 +45,14 @@ class Levels:
                 }
         return len(levels) in reached
 
-    def matches(self, text: str) -> bool:
-        """As `matches_local`, for a name `tenant/namespace/name` of the wildcard's own namespace."""
-        return self.matches_local(text.rpartition("/")[2])
+    def match(self, text: str) -> bool:
+        """As `match_local`, for a name `tenant/namespace/name` of the wildcard's own namespace."""
+        return self.match_local(text.rpartition("/")[2])
 
     def in_pieces(self, text: str) -> Generator[None, None, bool]:
-        """As `matches`, with the interface of rules that pause in long work; this one never pauses."""
+        """As `match`, with the interface of rules that pause in long work; this one never pauses."""
         yield from ()
-        return self.matches(text)
+        return self.match(text)
 
     def rest(self) -> None:
         """Resets the count of work, at the end of a list of names."""

@@ -45,8 +45,8 @@ class KnownLedger:
         waiting, self.waiting = self.waiting, {}
         return list(waiting)
 
-    def opens_to(self, master_key: bytes) -> bool:
-        """Whether this is the master key; a ledger in limbo adopts the first key it sees."""
+    def accept_key(self, master_key: bytes) -> bool:
+        """Returns whether this is the master key; a ledger in limbo adopts the first key it sees."""
         if self.limbo and not self.master_key:
             self.master_key = master_key
         return self.master_key == master_key

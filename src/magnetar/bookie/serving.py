@@ -115,7 +115,7 @@ class BookieLedgers:
             # It may have had more entries here than are written again now.
             ledger = KnownLedger(run.master_key, fenced=limbo, limbo=limbo)
             self._ledgers[run.ledger_id] = ledger
-        elif not ledger.opens_to(run.master_key):
+        elif not ledger.accept_key(run.master_key):
             return [_added(asker, run, Status.UNAUTHORIZED)]
         if not self._rules.may_add(ledger, run):
             return [_added(asker, run, Status.FENCED)]
@@ -142,7 +142,7 @@ class BookieLedgers:
     def _fence(self, asker: object, request: Read) -> list[Output]:
         key = request.master_key
         ledger = self._ledgers.get(request.ledger_id)
-        if key is None or (ledger is not None and not ledger.opens_to(key)):
+        if key is None or (ledger is not None and not ledger.accept_key(key)):
             return [ServedAnswer(asker, _read_done(request, Status.UNAUTHORIZED))]
         if request.ledger_id in self._buried:
             return [ServedAnswer(asker, _read_done(request, Status.NO_LEDGER))]
@@ -279,7 +279,7 @@ class BookieLedgers:
             status = Status.NO_LEDGER
         elif ledger is None:
             ledger = self._ledgers[request.ledger_id] = KnownLedger(request.master_key)
-        elif not ledger.opens_to(request.master_key):
+        elif not ledger.accept_key(request.master_key):
             status = Status.UNAUTHORIZED
         if status is not Status.OK:
             return [ServedAnswer(asker, LacWritten(request.ledger_id, status, request.txn_id))]

@@ -62,15 +62,15 @@ class Yielding:
     def compute(self, part: Callable[[], Result]) -> Result:
         """Computes on idle cores; at the process's own priority when no core is idle, and after a starved
         part."""
-        if not self._awake and self._no_core_is_left():
+        if not self._awake and self._look_for_core():
             self._awake = AWAKE_PARTS
         if self._awake:
             self._awake -= 1
             return part()
         return self._thread.wait_for(self._timed, part)
 
-    def _no_core_is_left(self) -> bool:
-        """Whether parts would have been starved since the last check."""
+    def _look_for_core(self) -> bool:
+        """Looks how idle the machine was since the last look; returns whether parts would have starved."""
         (looked_s, before_s), now_s = self._looked, time.monotonic()
         if now_s - looked_s < _LOOK_S:
             return False

@@ -278,7 +278,9 @@ class Offloading:
 
     def has_work(self, log: OffloadedLog) -> bool:
         """Whether a ledger of the log must be copied, or deleted from the bookies, now."""
-        return rules.has_work(log.sealed(), self._known(log).policy, self.storage.clock.settled_ms())
+        known = self._logs.get(log.name)
+        policy = self._default if known is None or known.log is not log else known.policy
+        return rules.has_work(log.sealed(), policy, self.storage.clock.settled_ms())
 
     def lag_ms(self, log: OffloadedLog) -> int | None:
         """Age in ms of the oldest message that is not in history, as of the last round; 0 when all are. None

@@ -58,7 +58,7 @@ class Pace:
         `commit_s`: average duration of commits since the last call; None when there was none.
         """
         most = self.share_busy if busy else self.share_max
-        if late_s > LATE_S or self._commits_slowly(commit_s):
+        if late_s > LATE_S or self._note_commit(commit_s):
             self.share = max(SHARE_MIN, self.share / 2)
         else:
             self.share = min(most, self.share + _GROWTH)
@@ -68,8 +68,11 @@ class Pace:
             pause_s = max(pause_s, size_bytes / self.bytes_per_s_max - worked_s)
         return min(pause_s, _PAUSE_MAX_S) if not self.bytes_per_s_max else pause_s
 
-    def _commits_slowly(self, commit_s: float | None) -> bool:
-        """Whether commits are slow both now and on average; a disk whose commits merely vary is not slow."""
+    def _note_commit(self, commit_s: float | None) -> bool:
+        """Notes how long a commit took; returns whether commits are slow both now and on average.
+
+        A disk whose commits merely vary is not slow.
+        """
         if commit_s is None:
             return False
         if self._usual_s is None:

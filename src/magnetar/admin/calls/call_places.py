@@ -81,7 +81,7 @@ class CallPlaces:
         client = scope.get("client")
         address = client[0] if client else ""
         calls = self._calls
-        if self._per_second and not self._within_rate(address):
+        if self._per_second and not self._take_token(address):
             await _refuse(send, 429, _TOO_FAST)
             return
         if calls.total() >= _CALLS_MAX or calls[address] >= _CALLS_PER_ADDRESS_MAX:
@@ -95,7 +95,8 @@ class CallPlaces:
             if not calls[address]:
                 del calls[address]
 
-    def _within_rate(self, address: str) -> bool:
+    def _take_token(self, address: str) -> bool:
+        """Takes a token of the address for one call; returns whether it had one."""
         now_ms = self._now_ms()
         bucket = self._rates.pop(address, None) or TokenBucket(self._per_second, 1_000, now_ms)
         self._rates[address] = bucket

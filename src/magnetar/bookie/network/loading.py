@@ -44,8 +44,8 @@ class IndexLoads:
         self.waiting_bytes = 0
         """Bytes of the entries in requests that wait."""
 
-    def delays(self, ledger_id: LedgerId, connection: BookieConnection, request: Request) -> bool:
-        """Whether a request waits from now on; otherwise it is to be handled now."""
+    def hold_back(self, ledger_id: LedgerId, connection: BookieConnection, request: Request) -> bool:
+        """Makes a request wait for its index; returns whether it does. Otherwise it is to be handled now."""
         waiting = self._waiting.get(ledger_id)
         if waiting is None:
             if self._entries.is_ready(ledger_id):

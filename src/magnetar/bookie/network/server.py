@@ -231,7 +231,7 @@ class BookieServer:
         if request.ledger_id < 0:
             # One of the bookie's own, whose records hold the keys of all other ledgers.
             self._do([ServedAnswer(connection, refused(request, Status.BAD_REQUEST))])
-        elif not self._loads.delays(request.ledger_id, connection, request):
+        elif not self._loads.hold_back(request.ledger_id, connection, request):
             self._ask(connection, request)
 
     def _loaded(self, asked: Asked) -> None:

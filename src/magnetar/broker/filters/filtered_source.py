@@ -122,7 +122,7 @@ class FilteredSource:
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
         """As a log's; what it gives is judged. Raises FilterError too."""
-        if self._waits(position):
+        if self._hold_back(position):
             return []
         place = self._place()
         runs = place.source.read_now(position, bytes_max, min(entries_max, _ENTRIES_MAX))
@@ -133,8 +133,8 @@ class FilteredSource:
         runs = await self._place().source.read(position, bytes_max, min(entries_max, _ENTRIES_MAX))
         return self._judged(position, _within(runs), self._place()) if runs else runs
 
-    def _waits(self, position: Position) -> bool:
-        """Whether this entry was put off, and all after it with it. Raises FilterError."""
+    def _hold_back(self, position: Position) -> bool:
+        """Returns whether this entry is put off still, and all after it with it. Raises FilterError."""
         if self.judge.renewed():
             self.forget()
         if self._failure is None and self._held is None:

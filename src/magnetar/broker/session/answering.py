@@ -74,7 +74,7 @@ class Requests:
             return
         turns = session.broker.turns
         while line.is_next and session.ask_output():
-            if not turns.begins():
+            if not turns.begin_one():
                 turns.wait(owner_of(session), self)
                 return
             self._begin_next(session)

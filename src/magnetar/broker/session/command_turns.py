@@ -75,8 +75,8 @@ class CommandTurns:
         """Whether a turn's commands are used up: no connection that brings some is read again in it."""
         return self.per_read == 1
 
-    def begins(self) -> bool:
-        """Whether one more request may begin in this turn; counts it."""
+    def begin_one(self) -> bool:
+        """Counts one more request that begins in this turn; returns whether it may."""
         if self._waiting or self._begun >= _REQUESTS_PER_TURN:
             return False
         self._begun += 1

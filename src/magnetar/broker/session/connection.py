@@ -253,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
             if needed > CONNECT_BYTES_MAX:
                 self.close(f"a frame of {needed} bytes before CONNECT was answered")
                 return
-            if not self._broker.greetings.keeps(session, end - start):
+            if not self._broker.greetings.keep(session, end - start):
                 self.close("half a CONNECT, and too much is kept of those of others")
                 return
         if needed <= _SHARED_BYTES // 2:

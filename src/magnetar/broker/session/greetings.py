@@ -57,8 +57,8 @@ class Greetings:
         _, kept = self._guests.pop(guest, (0, 0))
         self._kept_bytes -= kept
 
-    def keeps(self, guest: Guest, size_bytes: int) -> bool:
-        """Whether this many bytes of its CONNECT may be kept until the rest arrives."""
+    def keep(self, guest: Guest, size_bytes: int) -> bool:
+        """Counts this many bytes of its CONNECT until the rest arrives; returns whether they may be kept."""
         came, before = self._guests.get(guest, (self._looks, 0))
         if guest in self._guests:
             self._guests[guest] = came, size_bytes

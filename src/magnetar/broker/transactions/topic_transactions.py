@@ -103,10 +103,12 @@ class TopicTransactions:
         self.spans.appended(id_, position, count)
         return position
 
-    def used_before(self, id_: TxnId, producer: str, run: SendRun, last: int) -> bool:
-        """Whether a producer's number was used before this transaction; `last`: the highest that its topic
-        knows. Otherwise deduplication would drop the message, and its transaction commit without it. A
-        repetition within one transaction is the same message."""
+    def note_use(self, id_: TxnId, producer: str, run: SendRun, last: int) -> bool:
+        """Notes the numbers that a transaction uses; returns whether one was used before it.
+
+        Otherwise deduplication would drop the message, and its transaction commit without it. A repetition
+        within one transaction is the same message. `last`: the highest number that the topic knows.
+        """
         first = min(run.sequence_ids)
         lowest = self._lowest.setdefault(id_, {}).setdefault(producer, first)
         if first < lowest:

@@ -199,7 +199,7 @@ class Transactions:
         if name not in txn.registered:
             return NotAllowedError(f"{name} was not added to transaction {txn.id}")
         part = self._resolving.part_of(topic)
-        if topic.dedup is not None and part.used_before(txn.id, producer, run, topic.last_sequence(producer)):
+        if topic.dedup is not None and part.note_use(txn.id, producer, run, topic.last_sequence(producer)):
             return NotAllowedError(f"a number of producer {producer} was used before transaction {txn.id}")
         txn.messages += len(run.entries)
         if txn.missing:

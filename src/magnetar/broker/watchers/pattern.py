@@ -137,7 +137,7 @@ class Pattern:
         """States that were walked through since it rested: grows by a few for each character that is new to a
         set."""
 
-    def matches(self, text: str) -> bool:
+    def match(self, text: str) -> bool:
         """Whether the pattern matches the whole of `text`. Raises PatternError when that is too much work."""
         pieces = self.in_pieces(text)
         while True:

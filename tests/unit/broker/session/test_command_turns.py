@@ -87,9 +87,9 @@ def test_after_many_commands_in_a_turn_each_read_brings_one() -> None:
 def test_so_many_requests_begin_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_turns, "_REQUESTS_PER_TURN", 2)
     loop = Loop()
-    assert [loop.turns.begins() for _ in range(3)] == [True, True, False]
+    assert [loop.turns.begin_one() for _ in range(3)] == [True, True, False]
     loop.turn()
-    assert loop.turns.begins()
+    assert loop.turns.begin_one()
 
 
 @pytest.mark.parametrize("per_read", [1, 3, 64])

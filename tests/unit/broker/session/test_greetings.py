@@ -53,13 +53,13 @@ def test_of_unfinished_greetings_little_is_kept(monkeypatch: pytest.MonkeyPatch)
     one, other = Guest(), Guest()
     waiting.came(one)
     waiting.came(other)
-    assert waiting.keeps(one, 40)
-    assert waiting.keeps(one, 80)
-    assert not waiting.keeps(other, 30)
+    assert waiting.keep(one, 40)
+    assert waiting.keep(one, 80)
+    assert not waiting.keep(other, 30)
     waiting.ended(one)
-    assert waiting.keeps(other, 90)
+    assert waiting.keep(other, 90)
     waiting.ended(other)
-    assert waiting.keeps(Guest(), 1)
+    assert waiting.keep(Guest(), 1)
 
 
 def test_a_large_connect_is_refused() -> None:

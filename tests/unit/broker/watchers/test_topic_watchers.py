@@ -377,7 +377,7 @@ def test_lists_that_are_asked_for_at_once_share_a_turn_tenant_after_tenant() -> 
 def test_what_a_pattern_remembers_is_bounded() -> None:
     """A connection may have a thousand watchers: each kept megabytes."""
     pattern = Pattern(DEAR)
-    pattern.matches(f"public/default/{long_name().local}")
+    pattern.match(f"public/default/{long_name().local}")
     assert 0 < pattern.remembered < 21_000
     asyncio.run(matching(pattern, [long_name()]))
     assert pattern.remembered <= 1_000

@@ -29,7 +29,7 @@ PLACE = "persistent://public/default/"
 )
 def test_levels(wildcard: str, names: list[str], others: list[str]) -> None:
     levels = Levels(wildcard)
-    assert [name for name in [*names, *others] if levels.matches_local(name)] == names
+    assert [name for name in [*names, *others] if levels.match_local(name)] == names
 
 
 def test_what_is_a_wildcard() -> None:
@@ -41,12 +41,12 @@ def test_what_is_a_wildcard() -> None:
     assert not is_wildcard(".".join(["*"] * 65))
     namespace = NamespaceName("t", "n")
     for text in ("a.*", "t/n/a.*", "persistent://t/n/a.*"):
-        assert in_namespace(text, namespace).matches("t/n/a.b")
+        assert in_namespace(text, namespace).match("t/n/a.b")
 
 
 def test_many_levels_take_no_long_time() -> None:
     levels = Levels(".".join(["**"] * 60))
-    assert not levels.matches_local(".".join(["a"] * 50))
+    assert not levels.match_local(".".join(["a"] * 50))
     assert levels.work < 10_000
 
 
