@@ -10,6 +10,8 @@ AUTHENTICATION: Final = "unit/auth/test_authentication.py"
 PERMISSIONS: Final = "unit/auth/test_permissions.py"
 PROOFS: Final = "unit/auth/test_proofs.py"
 REMEMBERED: Final = "unit/auth/test_remembered.py"
+KNOWN_BROKERS: Final = "unit/proxy/test_known_brokers.py"
+PROXY: Final = "unit/proxy/test_session.py"
 GUARD: Final = "unit/broker/test_guard.py"
 PLACES: Final = "unit/runtime/test_fair_places.py"
 CALLS: Final = "unit/admin/calls/test_call_places.py"
@@ -223,10 +225,60 @@ SECURITY_RULES: Final = (
     Rule(
         "a change of users empties the memory",
         "a removed user is let in from memory",
-        "broker/guard.py",
+        "broker/identification.py",
         "        self._remembered.forget()\n",
         "",
         (GUARD, REMEMBERED),
+    ),
+    # -- the proxy before brokers
+    Rule(
+        "the proxy connects to brokers alone",
+        "a client reaches every address behind the proxy (CVE-2022-24280)",
+        "proxy/known_brokers.py",
+        "        return self._known.get(f\"{found['host']}:{int(found['port'])}\".lower())\n",
+        "        return BrokerAddress(found['host'], int(found['port']))\n",
+        (KNOWN_BROKERS, PROXY),
+    ),
+    Rule(
+        "a client of the proxy is checked",
+        "the proxy vouches for a client that has proven nothing",
+        "proxy/session.py",
+        "        if self._proxy.authenticates:\n",
+        "        if False:\n",
+        (PROXY,),
+    ),
+    Rule(
+        "only the proxy names its client",
+        "a client takes any role behind the proxy",
+        "proxy/session.py",
+        "        if connect.original_principal or connect.original_auth_data or"
+        ' connect.HasField("proxy_version"):\n',
+        "        if False:\n",
+        (PROXY,),
+    ),
+    Rule(
+        "a broker gets the proven role",
+        "the broker takes the client for the proxy",
+        "proxy/introduction.py",
+        "        body.original_principal = role\n",
+        "        body.original_principal = own.data.decode() if own else role\n",
+        (PROXY,),
+    ),
+    Rule(
+        "credentials are forwarded on request alone",
+        "every broker sees the secrets of clients",
+        "proxy/introduction.py",
+        "        if forwards and shown.data:\n",
+        "        if shown.data:\n",
+        (PROXY,),
+    ),
+    Rule(
+        "a connection ends with its credentials",
+        "a spliced connection outlives the token that only the proxy knows",
+        "proxy/session.py",
+        "self.ends_ms is not None and now_ms >= self.ends_ms:",
+        "False:",
+        (PROXY,),
     ),
     # -- proxies
     Rule(
@@ -272,7 +324,7 @@ SECURITY_RULES: Final = (
     Rule(
         "a proxy's role is none of several",
         "a credential with several roles has a proxy's rights",
-        "broker/guard.py",
+        "broker/identification.py",
         "        if proxies.isdisjoint(identity.also):\n",
         "        if True:\n",
         (GUARD,),
@@ -329,7 +381,7 @@ SECURITY_RULES: Final = (
     Rule(
         "what is logged of a stranger is cut",
         "one name of megabytes fills the audit log",
-        "broker/guard.py",
+        "broker/identification.py",
         'return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"',
         "return text",
         (GUARD,),

@@ -6,35 +6,20 @@ Every refusal, and every change through the admin API, leaves one line in the lo
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass, field, replace
 
-from magnetar.auth.authentication import Authentication, Errand
-from magnetar.auth.errors import AuthenticationError, AuthorizationError
+from magnetar.auth.authentication import Authentication
+from magnetar.auth.errors import AuthorizationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.auth.permissions import Action, Document, may
 from magnetar.auth.proxies import check_original
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
+from magnetar.broker.identification import Identification, cut, subject
 from magnetar.broker.policies.policies import PolicyStore
-from magnetar.observability.logs import SUBJECT
-from magnetar.runtime.tasks import SingleFlight
-from magnetar.runtime.threads import in_thread
 
 _audit = logging.getLogger("magnetar.audit")
-
-_SHOWN_CHARS_MAX = 300
-"""Characters of a client's text that are logged; longer than any accepted name."""
-
-_CHECKS_MAX = 2
-"""Passwords that are checked at a time: other work has threads too."""
-_WAITING_MAX = 32
-"""Waiting identifications per address. At a quarter of a second each, the last one waits for eight of them in
-turn."""
-
-_ERRANDS_MAX = 8
-"""Rounds of one identification; each teaches its provider something, so that a few suffice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +44,7 @@ class Admitted:
     """Unix ms when the credential of the proxy in between ends; None: never, or there is no proxy."""
 
 
-class Guard:
+class Guard(Identification):
     """Authenticates and authorizes clients."""
 
     def __init__(
@@ -74,21 +59,13 @@ class Guard:
     ) -> None:
         """Without `authorization` every authenticated client may do everything; `metrics_roles` may read the
         metrics and need no other right for it."""
-        self.authentication = authentication
+        super().__init__(authentication, clock)
         self.superuser_roles = superuser_roles
         """Roles that may do everything."""
         self.authorizes = authorization
         """Whether rights are asked for at all."""
         self._metrics_roles = metrics_roles
         self._policies = policies
-        self._clock = clock
-        self._errands: SingleFlight[None] = SingleFlight()
-        # Most brokers have no guard, and load none of it.
-        from magnetar.auth.remembered import Remembered
-        from magnetar.runtime.fair_places import FairPlaces
-
-        self._checks = FairPlaces(_CHECKS_MAX, waiting_max=_WAITING_MAX)
-        self._remembered = Remembered(os.urandom(32))
         self.policy_changes = 0
         """Counts up with each change that may have taken rights away."""
 
@@ -115,84 +92,9 @@ class Guard:
             check_original(identity.role, original, self.authentication.proxy_roles)
         except AuthorizationError as error:
             _audit.warning(
-                "refused: %s, for role %r: %s", peer, original[:100], _cut(str(error)), extra=_subject(peer)
+                "refused: %s, for role %r: %s", peer, original[:100], cut(str(error)), extra=subject(peer)
             )
             raise
-
-    async def identify(self, credentials: Credentials, peer: str) -> Identity:
-        """Raises AuthenticationError."""
-        try:
-            for _ in range(_ERRANDS_MAX):
-                answer = await self._ask(credentials, peer)
-                if isinstance(answer, Identity):
-                    return self._without_proxies(answer)
-                await self._run(answer)
-            raise AuthenticationError("what is needed to verify the credentials cannot be fetched")
-        except AuthenticationError as error:
-            self.refused_credentials(credentials, peer, error)
-            raise
-
-    def _without_proxies(self, identity: Identity) -> Identity:
-        """A proxy's role speaks for others only, and not beside other roles of the same credential."""
-        proxies = self.authentication.proxy_roles
-        if proxies.isdisjoint(identity.also):
-            return identity
-        return replace(identity, also=tuple(role for role in identity.also if role not in proxies))
-
-    async def _ask(self, credentials: Credentials, peer: str) -> Identity | Errand:
-        authentication = self.authentication
-        provider = authentication.provider(credentials)
-        now_ms = self._clock.now_ms()
-        if provider is None or not provider.slow:
-            return authentication.identify(credentials, now_ms)
-        if (known := self._remembered.find(credentials, now_ms)) is not None:
-            return known
-        from magnetar.runtime.fair_places import CrowdedError
-
-        try:
-            async with self._checks.take(peer.rpartition(":")[0]):
-                answer = await in_thread(lambda: authentication.identify(credentials, now_ms))
-        except CrowdedError as error:
-            raise AuthenticationError(
-                f"{_WAITING_MAX} log-ins of this address wait to be checked: try again"
-            ) from error
-        except AuthenticationError as error:
-            self._note(authentication, credentials, error)
-            raise
-        if isinstance(answer, Identity):
-            self._note(authentication, credentials, answer)
-        return answer
-
-    def _note(
-        self, by: Authentication, credentials: Credentials, answer: Identity | AuthenticationError
-    ) -> None:
-        # The keys were found with the former settings and do not count any more.
-        if by is self.authentication:
-            self._remembered.note(credentials, answer, self._clock.now_ms())
-
-    def change(self, authentication: Authentication) -> None:
-        """Replaces the users, keys and roles."""
-        self.authentication = authentication
-        self._remembered.forget()
-
-    async def _run(self, errand: Errand) -> None:
-        # All that wait for the same keys share one request for them, and one thread.
-        await self._errands.run(errand.target, lambda: in_thread(errand.run))
-
-    @staticmethod
-    def refused_credentials(credentials: Credentials, peer: str, error: AuthenticationError) -> None:
-        """Notes that credentials were refused."""
-        _audit.warning(
-            "refused: credentials of %s, method %r: %s",
-            peer,
-            credentials.method[:40],
-            _cut(str(error)),
-            extra=_subject(peer),
-        )
-
-    def now_ms(self) -> int:
-        """Unix ms, as credentials count it."""
-        return self._clock.now_ms()
 
     # -- may they? ---------------------------------------------------------------------------------
 
@@ -279,25 +181,16 @@ class Guard:
 
     @staticmethod
     def _refusal(identity: Identity, peer: str, action: Action, what: str) -> AuthorizationError:
-        what = _cut(what)
+        what = cut(what)
         _audit.warning(
             "refused: role %s of %s may not %s: %s",
             identity,
             peer,
             action.value,
             what,
-            extra=_subject(peer, identity.role),
+            extra=subject(peer, identity.role),
         )
         return AuthorizationError(f"role {identity.role!r} may not {action.value}: {what}")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
-
-
-def _subject(peer: str, role: str = "") -> dict[str, str]:
-    """The owner of a refusal count; a client has another port with each connection."""
-    return {SUBJECT: f"{peer.rpartition(':')[0] or peer} {role[:100]}"}
 
 
 def changed(identity: Identity | None, peer: str, what: str) -> None:

@@ -12,11 +12,14 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import magnetar
 from magnetar.auth.identity import METHOD_TLS, METHOD_TOKEN, Credentials
 from magnetar.base.errors import StartupError
+from magnetar.broker.identification import Identification
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.records import BrokerUrls
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
@@ -33,10 +36,14 @@ from magnetar.runtime.clock import SystemClock
 from magnetar.server import open_files
 from magnetar.server.addresses import in_url
 from magnetar.server.banner import remove_ready_file, write_ready
+from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
 from magnetar.server.settings.config import StandaloneConfig, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.settings.proxy_settings import ProxySettings
+
+if TYPE_CHECKING:
+    from magnetar.server.security.credential_files import BrokerCredentials
 
 _log = logging.getLogger("magnetar.server")
 
@@ -47,6 +54,8 @@ _BACKLOG = 1024
 def run(config: StandaloneConfig, settings: ProxySettings) -> int:
     """Runs until SIGTERM or SIGINT; the exit code. Raises StartupError, MetadataError."""
     open_files.raise_limit()
+    if config.authentication or config.tls_certificate is not None:
+        core_dumps.forbid()
     return event_loop.run(_serve(config, settings))
 
 
@@ -82,6 +91,25 @@ class ProxyProcess:
         check_exposure(config)
         plain = config.plain_host or config.host
         listener = self._bind(plain, config.broker_port, "--port")
+        credentials = None
+        if config.authentication or config.tls_certificate is not None:
+            # Without both there is nothing to load.
+            from magnetar.server.security.credential_files import BrokerCredentials
+
+            credentials = BrokerCredentials(config)
+        served = None if credentials is None else credentials.tls
+        tls_listener = (
+            None if served is None else self._bind(config.host, config.broker_tls_port, "broker_tls_port")
+        )
+        identification = None
+        if credentials is not None and (authentication := credentials.authentication) is not None:
+            identification = Identification(authentication, self._clock)
+        own = own_credentials(settings)
+        if own is not None and identification is None:
+            raise StartupError(
+                "the proxy would lend its credentials to every client: configure authentication here too, or"
+                " give it none, so that brokers see those of the clients"
+            )
         targets = KnownBrokers(tls=settings.broker_tls)
         proxy = self._proxy = Proxy(
             ProxyOptions(
@@ -91,15 +119,35 @@ class ProxyProcess:
             ),
             targets,
             self._clock,
-            credentials=own_credentials(settings),
+            identify=None if identification is None else identification.identify,
+            counts=None if identification is None else lambda who: identification.authentication.counts(who),
+            credentials=own,
         )
         self._cleanup.push_async_callback(proxy.close)
         await self._know_brokers(proxy, targets)
         proxy.begin()
         tls = broker_tls(settings) if settings.broker_tls else None
         self._listen(listener, None, tls)
+        tls_url = ""
+        if tls_listener is not None:
+            self._listen(tls_listener, served, tls)
+            tls_url = f"pulsar+ssl://{in_url(config.host)}:{tls_listener.getsockname()[1]}"
+        if credentials is not None:
+            self._renew(credentials, identification)
         self._cleanup.push_async_callback(self._drain)
-        self._tell(f"pulsar://{in_url(plain)}:{listener.getsockname()[1]}")
+        self._tell(f"pulsar://{in_url(plain)}:{listener.getsockname()[1]}", tls_url)
+
+    def _renew(self, credentials: BrokerCredentials, identification: Identification | None) -> None:
+        """Has files of credentials read anew now and then."""
+
+        def changed() -> None:
+            authentication = credentials.authentication
+            if identification is not None and authentication is not None:
+                identification.change(authentication)
+
+        credentials.files.changed = changed
+        if credentials.files.watched:
+            self._proxy.tasks.every(self._config.credential_refresh_seconds, credentials.files.look)
 
     async def _know_brokers(self, proxy: Proxy, targets: KnownBrokers) -> None:
         config, settings = self._config, self._settings
@@ -147,12 +195,16 @@ class ProxyProcess:
         )
         self._cleanup.callback(acceptor.close)
 
-    def _tell(self, url: str) -> None:
+    def _tell(self, url: str, tls_url: str) -> None:
         sys.stdout.write(f"Magnetar {magnetar.__version__} proxy is ready\n\n  Pulsar clients   {url}\n")
+        if tls_url:
+            sys.stdout.write(f"  Over TLS         {tls_url}\n")
         sys.stdout.flush()
         _log.info("ready: clients at %s", url)
         if (file := self._config.ready_file) is not None:
-            write_ready(file, {"pid": os.getpid(), "broker_url": url, "http_url": ""})
+            write_ready(
+                file, {"pid": os.getpid(), "broker_url": url, "broker_tls_url": tls_url, "http_url": ""}
+            )
             self._cleanup.callback(remove_ready_file, file)
 
     async def _drain(self) -> None:
@@ -188,13 +240,14 @@ def listed(settings: ProxySettings) -> Iterator[BrokerUrls]:
 
 def own_credentials(settings: ProxySettings) -> Credentials | None:
     """With which the proxy comes to brokers; None: with none. Raises StartupError."""
-    if settings.broker_token_file is not None:
+    if settings.broker_token:
+        if not settings.broker_token.startswith("file:"):
+            return Credentials(METHOD_TOKEN, settings.broker_token.encode())
+        file = Path(settings.broker_token.removeprefix("file:").replace("//", "/", 1))
         try:
-            return Credentials(METHOD_TOKEN, settings.broker_token_file.read_bytes().strip())
+            return Credentials(METHOD_TOKEN, file.read_bytes().strip())
         except OSError as error:
-            raise StartupError(
-                f"broker_token_file {settings.broker_token_file} cannot be read: {error.strerror}"
-            ) from error
+            raise StartupError(f"broker_token: {file} cannot be read: {error.strerror}") from error
     return Credentials(METHOD_TLS) if settings.broker_tls_certificate is not None else None
 
 

@@ -14,7 +14,7 @@ the others.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -50,9 +50,10 @@ def load(
     *,
     file: Path | None = None,
     environment: Mapping[str, str] = os.environ,
+    beside: Set[str] = frozenset(),
 ) -> Loaded:
     """Reads and checks the settings. `overrides` holds fields given on the command line, None for
-    those that were not.
+    those that were not. `beside`: keys of a TOML file that another reader takes.
 
     Raises StartupError for an unreadable file, an unknown key, a value of a wrong type or range.
     """
@@ -60,7 +61,7 @@ def load(
     warnings: list[str] = []
     pulsar: Translation | None = None
     if file is not None and file.suffix not in PROPERTY_SUFFIXES:
-        settings |= _from_toml(file, warnings)
+        settings |= _from_toml(file, warnings, beside)
         file = None
     # Without a Pulsar file or variable the translation is not loaded.
     if file is not None or _names_pulsar(environment):
@@ -88,7 +89,7 @@ def _with_folder(config: StandaloneConfig, environment: Mapping[str, str]) -> St
     return config if config.ephemeral else replace(config, data_dir=default_data_dir(environment))
 
 
-def _from_toml(file: Path, warnings: list[str]) -> dict[str, Any]:
+def _from_toml(file: Path, warnings: list[str], beside: Set[str]) -> dict[str, Any]:
     # Imported here, so that only a process with a file loads the parser.
     import tomllib
 
@@ -107,6 +108,8 @@ def _from_toml(file: Path, warnings: list[str]) -> dict[str, Any]:
             now = FORMER_NAMES[key]
             warnings.append(_renamed(where, now, ignored=now in document))
             settings.setdefault(now, read(now, value, where))
+            continue
+        if key in beside:
             continue
         if key not in KEYS:
             raise StartupError(f"configuration {file} has an unknown key {key!r}; {_suggestion(key)}")

@@ -26,8 +26,8 @@ class ProxySettings:
     """PEM file of that certificate's key."""
     broker_tls_hostnames: bool = True
     """True: a broker's certificate must name its host."""
-    broker_token_file: Path | None = None
-    """File with the token that the proxy shows to brokers."""
+    broker_token: str = ""
+    """The token that the proxy shows to brokers, or `file://` with the path of its file; empty: none."""
     forward_credentials: bool = False
     """True: brokers get the credentials of clients besides their role, and verify them."""
     lookups_max: int = 50_000
