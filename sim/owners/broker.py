@@ -29,6 +29,11 @@ _LONGEST_WAIT_S: Final = 3.0
 """Longest wait of the registry, in virtual seconds."""
 
 
+async def _idle() -> Load:
+    """What a broker without clients has to do."""
+    return Load()
+
+
 class _Log:
     """What the registry asks of a log."""
 
@@ -157,14 +162,14 @@ class SimBroker:
             await asyncio.sleep(0.001)
             return self._probe(next(each for each in self._peers() if each.name == host))
 
-        self.owners = Owners(self, urls, socket=self.name, probe=probe, load=Load, version="")  # type: ignore[arg-type]  # as far as it is used
+        self.owners = Owners(self, urls, socket=self.name, probe=probe, load=_idle, version="")  # type: ignore[arg-type]  # as far as it is used
         while True:
             try:
                 await self.owners.begin()
             except MagnetarError:
                 await asyncio.sleep(0.05)
                 await self.owners.close()
-                self.owners = Owners(self, urls, socket=self.name, probe=probe, load=Load, version="")  # type: ignore[arg-type]  # as above
+                self.owners = Owners(self, urls, socket=self.name, probe=probe, load=_idle, version="")  # type: ignore[arg-type]  # as above
             else:
                 break
         store.watch_session(self._session_changed)

@@ -22,6 +22,10 @@ def urls_of(broker_id: str) -> BrokerUrls:
     )
 
 
+async def _idle() -> Load:
+    return Load()
+
+
 class OneOfSeveral(AdminApi):
     """The broker `127.0.0.1:8080`, its admin API, and a broker `b:8080` that is alive."""
 
@@ -32,7 +36,7 @@ class OneOfSeveral(AdminApi):
             return False
 
         self.owners = Owners(
-            self.broker, urls_of("127.0.0.1:8080"), socket="here", probe=alive, load=Load, version="test"
+            self.broker, urls_of("127.0.0.1:8080"), socket="here", probe=alive, load=_idle, version="test"
         )
         self.broker.policies.documents.share()
         self.broker.owners = self.owners

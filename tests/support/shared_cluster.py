@@ -20,6 +20,10 @@ _HERE: Final = BrokerUrls(Addresses(plain="pulsar://127.0.0.1:6650", http="http:
 _OTHER: Final = BrokerUrls(Addresses(plain="pulsar://other:6650", http=OTHER_URL))
 
 
+async def _idle() -> Load:
+    return Load()
+
+
 class OtherBroker:
     """Has bundles, and gives them up when they are to move."""
 
@@ -81,7 +85,7 @@ def on_a_shared_cluster(story: Callable[[AdminApi, OtherBroker], Awaitable[None]
     def join(api: AdminApi) -> None:
         api.broker.policies.documents.share()
         api.broker.owners = Owners(
-            api.broker, _HERE, socket="here", probe=none_is_dead, load=Load, version=""
+            api.broker, _HERE, socket="here", probe=none_is_dead, load=_idle, version=""
         )
 
     with_api(lambda api: story(api, OtherBroker(api)), before=join)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from magnetar.broker.balance.settings import BalanceSettings
 from magnetar.broker.dedup.dedup_state import DedupLimits
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.limits.limits import Limits
@@ -73,6 +74,8 @@ class BrokerConfig:
     """Bytes that wait to be sent on one connection; above it its consumers get nothing."""
     output_bytes_max: int = 128 * 1024 * 1024
     """The same bound for all connections together; see `outputs.py` for each connection's part."""
+    balance: BalanceSettings = field(default_factory=BalanceSettings)
+    """How several brokers keep their load even."""
     tenants: TenantLimits = field(default_factory=TenantLimits)
     """What no tenant, role or machine may have more of."""
     connect_timeout_s: float = 10.0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from magnetar.broker.balance.settings import SheddingStrategy, SplitAlgorithm
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
@@ -66,6 +67,7 @@ _FIELDS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": (_positive, "inactive.idle_s"),
     "brokerDeleteInactiveTopicsMode": (DeleteMode, "inactive.mode"),
     "brokerServiceCompactionThresholdInBytes": (_number, "compaction_threshold_bytes"),
+    "defaultNamespaceBundleSplitAlgorithm": (SplitAlgorithm, "balance.algorithm"),
     "defaultRetentionSizeInMB": (_signed, "retention_mib"),
     "defaultRetentionTimeInMinutes": (_signed, "retention_minutes"),
     "dispatchThrottlingRatePerSubscriptionInByte": (_number, "limits.subscription_dispatch_rate.size_bytes"),
@@ -75,6 +77,22 @@ _FIELDS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "encryptionRequireOnProducer": (_flag, "limits.encryption_required"),
     "isAllowAutoUpdateSchemaEnabled": (_flag, "schemas.auto_update_allowed"),
     "isSchemaValidationEnforced": (_flag, "schemas.validation_enforced"),
+    "loadBalancerAutoBundleSplitEnabled": (_flag, "balance.split"),
+    "loadBalancerBrokerThresholdShedderPercentage": (_number, "balance.threshold_points"),
+    "loadBalancerLoadSheddingStrategy": (SheddingStrategy, "balance.strategy"),
+    "loadBalancerMaxNumberOfBundlesToSplitPerCycle": (_positive, "balance.split_at_once"),
+    "loadBalancerMsgRateDifferenceShedderThreshold": (_number, "balance.rate_difference_percent"),
+    "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold": (_positive, "balance.size_factor"),
+    "loadBalancerNamespaceBundleMaxBandwidthMbytes": (_positive, "balance.bandwidth_mib_max"),
+    "loadBalancerNamespaceBundleMaxMsgRate": (_positive, "balance.rate_max"),
+    "loadBalancerNamespaceBundleMaxSessions": (_positive, "balance.sessions_max"),
+    "loadBalancerNamespaceBundleMaxTopics": (_positive, "balance.topics_max"),
+    "loadBalancerNamespaceBundleSplitConditionHitCountThreshold": (_positive, "balance.split_hits"),
+    "loadBalancerNamespaceMaximumBundles": (_positive, "balance.bundles_max"),
+    "loadBalancerSheddingConditionHitCountThreshold": (_positive, "balance.hits"),
+    "loadBalancerSheddingEnabled": (_flag, "balance.shedding"),
+    "loadBalancerSheddingGracePeriodMinutes": (_number, "balance.grace_minutes"),
+    "loadBalancerSheddingIntervalMinutes": (_number, "balance.interval_minutes"),
     "maxConsumersPerSubscription": (_number, "limits.consumers_max_per_subscription"),
     "maxConsumersPerTopic": (_number, "limits.consumers_max"),
     "maxProducersPerTopic": (_number, "limits.producers_max"),

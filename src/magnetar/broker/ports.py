@@ -129,6 +129,20 @@ class BrokerPort(Protocol):
     async def delete_topic(self, name: TopicName, *, force: bool = False) -> None: ...
 
 
+class BalancePort(Protocol):
+    """What keeps the load of brokers even, as other rooms see it: `balance/balance.py` documents each
+    member."""
+
+    @property
+    def leader(self) -> str: ...
+
+    def begin(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    async def leave(self) -> None: ...
+
+
 class OwnersPort(Protocol):
     """Which broker serves what, as other rooms see it: `ownership/owners.py` documents each member."""
 

@@ -20,6 +20,8 @@
 | `/schemas/{tenant}/{namespace}/{topic}` | schema locator, protobuf | schemas |
 | `/namespace/{tenant}/{namespace}/{bundle}` | owner, JSON, ephemeral | broker |
 | `/loadbalance/brokers/{broker}` | broker data, JSON, ephemeral | broker |
+| `/loadbalance/leader` | the broker that evens the load, JSON, ephemeral | broker |
+| `/magnetar/last-moves` | bundles that the leader moved last, JSON | broker |
 | `/counters/producer-name` | sequential: makes names of producers unique | broker |
 | `/ledgers/...` | ledgers of BookKeeper | ledger |
 | `/magnetar/offload-stores/{store}` | copy of the record last written to an object store, JSON | tiered |
@@ -88,6 +90,12 @@ LEDGERS: Final = "/ledgers"
 
 BROKERS: Final = "/loadbalance/brokers"
 """Children: ids of live brokers."""
+
+LEADER: Final = "/loadbalance/leader"
+"""The broker that evens the load."""
+
+LAST_MOVES: Final = "/magnetar/last-moves"
+"""Bundles that the leader moved last."""
 
 RESOURCE_GROUPS: Final = "/admin/resourcegroups"
 """Children: names of resource groups."""

@@ -13,6 +13,7 @@ from magnetar.observability.bookie_rows import BOOKIES
 from magnetar.observability.canary_rows import CANARIES
 from magnetar.observability.history_rows import OFFLOADING, TABLES
 from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
+from magnetar.observability.load_rows import LOAD
 from magnetar.observability.metadata_service_rows import METADATA_SERVICE
 from magnetar.observability.process_rows import PROCESS
 from magnetar.observability.recovery_rows import AUTORECOVERY
@@ -327,6 +328,7 @@ SECTIONS: Final = (
     AUTORECOVERY,
     LEDGER_CLIENT,
     METADATA_SERVICE,
+    LOAD,
     TOPIC_WORK,
     TRANSACTIONS,
     PROCESS,

@@ -7,9 +7,12 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Final
 
 from magnetar.base.errors import StartupError
+from magnetar.broker.balance import last_moves
+from magnetar.broker.balance.leadership import named_leader
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.listing import owners_in
 from magnetar.broker.ownership.records import DRAINS, BrokerReport, drain_path
@@ -70,6 +73,7 @@ class ClusterMetadata:
         owners = await owners_in(self._store)
         counts = Counter(owners.values())
         drained = await self._store.children(DRAINS)
+        leader = named_leader(await self._store.get(keys.LEADER))
         rows: list[dict[str, object]] = []
         names = await self._store.children(keys.BROKERS)
         for name in names:
@@ -81,11 +85,32 @@ class ClusterMetadata:
             except ValueError:
                 rows.append({"broker": name, "state": "not understood", "bundles": counts[name]})
             else:
-                rows.append(_row(name, report, counts[name], drained=name in drained))
+                rows.append(
+                    {
+                        **_row(name, report, counts[name], drained=name in drained),
+                        "leader": "leads" if name == leader else "",
+                    }
+                )
         for name in {*drained, *counts}.difference(names):
             state = "gone, drained" if name in drained else "gone"
             rows.append({"broker": name, "state": state, "bundles": counts[name]})
         return sorted(rows, key=lambda row: str(row["broker"]))
+
+    async def last_moves(self) -> list[dict[str, object]]:
+        """Bundles that the leader has moved for their load, a row for each, the oldest first.
+
+        Raises MetadataError.
+        """
+        return [
+            {
+                "at": datetime.fromtimestamp(each.at_ms / 1000, UTC).isoformat(timespec="seconds"),
+                "bundle": each.bundle,
+                "from": each.source,
+                "to": each.target,
+                "reason": each.reason,
+            }
+            for each in await last_moves.read(self._store)
+        ]
 
     async def owners(self) -> dict[Bundle, str]:
         """The owner of every bundle that has one. Raises MetadataError."""
@@ -123,6 +148,7 @@ def _row(name: str, report: BrokerReport, bundles: int, *, drained: bool) -> dic
         "producers": load.producers,
         "consumers": load.consumers,
         "messages_in_per_s": round(load.rate_in, 1),
+        "messages_out_per_s": round(load.rate_out, 1),
         "cpu_percent": round(load.cpu_percent, 1),
         "metadata_outages": report.outages,
     }

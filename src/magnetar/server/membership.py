@@ -6,17 +6,17 @@ see docs/decisions/0030-many-brokers.md.
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from magnetar import __version__
 from magnetar.base.clock import Clock
 from magnetar.base.errors import StartupError
+from magnetar.broker.balance.balance import Balance
+from magnetar.broker.balance.load_meter import LoadMeter
 from magnetar.broker.listeners import Addresses, Listeners
 from magnetar.broker.ownership.owners import Owners
-from magnetar.broker.ownership.records import BrokerUrls, Load
+from magnetar.broker.ownership.records import BrokerUrls
 from magnetar.broker.service import Broker
 from magnetar.runtime.probe import refuses
 from magnetar.server.addresses import own_name, socket_name
@@ -49,14 +49,17 @@ def check(config: StandaloneConfig) -> None:
 def join(broker: Broker, config: StandaloneConfig, endpoints: Endpoints, clock: Clock) -> None:
     """Prepares the broker to join the cluster when it starts."""
     broker.policies.documents.share()
-    broker.owners = Owners(
+    meter = LoadMeter(broker, clock, lambda name: owners.ownership.bundle_of(name))
+    owners = broker.owners = Owners(
         broker,
         _urls(config, endpoints, broker.listeners),
         socket=socket_name(config.plain_host or config.host, broker.listeners.http_port),
         probe=partial(refuses, within_s=_PROBE_S),
-        load=_load_of(broker, clock),
+        load=meter.read,
         version=__version__,
     )
+    owners.balance = balance = Balance(broker, owners, meter)
+    broker.collectors.append(balance.collect_metrics)
 
 
 def _urls(config: StandaloneConfig, endpoints: Endpoints, listeners: Listeners) -> BrokerUrls:
@@ -73,39 +76,3 @@ def _urls(config: StandaloneConfig, endpoints: Endpoints, listeners: Listeners) 
     told = listeners.named[listeners.internal]
     # The name of a broker is that of its own HTTP port, whatever a listener says.
     return BrokerUrls(Addresses(told.plain, told.tls, own.http, own.https), listeners.named)
-
-
-def _load_of(broker: Broker, clock: Clock) -> Callable[[], Load]:
-    """A function that returns the load of the broker since its last call."""
-    seen: dict[str, tuple[int, int]] = {}
-    last = [clock.monotonic_ms(), _cpu_s()]
-
-    def load() -> Load:
-        now_ms, cpu_s = clock.monotonic_ms(), _cpu_s()
-        passed_s = max(0.001, (now_ms - last[0]) / 1000)
-        topics = [*broker.topics.values(), *broker.nonpersistent.topics.values()]
-        messages = size = 0
-        counts = {str(topic.name): (topic.messages_in, topic.bytes_in) for topic in topics}
-        for name, (count, count_bytes) in counts.items():
-            before = seen.get(name, (0, 0))
-            messages += max(0, count - before[0])
-            size += max(0, count_bytes - before[1])
-        found = Load(
-            topics=len(topics),
-            producers=sum(len(topic.producers) for topic in topics),
-            consumers=sum(len(each.consumers) for topic in topics for each in topic.subscriptions.values()),
-            rate_in=messages / passed_s,
-            bytes_in=size / passed_s,
-            cpu_percent=100 * (cpu_s - last[1]) / passed_s,
-        )
-        seen.clear()
-        seen.update(counts)
-        last[:] = [now_ms, cpu_s]
-        return found
-
-    return load
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime

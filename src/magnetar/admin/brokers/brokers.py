@@ -44,11 +44,17 @@ async def list_brokers(call: Call) -> list[str]:
 
 
 async def leader(call: Call) -> object:
-    """The leading broker, which is this one when it is alone."""
-    if call.broker.owners is not None:
-        raise NotHereError("no broker decides for all: each places the bundles that it is asked for")
-    own = await broker_id(call)
-    return {"serviceUrl": f"http://{own}", "brokerId": own}
+    """The broker that evens the load of all, which is this one when it is alone."""
+    owners = call.broker.owners
+    if owners is None:
+        own = await broker_id(call)
+        return {"serviceUrl": f"http://{own}", "brokerId": own}
+    leads = "" if owners.balance is None else owners.balance.leader
+    report = owners.peers.reports.get(leads)
+    if report is None:
+        raise NotHereError("Couldn't find leader broker", remedy="one is being elected: ask again")
+    at = report.urls.addresses
+    return {"serviceUrl": at.http or at.https, "brokerId": leads}
 
 
 async def owned_namespaces(call: Call) -> object:

@@ -6,18 +6,18 @@ its tools.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from magnetar.admin.calls.errors import BadRequestError
+from magnetar.broker.balance.settings import SplitAlgorithm
+from magnetar.broker.balance.splitting import balanced, middle
 from magnetar.broker.errors import PreconditionFailedError
 
-RANGE: Final = "range_equally_divide"
-TOPIC_COUNT: Final = "topic_count_equally_divide"
-POSITIONS: Final = "specified_positions_divide"
-FLOW: Final = "flow_or_qps_equally_divide"
-ALGORITHMS: Final = (RANGE, TOPIC_COUNT, POSITIONS, FLOW)
+RANGE: Final = SplitAlgorithm.RANGE.value
+TOPIC_COUNT: Final = SplitAlgorithm.TOPIC_COUNT.value
+POSITIONS: Final = SplitAlgorithm.POSITIONS.value
+ALGORITHMS: Final = tuple(each.value for each in SplitAlgorithm)
 
 LARGEST: Final = "LARGEST"
 """Text in place of a bundle's bounds: the bundle with the most topics."""
@@ -57,26 +57,8 @@ def cuts(
         return sorted(set(positions))
     if algorithm == RANGE:
         return [(lower + upper) // 2]
-    found = _middle(sorted(topics)) if algorithm == TOPIC_COUNT else _balance(topics)
+    found = middle(sorted(topics)) if algorithm == TOPIC_COUNT else balanced(topics)
     return [found] if found is not None and lower < found < upper else []
-
-
-def _middle(hashes: Sequence[int]) -> int | None:
-    """A bound between the two halves of the topics; None when there is none."""
-    if len(hashes) < 2:
-        return None
-    before, after = hashes[len(hashes) // 2 - 1], hashes[len(hashes) // 2]
-    return before + (after - before + 1) // 2
-
-
-def _balance(topics: Mapping[int, float]) -> int | None:
-    """The bound between two topics that divides the load most equally; None when there is none."""
-    hashes = sorted(topics)
-    sums = list(itertools.accumulate(topics[each] for each in hashes))
-    if len(hashes) < 2 or not sums[-1]:
-        return None
-    at = min(range(1, len(hashes)), key=lambda place: abs(2 * sums[place - 1] - sums[-1]))
-    return _middle(hashes[at - 1 : at + 1])
 
 
 def chosen(bundles: Mapping[tuple[int, int], float]) -> tuple[int, int]:

@@ -92,25 +92,27 @@ class Moves:
             self.check_time(bundle, until_ms)
             await pause(LOOK_S)
 
-    async def move(self, bundle: Bundle, to: str = "") -> None:
-        """Has the bundle leave its present owner; returns when it has left.
+    async def move(self, bundle: Bundle, to: str = "", *, owner: str = "") -> bool:
+        """Has the bundle leave its present owner; returns when it has left, whether it had to.
 
-        `to`: the broker that gets it; "": the next one that is asked. A bundle without an owner stays so.
-        Raises ServiceNotReadyError when it does not leave in WAIT_S, MetadataError.
+        `to`: the broker that gets it; "": the next one that is asked. A bundle without an owner stays so, and
+        one of another owner than `owner` if that is given. Raises ServiceNotReadyError when it does not
+        leave in WAIT_S, MetadataError.
         """
         value = await self._store.get(owner_path(bundle))
-        owner = None if value is None else urls_of(value)
-        if owner is None or owner.broker_id == to:
-            return
+        present = None if value is None else urls_of(value)
+        if present is None or present.broker_id == to or owner not in ("", present.broker_id):
+            return False
         await self._store.put(move_path(bundle), encode_move(to))
         self._claims.carry_out(self._claims.ownership.release(bundle, to))
         until_ms = self.deadline_ms()
-        while await self._still_has(bundle, owner):
+        while await self._still_has(bundle, present):
             self.check_time(bundle, until_ms)
             await pause(LOOK_S)
         if not to:
             with contextlib.suppress(NotFoundError):  # its next owner was faster
                 await self._store.delete(move_path(bundle))
+        return True
 
     async def _still_has(self, bundle: Bundle, owner: BrokerUrls) -> bool:
         value = await self._store.get(owner_path(bundle))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from magnetar.base.errors import MagnetarError, MetadataError
+from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.ownership.bundle import Bundle, bundle_at
@@ -20,17 +20,17 @@ from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
 from magnetar.broker.ownership.health_topics import checked_broker, health_topic
 from magnetar.broker.ownership.last_known import LastKnown
 from magnetar.broker.ownership.moves import Moves
-from magnetar.broker.ownership.peers import BrokerIdTakenError, Peers, Probe
+from magnetar.broker.ownership.peers import Peers, Probe
 from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.ownership.placement import SentBundles, least_loaded
 from magnetar.broker.ownership.records import (
     MOVES,
     NAMESPACES,
-    BrokerReport,
     BrokerUrls,
     Load,
     owner_path,
 )
+from magnetar.broker.ownership.reporting import REPORT_S, ReportedProcess, Reporting
 from magnetar.broker.ownership.states import BundleState
 from magnetar.broker.policies.bundles import range_of
 from magnetar.metadata.contact import Contact
@@ -38,18 +38,16 @@ from magnetar.metadata.store import Notification, SessionEvent
 from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, pause
 
 if TYPE_CHECKING:
-    from magnetar.broker.ports import BrokerPort
+    from magnetar.broker.ports import BalancePort, BrokerPort
 
 _log = logging.getLogger("magnetar.broker.ownership")
-
-_AGAIN_S: Final = 0.1
-"""Between two attempts to show this broker's report."""
-_REPORT_S: Final = 5.0
-"""Between two reports, and the age from which bundles that were sent to a broker are in its report."""
 
 
 class Owners:
     """The owners of bundles, as one broker knows them."""
+
+    balance: BalancePort | None = None
+    """Keeps the load even; None: bundles stay where they are. Set before `begin`."""
 
     def __init__(
         self,
@@ -58,7 +56,7 @@ class Owners:
         *,
         socket: str,
         probe: Probe,
-        load: Callable[[], Load],
+        load: Callable[[], Awaitable[Load]],
         version: str,
     ) -> None:
         """`socket`: see `BrokerReport`. `load` says what this broker has to do, but for its bundles."""
@@ -66,12 +64,7 @@ class Owners:
         self.tasks = TaskGroup("ownership")
         self._broker = broker
         self._store = broker.store
-        self._load = load
-        self._version = version
-        self._socket = socket
-        self._started_ms = broker.clock.now_ms()
         self._sessions = 0
-        self._leaving = False
         self.contact = Contact(self._store)
         self._last_known = LastKnown(self.contact)
         self._drains: SingleFlight[None] = SingleFlight()
@@ -88,6 +81,14 @@ class Owners:
         self._claims = Claims(broker, urls, self.peers, self.tasks.spawn)
         self._moves = Moves(broker.store, self._claims, self.broker_id, broker.clock)
         self.ownership = self._claims.ownership
+        self.reporting = Reporting(
+            ReportedProcess(urls, socket, version, broker.clock.now_ms()),
+            self._claims.ownership,
+            self.peers,
+            self.contact,
+            broker.clock,
+            load,
+        )
         self._cancel: tuple[Callable[[], None], ...] = ()
 
     @property
@@ -103,7 +104,7 @@ class Owners:
     @property
     def draining(self) -> bool:
         """Whether this broker takes no bundles."""
-        return self._leaving or self.broker_id in self.peers.drained
+        return self.reporting.leaving or self.broker_id in self.peers.drained
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -115,31 +116,20 @@ class Owners:
             self._store.watch(MOVES, self._move_changed),
         )
         self._session_began()
-        await self._show()
+        await self.reporting.show()
         await self.peers.load()
-        self.tasks.every(_REPORT_S, self._report)
-
-    async def _show(self) -> None:
-        """Writes this broker's report. Raises BrokerIdTakenError, MetadataError."""
-        load = replace(self._load(), bundles=len(self.ownership))
-        told = self._started_ms, self._version, self._socket, self.contact.outages
-        await self.peers.show(BrokerReport(self.urls, load, self._leaving, *told))
-
-    async def _report(self) -> None:
-        if not self.ownership.session or self.contact.away:
-            return
-        try:
-            await self._show()
-        except (BrokerIdTakenError, MetadataError) as error:
-            # It gets no bundles by this table; those that it has are where their records say.
-            _log.error("this broker's report could not be written: %s", error)
+        self.tasks.every(REPORT_S, self.reporting.round)
+        if self.balance is not None:
+            self.balance.begin()
 
     async def drain(self) -> None:
         """Gives every bundle to another broker, or up where there is none, and leaves the cluster."""
-        self._leaving = True
+        self.reporting.leaving = True
         try:
             if self.peers.shown:
-                await self._show()
+                await self.reporting.show()
+            if self.balance is not None:
+                await self.balance.leave()
             await self._moves.give_all_away(self._chosen)
             if self.peers.shown:
                 # Otherwise it may be the topic of another process that has this id.
@@ -154,6 +144,8 @@ class Owners:
         """Ends background work; records go with the session."""
         for cancel in self._cancel:
             cancel()
+        if self.balance is not None:
+            self.balance.close()
         self.peers.close()
         self.contact.close()
         await self.tasks.close()
@@ -173,26 +165,13 @@ class Owners:
         elif event is SessionEvent.SESSION_RENEWED:
             if not self.ownership.session:
                 self._session_began()
-            self.tasks.spawn(self._rejoin())
+            self.tasks.spawn(self.reporting.rejoin())
         elif event is SessionEvent.RECONNECTED:
             # Changes made meanwhile were not reported.
             self.peers.look_again()
             for bundle in self.ownership.having(BundleState.OWNED):
                 self.tasks.spawn(self._claims.look_at(bundle))
                 self.tasks.spawn(self._moves.follow(bundle))
-
-    async def _rejoin(self) -> None:
-        self.peers.look_again()
-        session = self.ownership.session
-        while self.ownership.session == session:
-            try:
-                await self._show()
-            except MagnetarError as error:
-                # The loop is the retry, for as long as the session lasts.
-                _log.warning("this broker cannot join the cluster again yet: %s", error)
-                await pause(_AGAIN_S)
-            else:
-                return
 
     def _record_changed(self, notification: Notification) -> None:
         bundle = bundle_at(notification.path, NAMESPACES)
@@ -205,7 +184,7 @@ class Owners:
             self.tasks.spawn(self._moves.follow(bundle))
 
     def _peers_changed(self) -> None:
-        if self.draining and not self._leaving and len(self.ownership):
+        if self.draining and not self.reporting.leaving and len(self.ownership):
             self.tasks.spawn(self._drains.run("drain", self._give_all_away))
 
     async def _give_all_away(self) -> None:
@@ -217,9 +196,9 @@ class Owners:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    async def move(self, bundle: Bundle, to: str = "") -> None:
+    async def move(self, bundle: Bundle, to: str = "", *, owner: str = "") -> bool:
         """See `Moves.move`."""
-        await self._moves.move(bundle, to)
+        return await self._moves.move(bundle, to, owner=owner)
 
     async def gather(self, bundles: Iterable[Bundle]) -> None:
         """Has bundles move to this broker, which serves all of them on return.

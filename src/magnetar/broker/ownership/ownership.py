@@ -109,13 +109,18 @@ class Ownership:
 
     def has(self, topic: TopicName) -> bool:
         """Whether the topic falls into an owned bundle."""
+        return self.bundle_of(topic) is not None
+
+    def bundle_of(self, topic: TopicName) -> Bundle | None:
+        """The owned bundle that the topic falls into."""
         namespace, place = topic.namespace_name, hash_of(topic)
         after = bisect_right(self._owned, (namespace, place), key=_start_of)
         if not after:
-            return False
+            return None
         # Owned bundles do not overlap: no other one can have it.
         bundle = self._owned[after - 1]
-        return bundle.namespace == namespace and covers((bundle.lower, bundle.upper), place)
+        fits = bundle.namespace == namespace and covers((bundle.lower, bundle.upper), place)
+        return bundle if fits else None
 
     # -- sessions ----------------------------------------------------------------------------------
 

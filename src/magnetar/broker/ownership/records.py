@@ -12,20 +12,27 @@ Fields that are not known are passed over. Source: Pulsar's NamespaceEphemeralDa
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+from magnetar.base.names import InvalidNameError
 from magnetar.broker.listeners import Addresses, unknown_listener
 from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.bundle_load import NUMBERS, BundleLoad
 
 NAMESPACES: Final = "/namespace"
 MOVES: Final = "/magnetar/moves"
 DRAINS: Final = "/magnetar/drains"
 
 _OF_LISTENER: Final = ("brokerServiceUrl", "brokerServiceUrlTls", "brokerHttpUrl", "brokerHttpsUrl")
+BUNDLES_TOLD_MAX: Final = 100
+"""Bundles whose load is in a report: 20 KB of JSON, which every broker reads every few seconds."""
+_KBIT_BYTES: Final = 125
+"""Pulsar tells bandwidths in kbit/s."""
 _BEYOND: Final = 1e18
 """Nothing that a report counts is so large."""
 
@@ -130,6 +137,13 @@ class Load:
     """Bytes per second."""
     cpu_percent: float = 0.0
     """Percent of one core, which is what a broker can use."""
+    memory_mib: float = 0.0
+    """Resident memory of the process."""
+    memory_limit_mib: float = 0.0
+    """Memory of the machine; 0: not known."""
+    of_bundles: Mapping[Bundle, BundleLoad] = field(default_factory=dict)
+    """Bundles of the broker with the most to do, `BUNDLES_TOLD_MAX` at most; those that no client uses are
+    left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +162,8 @@ class BrokerReport:
     """Names the listening socket of its admin API, which one process at a time can have; "": not told."""
     outages: int = 0
     """How often it lost contact with the metadata service since its start."""
+    reported_ms: int = 0
+    """When it was written, by the clock of the broker, Unix milliseconds; another one in each report."""
 
     @property
     def broker_id(self) -> str:
@@ -163,6 +179,9 @@ class BrokerReport:
                 "persistentTopicsEnabled": True,
                 "nonPersistentTopicsEnabled": True,
                 "cpu": {"usage": round(load.cpu_percent, 1), "limit": 100.0},
+                "memory": {"usage": round(load.memory_mib, 1), "limit": round(load.memory_limit_mib, 1)},
+                "bandwidthIn": {"usage": round(load.bytes_in / _KBIT_BYTES, 1), "limit": 0.0},
+                "bandwidthOut": {"usage": round(load.bytes_out / _KBIT_BYTES, 1), "limit": 0.0},
                 "msgThroughputIn": load.bytes_in,
                 "msgThroughputOut": load.bytes_out,
                 "msgRateIn": load.rate_in,
@@ -171,6 +190,9 @@ class BrokerReport:
                 "numBundles": load.bundles,
                 "numConsumers": load.consumers,
                 "numProducers": load.producers,
+                "lastUpdate": self.reported_ms,
+                "lastStats": {str(bundle): each.document() for bundle, each in load.of_bundles.items()},
+                "bundles": [str(bundle) for bundle in load.of_bundles],
                 "brokerVersionString": self.version,
                 "protocols": {},
                 "loadManagerClassName": LOAD_MANAGER,
@@ -186,7 +208,7 @@ class BrokerReport:
     def decode(cls, data: bytes) -> BrokerReport:
         """Raises ValueError."""
         document = _document(data)
-        cpu = document.get("cpu")
+        cpu, memory = document.get("cpu"), document.get("memory")
         urls = BrokerUrls._of(document, "pulsarServiceUrl", "webServiceUrl")
         if not (urls.addresses.plain or urls.addresses.tls):
             raise ValueError("without pulsarServiceUrl and pulsarServiceUrlTls no client reaches it")
@@ -202,13 +224,28 @@ class BrokerReport:
                 bytes_in=_number(document, "msgThroughputIn"),
                 bytes_out=_number(document, "msgThroughputOut"),
                 cpu_percent=_number(cpu, "usage") if isinstance(cpu, dict) else 0.0,
+                memory_mib=_number(memory, "usage") if isinstance(memory, dict) else 0.0,
+                memory_limit_mib=_number(memory, "limit") if isinstance(memory, dict) else 0.0,
+                of_bundles=_bundles(document.get("lastStats") or {}),
             ),
             draining=document.get("draining") is True,
             started_ms=int(_number(document, "startTimestamp")),
             version=str(document.get("brokerVersionString") or ""),
             socket=str(document.get("listeningSocket") or ""),
             outages=int(_number(document, "metadataOutages")),
+            reported_ms=int(_number(document, "lastUpdate")),
         )
+
+
+def _bundles(told: object) -> dict[Bundle, BundleLoad]:
+    """Loads of bundles; what names none is passed over. Raises ValueError."""
+    if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
+        raise ValueError("lastStats is an object of objects")
+    found: dict[Bundle, BundleLoad] = {}
+    for text, each in told.items():
+        with contextlib.suppress(InvalidNameError, ValueError):  # a later version tells more
+            found[Bundle.parse(text)] = BundleLoad.of({name: _number(each, name) for name in NUMBERS})
+    return found
 
 
 def encode_move(to: str) -> bytes:

@@ -22,6 +22,7 @@ _OUTPUT: Final = click.option(
 _COLUMNS: Final = (
     "broker",
     "state",
+    "leader",
     "url",
     "version",
     "bundles",
@@ -29,6 +30,7 @@ _COLUMNS: Final = (
     "producers",
     "consumers",
     "messages_in_per_s",
+    "messages_out_per_s",
     "cpu_percent",
     "metadata_outages",
 )
@@ -63,9 +65,14 @@ def init(metadata: str, cluster: str) -> None:
 @METADATA
 @_CLUSTER
 @click.option("--bundles", is_flag=True, help="Show which broker serves which bundle.")
+@click.option("--moves", is_flag=True, help="Show the last bundles that were moved for their load.")
 @_OUTPUT
-def status(metadata: str, cluster: str, bundles: bool, output: str) -> None:
-    """Show the brokers of a cluster, and what they have to do."""
+def status(metadata: str, cluster: str, bundles: bool, moves: bool, output: str) -> None:
+    """Show the brokers of a cluster, what they have to do, and which one leads."""
+    if moves:
+        last = _run(metadata, cluster, lambda found: found.last_moves())
+        show(last, output, columns=("at", "bundle", "from", "to", "reason"))
+        return
     if bundles:
         owners = _run(metadata, cluster, lambda found: found.owners())
         rows = [{"bundle": str(bundle), "broker": broker} for bundle, broker in sorted(owners.items())]

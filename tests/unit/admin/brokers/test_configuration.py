@@ -179,12 +179,12 @@ def test_entry_filters_are_chosen_among_those_that_there_are() -> None:
 def test_settings_that_pulsar_knows_are_kept() -> None:
     async def story(api: AdminApi) -> None:
         names = await api.get(C)
-        assert "loadBalancerSheddingEnabled" in names
+        assert "loadBalancerDebugModeEnabled" in names
         assert set(dynamic.NAMES) < set(names)
-        await api.done("POST", f"{C}/loadBalancerSheddingEnabled/false")
-        assert await api.get(f"{C}/values") == {"loadBalancerSheddingEnabled": "false"}
+        await api.done("POST", f"{C}/loadBalancerDebugModeEnabled/false")
+        assert await api.get(f"{C}/values") == {"loadBalancerDebugModeEnabled": "false"}
         assert api.broker.config == BrokerConfig(cluster=api.broker.config.cluster)
-        await api.done("DELETE", f"{C}/loadBalancerSheddingEnabled")
+        await api.done("DELETE", f"{C}/loadBalancerDebugModeEnabled")
         assert await api.get(f"{C}/values") == {}
         assert await api.refused("POST", f"{C}/clusterName/x") == (
             412,

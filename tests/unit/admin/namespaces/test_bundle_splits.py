@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from magnetar.admin.calls.errors import BadRequestError
-from magnetar.admin.namespaces.bundle_splits import FLOW, POSITIONS, RANGE, TOPIC_COUNT, chosen, cuts
+from magnetar.admin.namespaces.bundle_splits import POSITIONS, RANGE, TOPIC_COUNT, chosen, cuts
+from magnetar.broker.balance.settings import SplitAlgorithm
 from magnetar.broker.errors import PreconditionFailedError
 
 BOUNDS = (0, 1000)
@@ -24,10 +25,10 @@ BOUNDS = (0, 1000)
         (TOPIC_COUNT, [], {10: 0.0, 20: 0.0, 40: 0.0}, [15]),
         # Neighbours: the second one starts its bundle.
         (TOPIC_COUNT, [], {10: 0.0, 11: 0.0}, [11]),
-        (FLOW, [], {10: 0.0, 20: 0.0}, []),
-        (FLOW, [], {10: 9.0, 20: 1.0, 30: 1.0}, [15]),
-        (FLOW, [], {10: 1.0, 20: 1.0, 30: 9.0}, [25]),
-        (FLOW, [], {10: 1.0}, []),
+        (SplitAlgorithm.FLOW.value, [], {10: 0.0, 20: 0.0}, []),
+        (SplitAlgorithm.FLOW.value, [], {10: 9.0, 20: 1.0, 30: 1.0}, [15]),
+        (SplitAlgorithm.FLOW.value, [], {10: 1.0, 20: 1.0, 30: 9.0}, [25]),
+        (SplitAlgorithm.FLOW.value, [], {10: 1.0}, []),
     ],
 )
 def test_cuts(algorithm: str, positions: list[int], topics: dict[int, float], found: list[int]) -> None:

@@ -36,7 +36,7 @@ def test_the_report_says_nothing_of_an_operators_drain() -> None:
         await api.store.put(drain_path(own), b"")
         await api.owners.peers.load()
         assert api.owners.draining
-        await api.owners._show()
+        await api.owners.reporting.show()
         await api.store.delete(drain_path(own))
         await api.owners.peers.load()
         assert [report.broker_id for report in api.owners.peers.able()] == [own]

@@ -83,7 +83,7 @@ def test_an_own_report_does_not_forget_what_others_were_sent() -> None:
         bundles = [await owners.bundle_of(TopicName.parse(f"t{number}")) for number in range(20)]
         bundle = next(each for each in bundles if owners._chosen(each) == OTHER)
         await owners._look_for(bundle, authoritative=False)
-        await owners._report()
+        await owners.reporting.round()
         assert owners._sent.since(owners.peers.reports[OTHER]) == 1
 
     with_one_of_several(story)
@@ -201,7 +201,7 @@ def test_owners_of_this_id_are_left_alone_until_the_id_is_had() -> None:
         api.owners.peers.session_lost()
         assert await api.owners._look_for(bundle, authoritative=True) is None
         assert api.owners.ownership.state(bundle) is BundleState.UNOWNED
-        await api.owners._show()
+        await api.owners.reporting.show()
         assert await api.owners._look_for(bundle, authoritative=True) is None
         assert api.owners.ownership.state(bundle) is BundleState.OWNED
 

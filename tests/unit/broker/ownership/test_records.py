@@ -10,6 +10,7 @@ from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.bundle_load import BundleLoad
 from magnetar.broker.ownership.placement import SentBundles, least_loaded
 from magnetar.broker.ownership.records import (
     BrokerReport,
@@ -49,6 +50,23 @@ def test_the_record_of_an_owner_is_pulsars() -> None:
     assert BrokerUrls.decode(URLS.encode()) == URLS
     assert URLS.broker_id == "a:8080"
     assert owner_path(BUNDLE) == "/namespace/public/default/0x40000000_0x80000000"
+
+
+def test_a_report_tells_the_load_of_bundles_as_pulsar_does() -> None:
+    each = BundleLoad(10.5, 20.0, 1000.0, 2000.0, topics=3, producers=2, consumers=1)
+    load = Load(
+        bundles=4, cpu_percent=12.5, memory_mib=80.0, memory_limit_mib=900.0, of_bundles={BUNDLE: each}
+    )
+    report = BrokerReport(URLS, load, reported_ms=77)
+    document = json.loads(report.encode())
+    assert document["lastStats"][str(BUNDLE)]["msgThroughputOut"] == 2000.0
+    assert document["bundles"] == [str(BUNDLE)]
+    assert BrokerReport.decode(report.encode()) == report
+    document["lastStats"]["what a later version tells"] = {}
+    assert BrokerReport.decode(json.dumps(document).encode()) == report
+    document["lastStats"][str(BUNDLE)] = 7
+    with pytest.raises(ValueError, match="lastStats"):
+        BrokerReport.decode(json.dumps(document).encode())
 
 
 def test_listeners() -> None:

@@ -1,0 +1,1 @@
+"""Keeps the load of brokers even. See README.md."""

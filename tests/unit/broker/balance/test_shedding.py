@@ -1,0 +1,207 @@
+"""Which bundles leave which broker: brokers whose load follows their bundles, report by report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from magnetar.base.names import NamespaceName
+from magnetar.broker.balance.settings import BalanceSettings, SheddingStrategy
+from magnetar.broker.balance.shedding import LOAD, NEW_MS, SHARE, STALE_MS, Shed, Shedding
+from magnetar.broker.listeners import Addresses
+from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.bundle_load import BundleLoad
+from magnetar.broker.ownership.records import BrokerReport, BrokerUrls, Load
+
+_NAMESPACE = NamespaceName("public", "default")
+_REPORT_MS = 5_000
+
+
+def bundle(number: int) -> Bundle:
+    return Bundle(_NAMESPACE, number << 24, (number + 1) << 24)
+
+
+class Cluster:
+    """Brokers that are as busy as their bundles have messages: 1 % for each 100 per second."""
+
+    def __init__(self, *owned: dict[int, float], settings: BalanceSettings | None = None) -> None:
+        """`owned`: of each broker its bundles, with messages per second."""
+        self.rates = {number: rate for each in owned for number, rate in each.items()}
+        self.owners = {number: f"b{at}" for at, each in enumerate(owned) for number in each}
+        self.brokers = [f"b{at}" for at in range(len(owned))]
+        self.silent: set[str] = set()
+        self.moves: list[Shed] = []
+        self.now_ms = 0
+        self.shedding = Shedding()
+        self.shedding.settings = settings or BalanceSettings()
+        self._reports: dict[str, BrokerReport] = {}
+
+    def grow_old(self) -> Cluster:
+        """No broker is new any more."""
+        self._report_all()
+        self.now_ms += NEW_MS
+        return self
+
+    def _report_all(self) -> None:
+        self.now_ms += _REPORT_MS
+        for broker in set(self.brokers) - self.silent:
+            self._reports[broker] = self.report(broker)
+        self.shedding.told(self._reports, self.now_ms)
+
+    def report(self, broker: str) -> BrokerReport:
+        owned = {
+            bundle(n): BundleLoad(self.rates[n], producers=1) for n in self.rates if self.owners[n] == broker
+        }
+        rate = sum(each.rate_in for each in owned.values())
+        load = Load(bundles=len(owned), rate_in=rate, cpu_percent=rate / 100, of_bundles=owned)
+        urls = BrokerUrls(Addresses(plain=f"pulsar://{broker}", http=f"http://{broker}"))
+        return BrokerReport(urls, load, started_ms=1, reported_ms=self.now_ms)
+
+    def allowed(self, _: Bundle) -> frozenset[str] | None:
+        return frozenset(self.brokers)
+
+    def rounds(self, count: int) -> list[Shed]:
+        """So many reports, and what is moved meanwhile."""
+        made: list[Shed] = []
+        for _ in range(count):
+            self._report_all()
+            for move in self.shedding.decide(self.allowed, self.now_ms):
+                assert self.owners[move.bundle.lower >> 24] == move.source
+                self.owners[move.bundle.lower >> 24] = move.target
+                self.shedding.ended(move, self.now_ms)
+                made.append(move)
+        self.moves += made
+        return made
+
+    def busy(self) -> Mapping[str, float]:
+        """Percent of each broker's processor."""
+        return {broker: self.report(broker).load.cpu_percent for broker in self.brokers}
+
+
+def test_a_busy_broker_gives_bundles_away_until_the_others_have_as_much() -> None:
+    cluster = Cluster(dict.fromkeys(range(8), 1000), {8: 1_000}, {9: 1_000}).grow_old()
+    assert {move.reason for move in cluster.rounds(6)} == {LOAD}
+    assert max(cluster.busy().values()) - min(cluster.busy().values()) <= 10
+    assert cluster.rounds(30) == []
+
+
+def test_one_report_is_not_enough() -> None:
+    cluster = Cluster({0: 1_000, 1: 1_000}, {2: 1_000}).grow_old()
+    cluster.rates[0] = cluster.rates[1] = 4_000
+    assert cluster.rounds(1) == []
+    cluster.rates[0] = cluster.rates[1] = 1_000
+    assert cluster.rounds(10) == []
+
+
+@pytest.mark.parametrize("rate", [500, 20_000])
+def test_a_bundle_that_would_only_move_the_trouble_stays(rate: int) -> None:
+    """One that makes the whole load of its broker would be the whole trouble of the next one."""
+    cluster = Cluster({0: rate, 1: 100}, {2: 100}).grow_old()
+    moved = cluster.rounds(20)
+    assert bundle(0) not in [move.bundle for move in moved]
+
+
+def test_too_big_a_bundle_is_named_with_the_broker_for_its_half() -> None:
+    cluster = Cluster({0: 6_000}, {1: 100}).grow_old()
+    assert cluster.rounds(2) == []
+    assert cluster.shedding.too_big("b0", cluster.allowed, cluster.now_ms) == (bundle(0), "b1")
+    assert cluster.shedding.too_big("b1", cluster.allowed, cluster.now_ms) is None
+
+
+def test_a_broker_that_can_be_relieved_has_no_bundle_that_is_too_big() -> None:
+    cluster = Cluster({0: 3_000, 1: 1_000, 2: 1_000}, {3: 100}).grow_old()
+    cluster.shedding.settings = BalanceSettings(hits=3)
+    cluster.rounds(2)
+    cluster.shedding.settings = BalanceSettings(hits=1)
+    assert cluster.shedding.overloaded("b0")
+    assert cluster.shedding.too_big("b0", cluster.allowed, cluster.now_ms) is None
+
+
+def test_a_bundle_that_was_moved_rests() -> None:
+    """Load that comes and goes between two brokers moves each bundle once."""
+    cluster = Cluster({0: 3_000, 1: 3_000, 2: 500}, {3: 500}).grow_old()
+    for turn in range(40):
+        quiet, loud = ("b0", "b1") if turn % 2 else ("b1", "b0")
+        for number, owner in cluster.owners.items():
+            cluster.rates[number] = 3_000 if owner == loud else 300
+            assert quiet in cluster.brokers
+        cluster.rounds(3)
+    moved = [move.bundle for move in cluster.moves]
+    assert len(moved) == len(set(moved)) > 0
+
+
+def test_a_broker_that_does_not_report_is_left_alone() -> None:
+    cluster = Cluster(dict.fromkeys(range(8), 1000), {8: 100}, {9: 1_000}).grow_old()
+    cluster.silent = {"b1"}
+    cluster.rounds(int(STALE_MS / _REPORT_MS) + 1)
+    cluster.moves.clear()
+    cluster.rates.update(dict.fromkeys(range(8), 1_100.0))
+    cluster.rounds(10)
+    assert "b1" not in {name for move in cluster.moves for name in (move.source, move.target)}
+
+
+def test_a_broker_is_judged_anew_only_by_reports_after_its_last_move() -> None:
+    cluster = Cluster(dict.fromkeys(range(6), 1000), {6: 100}).grow_old()
+    cluster.rounds(1)
+    count = len(cluster.rounds(1))
+    assert count
+    # What it reports next is mostly of the time before.
+    cluster.owners.update(dict.fromkeys(range(6), "b0"))
+    assert cluster.rounds(2) == []
+    assert count == len(cluster.moves)
+
+
+def test_a_new_broker_gets_its_share_at_once() -> None:
+    cluster = Cluster(dict.fromkeys(range(6), 1000), dict.fromkeys(range(6, 12), 1000)).grow_old()
+    cluster.rounds(2)
+    cluster.brokers.append("b2")
+    moved = cluster.rounds(1)
+    assert len(moved) == 4
+    assert {move.reason for move in moved} == {SHARE}
+    assert sorted(cluster.busy().values()) == [40, 40, 40]
+    assert cluster.rounds(30) == []
+
+
+def test_a_broker_that_is_not_new_gets_no_share() -> None:
+    """An operator who moves bundles in use finds them where they were moved to."""
+    cluster = Cluster({0: 10, 1: 10}, {2: 10, 3: 10}).grow_old()
+    cluster.owners.update({0: "b1", 1: "b1"})
+    assert cluster.rounds(30) == []
+
+
+def test_bundles_without_clients_are_no_share() -> None:
+    cluster = Cluster({}, {})
+    assert cluster.rounds(5) == []
+
+
+def test_uniform_goes_by_messages() -> None:
+    settings = BalanceSettings(strategy=SheddingStrategy.UNIFORM)
+    cluster = Cluster(dict.fromkeys(range(4), 500), {4: 500}, settings=settings).grow_old()
+    assert len(cluster.rounds(6)) == 1
+    assert cluster.rounds(20) == []
+    quiet = Cluster(dict.fromkeys(range(4), 100), {4: 100}, settings=settings).grow_old()
+    assert quiet.rounds(20) == []
+
+
+def test_shedding_can_be_switched_off() -> None:
+    cluster = Cluster(dict.fromkeys(range(8), 1000), {8: 100}, settings=BalanceSettings(shedding=False))
+    assert cluster.rounds(30) == []
+    assert cluster.shedding.too_big("b0", cluster.allowed, cluster.now_ms) is None
+
+
+def test_only_allowed_brokers_get_a_bundle() -> None:
+    cluster = Cluster(dict.fromkeys(range(8), 1000), {8: 100}, {9: 1_000}).grow_old()
+    cluster.allowed = lambda _: frozenset({"b0", "b2"})  # type: ignore[method-assign]  # for this story
+    cluster.rounds(20)
+    assert {move.target for move in cluster.moves} == {"b2"}
+
+
+def test_a_process_that_started_again_is_a_new_broker() -> None:
+    cluster = Cluster(dict.fromkeys(range(4), 1000), {}).grow_old()
+    cluster.rounds(1)
+    first = cluster.report("b0")
+    cluster.shedding.told({"b0": replace(first, started_ms=2, reported_ms=1)}, cluster.now_ms)
+    assert cluster.shedding.cpu_percent("b0") == first.load.cpu_percent
+    assert cluster.shedding.cpu_percent("b1") == 0
