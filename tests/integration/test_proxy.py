@@ -99,6 +99,33 @@ def test_what_is_sent_with_connect_arrives_behind_it(
         assert client.commands(Type.CONNECTED)
 
 
+def test_connect_may_come_in_pieces(proxy: StandaloneProcess) -> None:
+    with RawClient(proxy.broker_url, handshake=False) as client:
+        connect = command(Type.CONNECT, client_version="t")
+        for at in range(len(connect)):
+            client.send(connect[at : at + 1])
+        client.wait(lambda: client.commands(Type.CONNECTED), "CONNECTED")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x00\x00\x00\x04\x00\x00\x00\x00",
+        b"\x00\x10\x00\x00\x00\x0f\xff\xfc\x08\x02",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_bytes_that_are_not_the_protocol_end_their_own_connection(
+    proxy: StandaloneProcess, sent: bytes
+) -> None:
+    with RawClient(proxy.broker_url) as other, RawClient(proxy.broker_url, handshake=False) as client:
+        client.send(sent)
+        client.wait(lambda: client.closed, "closed")
+        other.send(command(Type.PING))
+        other.wait(lambda: other.commands(Type.PONG), "PONG")
+
+
 @pytest.mark.slow
 def test_clients_go_on_when_a_broker_behind_the_proxy_is_killed(tmp_path: Path) -> None:
     try:

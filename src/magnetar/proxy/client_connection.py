@@ -108,7 +108,7 @@ class ClientConnection(Half):
         if session.state is ClientState.SILENT and rest:
             if self._parser.needed > CONNECT_BYTES_MAX:
                 session.close("a large frame before CONNECT was answered")
-            elif not self._proxy.greetings.keeps(session, len(rest)):
+            elif not self._proxy.greetings.keep(session, len(rest)):
                 session.close("half a CONNECT, and too much is kept of those of others")
         if not session.closed and session.room <= 0:
             self.stop_reading()
