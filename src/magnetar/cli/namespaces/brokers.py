@@ -19,7 +19,7 @@ VERBS: Final = (
     ),
     Verb(
         name="leader",
-        help="Show the broker that leads; only a broker alone leads.",
+        help="Show the broker that evens the load of all brokers.",
         path="brokers/leaderBroker",
         example="brokers leader",
     ),
