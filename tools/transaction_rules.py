@@ -62,8 +62,16 @@ TRANSACTION_RULES: Final = (
         "all topics are searched before an unknown transaction is given up",
         "its messages in topics that were not loaded count as committed",
         "broker/transactions/resolving.py",
-        "await self._broker.topic(name, create=False)\n        coordinator.take_up(",
+        "await self._search(txn, name)\n        coordinator.take_up(",
         "pass\n        coordinator.take_up(",
+        (DAMAGED,),
+    ),
+    Rule(
+        "a topic that cannot be searched stands in the header of a transaction that is given up",
+        "its messages of the transaction count as committed once it can be loaded",
+        "broker/transactions/resolving.py",
+        "            self._concerns_unknown(txn, str(name))\n",
+        "            pass\n",
         (DAMAGED,),
     ),
     Rule(

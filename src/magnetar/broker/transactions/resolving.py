@@ -18,6 +18,7 @@ from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.orphans import log_paths
 from magnetar.metadata.keys import MANAGED_LEDGERS
+from magnetar.metadata.store import StoreClosedError, StoreUnreachableError
 from magnetar.runtime.tasks import SingleFlight, gathered
 
 if TYPE_CHECKING:
@@ -222,8 +223,9 @@ class Resolving:
     async def take_up(self, txn_id: TxnId) -> None:
         """An operator gives up an unknown transaction: it can be aborted on return. Every topic is loaded
         first, because any may hold entries of it; a header without one would make them count as committed.
+        One that cannot be loaded stands in the header, which stays until it was.
 
-        Raises MagnetarError: then it stays unknown.
+        Raises MetadataError when the store is away: then it stays unknown.
         """
         coordinator = self.coordinators.get(txn_id.coordinator)
         txn = None if coordinator is None else coordinator.unknown.get(txn_id.sequence)
@@ -232,5 +234,17 @@ class Resolving:
         for path in await log_paths(self._broker.store):
             name = TopicName.from_log_name(path.removeprefix(f"{MANAGED_LEDGERS}/"))
             with contextlib.suppress(TopicNotFoundError):  # it was deleted meanwhile, with all that it held
-                await self._broker.topic(name, create=False)
+                await self._search(txn, name)
         coordinator.take_up(txn, now_ms=self._broker.clock.monotonic_ms())
+
+    async def _search(self, txn: Transaction, name: TopicName) -> None:
+        """Finds entries of an unknown transaction in a topic, by loading it."""
+        try:
+            await self._broker.topic(name, create=False)
+        except (TopicNotFoundError, StoreUnreachableError, StoreClosedError):
+            raise
+        except MagnetarError as error:
+            _log.warning(
+                "%s may hold messages of transaction %s, and cannot be searched: %s", name, txn.id, error
+            )
+            self._concerns_unknown(txn, str(name))

@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.transaction import InvalidHeaderError, Transaction
@@ -142,6 +143,28 @@ def test_an_operator_gives_up_a_damaged_transaction() -> None:
         await world.until(lambda: bodies(client.peer) == [b"before", b"after"], "the same")
         answer = await client.end(txn, commit=True)
         assert answer.error == pb.InvalidTxnStatus
+
+    in_world(story, ON)
+
+
+def test_a_topic_that_cannot_be_searched_keeps_the_transaction_aborted_for_it() -> None:
+    """One damaged topic kept an operator from giving up a transaction that held back all others."""
+
+    async def story(world: World) -> None:
+        txn = await left_damaged(world, commit=False)
+        path = f"{keys.MANAGED_LEDGERS}/{TopicName.parse(TOPIC).log_name}"
+        good = await world.store.get(path)
+        assert good is not None
+        await world.store.put(path, b"damaged")
+        transactions = world.broker.transactions
+        await transactions.take_up(txn)
+        await transactions.end(txn, TxnState.ABORTED, ANYBODY)
+        await world.settle()
+        await restarted(world)
+        await world.settle()
+        await world.store.put(path, good.data)
+        client = await opened(world)
+        await world.until(lambda: bodies(client.peer) == [b"before", b"after"], "what is around it")
 
     in_world(story, ON)
 
