@@ -9,8 +9,9 @@ What the rule sees: in one coroutine, a condition of `if`, `while` or `x if y el
 `other.a` (of a parameter, a local name, or what either holds, as `self.other.a`), or a name that was made of
 it; an `await` behind it in the text; and after that a use of the same attribute that is no condition itself.
 Only attributes that change after the object was made are of concern: of `self` those that its class changes,
-of others those whose name some module changes of something, as the rule knows no types. It does not see what
-a property or a method reads.
+of others those whose name some module changes of something, as the rule knows no types. A property or a
+predicate (`support/asking.py`) of `self` stands for the attributes it reads, one of others for itself.
+The rule does not see what other methods read.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from support.asking import is_predicate, is_property, is_setter
 from support.sources import modules, name_of, nodes
 
 REVIEWED: Final = Path(__file__).parent / "checks_across_waits.txt"
@@ -96,17 +98,69 @@ def changing_anywhere() -> frozenset[str]:
     )
 
 
+def told_by(kind: ast.ClassDef, own: set[str], elsewhere: frozenset[str]) -> dict[str, set[str]]:
+    """Properties and predicates of a class, and the attributes that change among those that they read."""
+    methods = {
+        each.name: each for each in kind.body if isinstance(each, ast.FunctionDef) and not is_setter(each)
+    }
+    read = {
+        name: {attribute for node in ast.walk(each) if (attribute := attribute_of(node)) is not None}
+        for name, each in methods.items()
+    }
+    told: dict[str, set[str]] = {}
+    for name, each in methods.items():
+        if not (is_property(each) or is_predicate(each)):
+            continue
+        seen: set[str] = set()
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            if (one := waiting.pop()) in seen:
+                continue
+            seen.add(one)
+            waiting += read[one] & methods.keys()
+            found |= read[one] & own
+            found |= {
+                attribute
+                for attribute in read[one]
+                if attribute.startswith("self.") and attribute.rpartition(".")[2] in elsewhere
+            }
+        if found:
+            told[name] = found
+    return told
+
+
+@cache
+def told_anywhere() -> frozenset[str]:
+    """Properties and predicates of all classes that read something that changes."""
+    return frozenset(
+        name
+        for path in modules()
+        for kind in nodes(path)
+        if isinstance(kind, ast.ClassDef)
+        for name in told_by(kind, changing(kind), changing_anywhere())
+    )
+
+
 class Changes:
     """Which attributes others may change meanwhile."""
 
-    def __init__(self, own: set[str], elsewhere: frozenset[str]) -> None:
-        self._own = own
+    def __init__(
+        self, own: set[str], elsewhere: frozenset[str], told: dict[str, set[str]] | None = None
+    ) -> None:
+        """`told`: properties and predicates of the class, and what they read of what changes."""
+        self._told = told or {}
+        self._own = own | self._told.keys()
         self._elsewhere = elsewhere
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
         return name.rpartition(".")[2] in self._elsewhere if "." in name else name in self._own
+
+    def behind(self, names: set[str]) -> set[str]:
+        """The names, and the attributes that they stand for."""
+        return names.union(*(self._told.get(name, ()) for name in names))
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
@@ -166,7 +220,7 @@ def checks(nodes: list[ast.AST], called: set[int], changes: Changes) -> Iterator
                     attributes.add(name)
                 elif isinstance(each, ast.Name):
                     attributes |= made.get(each.id, set())
-            yield node.test.lineno, end(node.test), attributes
+            yield node.test.lineno, end(node.test), changes.behind(attributes)
 
 
 def uses_after(nodes: list[ast.AST], wait: ast.AST, after: Place, attribute: str) -> list[ast.AST]:
@@ -218,23 +272,29 @@ def is_explained(lines: list[str], found: Found) -> bool:
     return any(line.lstrip().startswith("#") for line in lines[found.checked - 3 : found.used])
 
 
-def coroutines(tree: Iterable[ast.AST]) -> Iterator[tuple[ast.AsyncFunctionDef, set[str]]]:
-    """All coroutines, those within functions too, and the attributes of their `self` that change."""
-    of_class: dict[ast.AST, set[str]] = {}
+def coroutines(tree: Iterable[ast.AST]) -> Iterator[tuple[ast.AsyncFunctionDef, ast.ClassDef | None]]:
+    """All coroutines, those within functions too, and the class of their `self`."""
+    of_class: dict[ast.AST, ast.ClassDef] = {}
     for kind in tree:
         if isinstance(kind, ast.ClassDef):
             inner = [each for each in ast.walk(kind) if isinstance(each, ast.AsyncFunctionDef)]
-            of_class.update(dict.fromkeys(inner, changing(kind) if inner else set()))
+            of_class.update(dict.fromkeys(inner, kind))
     for function in tree:
         if isinstance(function, ast.AsyncFunctionDef):
-            yield function, of_class.get(function, set())
+            yield function, of_class.get(function)
+
+
+def changes_around(kind: ast.ClassDef | None, elsewhere: frozenset[str], told: frozenset[str]) -> Changes:
+    """What others may change while a coroutine of the class waits."""
+    own = set() if kind is None else changing(kind)
+    return Changes(own, elsewhere | told, None if kind is None else told_by(kind, own, elsewhere))
 
 
 def unexplained(path: Path) -> Iterator[str]:
     """`module:function:attribute` of a module."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    for function, own in coroutines(nodes(path)):
-        for found in found_in(function, Changes(own, changing_anywhere())):
+    for function, kind in coroutines(nodes(path)):
+        for found in found_in(function, changes_around(kind, changing_anywhere(), told_anywhere())):
             if not is_explained(lines, found):
                 yield f"{name_of(path)}:{function.name}:{found.attribute}"
 
@@ -258,15 +318,20 @@ def test_nobody_acts_on_what_was_checked_before_a_wait() -> None:
 
 def of(body: str) -> list[str]:
     lines = "\n".join(f"        {line}" for line in body.splitlines())
-    text = f"class K:\n    async def f(self, other):\n{lines}\n    def g(self):\n        self.a = 1\n"
+    text = (
+        f"class K:\n    async def f(self, other):\n{lines}\n    def g(self):\n        self.a = 1\n"
+        "    @property\n    def p(self):\n        return self.q\n"
+        "    @property\n    def q(self):\n        return self.a\n"
+        "    def is_a(self) -> bool:\n        return self.a > 1\n"
+    )
     (kind,) = ast.parse(text).body
     assert isinstance(kind, ast.ClassDef)
-    (function, _) = kind.body
+    function = kind.body[0]
     assert isinstance(function, ast.AsyncFunctionDef)
     source = text.splitlines()
     return [
         found.attribute
-        for found in found_in(function, Changes(changing(kind), frozenset({"z"})))
+        for found in found_in(function, changes_around(kind, frozenset({"z"}), frozenset({"y_of"})))
         if not is_explained(source, found)
     ]  # fmt: skip
 
@@ -298,12 +363,23 @@ def test_the_rule_sees_other_objects(body: str, attribute: str) -> None:
     assert of(body) == [attribute]
 
 
+@pytest.mark.parametrize(
+    ("body", "attribute"),
+    [
+        ("if self.p:\n    await done()\n    self.a.close()", "a"),
+        ("if self.p:\n    await done()\n    self.p.close()", "p"),
+        ("if not self.is_a():\n    self.a = await made()", "a"),
+        ("if other.y_of:\n    await done()\n    use(other.y_of)", "other.y_of"),
+    ],
+)
+def test_the_rule_sees_what_properties_and_predicates_read(body: str, attribute: str) -> None:
+    assert of(body) == [attribute]
+
+
 def test_the_rule_sees_all_coroutines() -> None:
     text = "class K:\n    def g(self):\n        async def f(): ...\n        self.a = 1\nasync def h(): ...\n"
-    assert [(each.name, own) for each, own in coroutines(list(ast.walk(ast.parse(text))))] == [
-        ("h", set()),
-        ("f", {"a"}),
-    ]
+    found = coroutines(list(ast.walk(ast.parse(text))))
+    assert [(each.name, kind and kind.name) for each, kind in found] == [("h", None), ("f", "K")]
 
 
 @pytest.mark.parametrize(

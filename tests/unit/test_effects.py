@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from support.asking import is_predicate, is_property, is_setter
 from support.sources import modules, name_of, nodes
 
 CHANGING = {
@@ -66,26 +67,6 @@ FOREIGN: Final = {name for kind in (bytes, dict, list, re.Pattern, set, str) for
 }
 """Methods of other libraries, whatever the package calls so."""
 
-ASKING: Final = {
-    *(
-        "are",
-        "can",
-        "does",
-        "had",
-        "has",
-        "is",
-        "may",
-        "might",
-        "must",
-        "needs",
-        "no",
-        "should",
-        "was",
-        "within",
-    ),
-}
-"""First words of predicates. So are verbs in the third person: `matches`, `opens_to`."""
-
 MEMOS: Final = {
     "broker/compaction/survivors.py:_is_gone": "what it keeps follows from what was collected before",
 }
@@ -100,23 +81,6 @@ class Asked(NamedTuple):
     node: ast.FunctionDef
     acts: bool
     """Whether it changes something, by itself or by what it calls of its class or module."""
-
-
-def is_setter(function: ast.FunctionDef) -> bool:
-    return any(ast.unparse(one).endswith(".setter") for one in function.decorator_list)
-
-
-def is_property(function: ast.FunctionDef) -> bool:
-    return any(ast.unparse(one) == "property" for one in function.decorator_list)
-
-
-def is_predicate(function: ast.FunctionDef) -> bool:
-    """Whether its name asks and its answer is yes or no."""
-    if function.returns is None or ast.unparse(function.returns) != "bool":
-        return False
-    first, *others = function.name.strip("_").split("_")
-    third_person = first.endswith("s") and not first.endswith("ss")
-    return first in ASKING or third_person or not {"is", "are", "before"}.isdisjoint(others)
 
 
 def used_by(function: ast.FunctionDef, *, of_class: bool) -> set[str]:

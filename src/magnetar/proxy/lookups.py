@@ -74,7 +74,7 @@ class Asker(Protocol):
     def open_link(self, target: BrokerAddress) -> Link:
         """Begins to connect to a broker."""
 
-    def enters(self) -> bool:
+    def enter(self) -> bool:
         """Whether the proxy takes one more question; if so it is counted."""
 
     def leaves(self) -> None:
@@ -120,7 +120,7 @@ class Lookups:
         request_id: int = getattr(command, _FIELDS[kind]).request_id
         if request_id in self._questions:
             return f"two requests with the id {request_id}"
-        if not self._asker.enters():
+        if not self._asker.enter():
             self._refuse(kind, request_id, pb.ServerError.TooManyRequests, "too many look-ups at the proxy")
             return ""
         question = self._questions[request_id] = _Question(kind, command, self._now_s)

@@ -25,7 +25,7 @@ class ProxyPort(Protocol):
     def authenticates(self) -> bool:
         """Whether clients must show credentials here."""
 
-    def enters(self) -> bool:
+    def enter(self) -> bool:
         """One more question; False: there are too many."""
 
     def leaves(self) -> None:

@@ -77,7 +77,7 @@ class Proxy:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def enters(self) -> bool:
+    def enter(self) -> bool:
         """One more question; False: there are too many."""
         if self._lookups >= self.options.lookups_max:
             self.figures.refused_lookups += 1

@@ -300,8 +300,8 @@ class ProxySession:
     def open_link(self, target: BrokerAddress) -> Link:
         return self._driver.open_link(target, self._introduction)
 
-    def enters(self) -> bool:
-        return self._proxy.enters()
+    def enter(self) -> bool:
+        return self._proxy.enter()
 
     def leaves(self) -> None:
         self._proxy.leaves()

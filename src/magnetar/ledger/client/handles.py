@@ -75,7 +75,7 @@ class LedgerHandle:
             stored = await self._cluster.ledgers.read(self.ledger_id)
             if stored.metadata.ensembles == self._metadata.ensembles:
                 raise self._lost(error) from error
-            self._metadata = stored.metadata
+            self._learn(stored.metadata)
         try:
             return await self._reads.read(first, last, bytes_max)
         except NoSuchEntryError as error:
@@ -101,9 +101,16 @@ class LedgerHandle:
         NoSuchLedgerError."""
         if self.is_closed:
             return
-        self._metadata = (await self._cluster.ledgers.read(self.ledger_id)).metadata
-        if self._metadata.end is not None:
-            self._end = self._metadata.end
+        self._learn((await self._cluster.ledgers.read(self.ledger_id)).metadata)
+
+    def _learn(self, read: LedgerMetadata) -> None:
+        """The metadata was read. Another call may have found the ledger closed meanwhile: then an answer that
+        says it is open is an older one."""
+        if self.is_closed and read.state is not LedgerState.CLOSED:
+            return
+        self._metadata = read
+        if read.end is not None:
+            self._end = read.end
 
     async def read_last_confirmed(self) -> int:
         """Moves `last_entry` of an open ledger forward to what enough of its bookies know; returns it.
@@ -145,6 +152,7 @@ class LedgerHandle:
         assert self.can_wait
         if self.is_closed:
             return None
+        # Another call may find it closed meanwhile: `_confirmed` looks again.
         last, entry = await self._tail.wait(self.last_entry, wait_s)
         self._confirmed(last)
         return entry

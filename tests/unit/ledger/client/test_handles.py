@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
-from magnetar.ledger.api import LedgerEnd
+from magnetar.ledger.api import LedgerEnd, NoSuchEntryError
 from magnetar.ledger.client.handles import LedgerHandle
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.registry import StoredLedger
@@ -24,6 +28,9 @@ class Measuring:
 
     async def last_confirmed(self) -> int:
         return self.last
+
+    def members_of(self, entry_id: int) -> tuple[str, ...]:
+        return ("b:1",)
 
     async def read(self, first: int, last: int, bytes_max: int) -> list[Any]:
         self.asked.put_nowait(last)
@@ -77,6 +84,49 @@ def test_a_ledger_that_was_closed_meanwhile_ends_where_its_metadata_says() -> No
         await handle.refresh()
         bookies.may[5].set()
         await measuring
+        assert (handle.last_entry, handle.length_bytes) == (9, 100)
+
+    asyncio.run(story())
+
+
+def test_an_older_answer_does_not_open_a_closed_ledger_again() -> None:
+    """Of two answers of the metadata store the older one came last: the ledger was open again."""
+
+    async def story() -> None:
+        handle, _ = opened(METADATA, Measuring(5))
+        answers: list[asyncio.Future[SimpleNamespace]] = []
+
+        def ask(ledger_id: int) -> asyncio.Future[SimpleNamespace]:
+            answers.append(asyncio.get_running_loop().create_future())
+            return answers[-1]
+
+        handle._cluster.ledgers.read = ask  # type: ignore[method-assign,assignment]  # answers when told to
+        older, newer = asyncio.ensure_future(handle.refresh()), asyncio.ensure_future(handle.refresh())
+        await asyncio.sleep(0)
+        answers[1].set_result(SimpleNamespace(metadata=METADATA.closed(LedgerEnd(9, 100))))
+        await newer
+        answers[0].set_result(SimpleNamespace(metadata=METADATA))
+        await older
+        assert handle.is_closed
+        assert (handle.last_entry, handle.length_bytes) == (9, 100)
+
+    asyncio.run(story())
+
+
+def test_a_ledger_that_a_failed_read_found_closed_has_its_end() -> None:
+    """It was closed without one: `refresh` asks no more, so a reader missed the entries up to the end."""
+
+    class Gone(Measuring):
+        async def read(self, first: int, last: int, bytes_max: int) -> list[Any]:
+            raise NoSuchEntryError(LedgerId(1), first)
+
+    async def story() -> None:
+        handle, shared = opened(METADATA, Gone(5))
+        handle._confirmed(5)
+        shared.metadata = replace(METADATA.closed(LedgerEnd(9, 100)), ensembles=((0, ("b:2",)),))
+        with pytest.raises(CorruptDataError):
+            await handle.read(0, 5, 100)
+        await handle.refresh()
         assert (handle.last_entry, handle.length_bytes) == (9, 100)
 
     asyncio.run(story())
