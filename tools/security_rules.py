@@ -19,6 +19,7 @@ ENTRANCE: Final = "unit/runtime/test_entrance.py"
 STRANGERS: Final = "integration/test_strangers.py"
 GREETINGS: Final = "unit/broker/session/test_greetings.py"
 TURNS: Final = "unit/broker/session/test_command_turns.py"
+REQUESTS: Final = "unit/broker/session/test_requests.py"
 QUOTAS: Final = "unit/broker/limits/test_role_quotas.py"
 CALL_QUOTAS: Final = "unit/admin/access/test_role_quotas.py"
 ALARMS: Final = "unit/runtime/test_alarms.py"
@@ -834,6 +835,22 @@ SECURITY_RULES: Final = (
         "        super().keepalive_timeout()\n        self.transport.abort()\n",
         "        super().keepalive_timeout()\n",
         (HTTP_SERVER,),
+    ),
+    Rule(
+        "requests that wait have a bound over all connections",
+        "thousands of connections fill the memory, each within its own bound",
+        "broker/session/requests.py",
+        " or not self._budget.allows(part * self._held_bytes)\n",
+        "\n",
+        (REQUESTS,),
+    ),
+    Rule(
+        "a connection that is lost gives back what its requests held",
+        "connections that come and go use up the budget of all",
+        "broker/session/requests.py",
+        "        self._budget.used -= self._held_bytes\n        for request",
+        "        for request",
+        (REQUESTS,),
     ),
     Rule(
         "a socket that must close is disconnected with its output",

@@ -64,7 +64,7 @@ def test_state_modules_assert_what_they_rely_on(subject: str) -> None:
 
 
 QUEUE = re.compile(r"\bdeque\(|\bQueue\(")
-WAITERS = re.compile(r"list\[(asyncio\.Future|Callable|tuple\[int, asyncio\.Future|bytes)")
+WAITERS = re.compile(r"list\[(asyncio\.Future|Callable|tuple\[int, asyncio\.Future|bytes|Request\])")
 
 
 def might_wait(node: ast.AST) -> bool:

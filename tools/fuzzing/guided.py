@@ -16,6 +16,8 @@ from typing import Any, Final
 from fuzzing.catalogue import HARNESSES, ROOT, inputs_of
 
 LIBRARIES: Final = ROOT / ".venv" / "fuzz"
+GROWN: Final = ROOT / ".venv" / "fuzz-corpus"
+"""Inputs that reached something new, a folder for each harness: the next run begins with them."""
 _DONE: Final = re.compile(r"^Done (\d+) runs|^#(\d+)\s", re.MULTILINE)
 _MEGABYTES_MAX: Final = 2_048
 """Most megabytes of memory of a process, with the corpus that libFuzzer keeps."""
@@ -42,8 +44,8 @@ def install() -> None:
 def run(name: str, seconds: float, folder: Path) -> dict[str, Any]:
     """What came of a harness."""
     install()
-    corpus, found = folder / "corpus", folder / "found"
-    corpus.mkdir()
+    corpus, found = GROWN / name, folder / "found"
+    corpus.mkdir(parents=True, exist_ok=True)
     found.mkdir()
     for number, data in enumerate(inputs_of(HARNESSES[name])):
         (corpus / f"seed-{number}").write_bytes(data)

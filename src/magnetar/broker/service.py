@@ -129,7 +129,7 @@ class Broker:
         self.turns = CommandTurns(soon, clock.monotonic_ms)
         self.quotas = RoleQuotas(config.tenants, clock.monotonic_ms)
         self.greetings, self.farewells = Greetings(config.connect_timeout_s), Farewells(soon)
-        self.collectors: list[Collector] = [self.greetings.collect_metrics]
+        self.collectors: list[Collector] = [self.greetings.collect_metrics, self.turns.budget.collect_metrics]
         """Collectors of `/metrics` of rooms below the broker."""
         self.sessions: set[SessionPort] = set()
         self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)

@@ -295,6 +295,19 @@ SECTIONS: Final = (
                 _K,
                 "Connections that get no more output until magnetar_output_bytes is below its budget.",
             ),
+            _g(
+                "magnetar_waiting_requests_bytes",
+                "bytes",
+                (),
+                "Memory of clients' requests that wait to begin.",
+            ),
+            _g(
+                "magnetar_waiting_requests_bytes_max",
+                "bytes",
+                (),
+                "Budget of magnetar_waiting_requests_bytes; when little of it is free, clients with many "
+                "waiting requests are not read.",
+            ),
             _g("magnetar_cache_bytes", "bytes", _K, "Bytes of entries in the tail cache."),
             _g("magnetar_cache_bytes_max", "bytes", _K, "Budget of magnetar_cache_bytes."),
         ),

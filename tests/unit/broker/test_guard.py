@@ -391,7 +391,7 @@ def test_answers_that_nobody_asked_for_close_the_connection() -> None:
     guarded(story)
 
 
-def test_connections_end_with_credentials_that_are_not_renewed() -> None:
+def test_cve_2023_31007_connections_end_with_credentials_that_are_not_renewed() -> None:
     async def story(world: World) -> None:
         silent = await expiring(world)
         old = await expiring(world, flags=pb.FeatureFlags())

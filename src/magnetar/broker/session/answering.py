@@ -35,7 +35,7 @@ class Requests:
     def __init__(self, session: SessionPort) -> None:
         # A session that is lost is freed without the garbage collector.
         self._of = weakref.ref(session)
-        self._line = RequestLine()
+        self._line = RequestLine(session.broker.turns.budget)
 
     @property
     def crowded(self) -> bool:

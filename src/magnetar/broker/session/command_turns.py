@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from magnetar.broker.session.requests import RequestBudget
+
 PER_READ: Final = 64
 """Commands handled of one read: less than a millisecond of work."""
 _PER_TURN: Final = 128
@@ -43,6 +45,7 @@ class CommandTurns:
         "_later",
         "_now_ms",
         "_waiting",
+        "budget",
         "per_read",
     )
 
@@ -50,6 +53,8 @@ class CommandTurns:
         """`later` calls in the next turn of the loop; `now_ms` is of a monotonic clock."""
         self.per_read = PER_READ
         """Commands that the next read may handle."""
+        self.budget = RequestBudget()
+        """The memory that waiting requests hold."""
         self._later = later
         self._now_ms = now_ms
         self._due = False

@@ -213,7 +213,32 @@ def test_every_principal_on_every_route() -> None:
     story(work)
 
 
-@pytest.mark.parametrize("tricks", ["topics", "namespaces", "first generation"])
+def names(tricks: str, path: str) -> list[str]:
+    """The route's path with each name of a kind."""
+    if tricks == "topics":
+        return [filled(path, topic=trick) for trick in TRICKS] if "{topic}" in path else []
+    if tricks == "namespaces":
+        if "{namespace}" not in path:
+            return []
+        return [filled(path, tenant=tenant, namespace=name) for tenant, name in ELSEWHERE]
+    if "{tenant}/{namespace}" not in path:
+        return []
+    earlier = path.replace("{tenant}/{namespace}", "{tenant}/standalone/{namespace}")
+    return [filled(earlier), filled(earlier.replace("/v2/", "/", 1))]
+
+
+TRICKS_KINDS: Final = ("topics", "namespaces", "first generation")
+
+
+def test_the_page_of_security_counts_the_cells() -> None:
+    tricked = [name for _, path, _ in ROUTES for kind in TRICKS_KINDS for name in names(kind, path)]
+    cells = len(ROUTES) * len(PRINCIPALS) + len(tricked) * len(WEAK)
+    page = (Path(__file__).resolve().parents[4] / "docs" / "security.md").read_text()
+    assert f"| {cells:,} cells" in page
+    assert f"each of the {len(ROUTES)} routes" in page
+
+
+@pytest.mark.parametrize("tricks", TRICKS_KINDS)
 def test_no_name_gets_anybody_further(tricks: str, nightly: bool) -> None:
     """Whatever a name looks like, who gets through somewhere may do so at the route that was reached.
 
@@ -221,24 +246,12 @@ def test_no_name_gets_anybody_further(tricks: str, nightly: bool) -> None:
     each name by every caller, and each name at every route.
     """
 
-    def names(path: str) -> list[str]:
-        if tricks == "topics":
-            return [filled(path, topic=trick) for trick in TRICKS] if "{topic}" in path else []
-        if tricks == "namespaces":
-            if "{namespace}" not in path:
-                return []
-            return [filled(path, tenant=tenant, namespace=name) for tenant, name in ELSEWHERE]
-        if "{tenant}/{namespace}" not in path:
-            return []
-        earlier = path.replace("{tenant}/{namespace}", "{tenant}/standalone/{namespace}")
-        return [filled(earlier), filled(earlier.replace("/v2/", "/", 1))]
-
     async def work(api: Reached) -> None:
         wrong: list[Any] = []
         table = rows()
         whole = nightly or tricks == "first generation"
         for at, (method, path) in enumerate(table):
-            for number, name in enumerate(names(path)):
+            for number, name in enumerate(names(tricks, path)):
                 for who in WEAK if whole else (WEAK[(at + number) % len(WEAK)],):
                     answer, reached = await api.ask(who, method, name)
                     if answer.status >= 500 or (reached is not None and who not in MAY[table[reached]]):

@@ -1,8 +1,6 @@
 """What went wrong in Pulsar's admin API, tried here: a test for each CVE, named after it.
 
-Others are held elsewhere: CVE-2023-31007, connections that outlive their credentials, by
-`tests/unit/broker/test_guard.py` and `tests/integration/test_rotation.py`. There is no proxy that dials what
-clients name (CVE-2022-24280).
+All that have a test stand in `tests/unit/auth/cves.txt`: here are those of the admin API.
 """
 
 from __future__ import annotations

@@ -7,11 +7,13 @@ import pytest
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.session.requests import (
+    REQUEST_BYTES,
     RUNNING_BYTES_MAX,
     RUNNING_MAX,
     WAITING_BYTES_MAX,
     WAITING_MAX,
     Request,
+    RequestBudget,
     RequestLine,
 )
 from magnetar.wire import pulsar_pb2 as pb
@@ -35,7 +37,7 @@ def begin_all(line: RequestLine) -> list[Request]:
 
 
 def test_requests_begin_in_their_order_and_few_at_once() -> None:
-    line = RequestLine()
+    line = RequestLine(RequestBudget())
     for number in range(RUNNING_MAX + 5):
         line.add(request(number))
     begun = begin_all(line)
@@ -48,7 +50,7 @@ def test_requests_begin_in_their_order_and_few_at_once() -> None:
 
 
 def test_large_answers_come_one_at_a_time() -> None:
-    line = RequestLine()
+    line = RequestLine(RequestBudget())
     for number in range(4):
         line.add(request(number, large=number in (0, 2)))
     begun = begin_all(line)
@@ -60,7 +62,7 @@ def test_large_answers_come_one_at_a_time() -> None:
 
 
 def test_large_requests_are_in_work_alone() -> None:
-    line = RequestLine()
+    line = RequestLine(RequestBudget())
     for number in range(3):
         line.add(request(number, 2 * RUNNING_BYTES_MAX if number == 1 else 20))
     for number in range(3):
@@ -73,7 +75,7 @@ def test_large_requests_are_in_work_alone() -> None:
     ("count", "size_bytes"), [(WAITING_MAX + 1, 1), (10, WAITING_BYTES_MAX // 10 + 1)], ids=["many", "large"]
 )
 def test_a_long_line_is_crowded_until_half_of_it_is_gone(count: int, size_bytes: int) -> None:
-    line = RequestLine()
+    line = RequestLine(RequestBudget())
     for number in range(count):
         assert not line.crowded
         line.add(request(number, size_bytes))
@@ -86,6 +88,49 @@ def test_a_long_line_is_crowded_until_half_of_it_is_gone(count: int, size_bytes:
         left -= 1
     assert count // 2 - 1 <= left <= count // 2 + 1
     line.clear()
+
+
+def test_all_lines_together_have_a_bound_and_the_longest_pays() -> None:
+    """A hundred clients flood: each stops at its share, and one that has nothing in line is always read."""
+    budget = RequestBudget(320 * REQUEST_BYTES)
+    lines = [RequestLine(budget) for _ in range(100)]
+    for _ in range(20):
+        for number, line in enumerate(lines):
+            if not line.crowded:
+                line.add(request(number, 0))
+    assert all(line.crowded for line in lines)
+    assert budget.used <= (320 + len(lines)) * REQUEST_BYTES, "at most one request each above it"
+    newcomer = RequestLine(budget)
+    assert not newcomer.crowded
+    newcomer.add(request(0, 0))
+    begun = newcomer.begin()
+    assert begun is not None
+    begun.work.close()
+    assert not newcomer.crowded, "its line is empty again"
+    for line in lines:
+        line.clear()
+        assert not line.crowded
+    assert budget.used == 0
+
+
+def test_a_line_alone_has_a_share_of_the_budget() -> None:
+    budget = RequestBudget(320 * REQUEST_BYTES)
+    line = RequestLine(budget)
+    added = 0
+    while not line.crowded:
+        line.add(request(added, 0))
+        added += 1
+    assert added == 10
+    begun = 0
+    while line.crowded:
+        each = line.begin()
+        assert each is not None
+        each.work.close()
+        line.end(each)
+        begun += 1
+    assert begun == 6
+    line.clear()
+    assert budget.used == 0
 
 
 def lookups(count: int) -> bytes:
