@@ -135,3 +135,18 @@ def test_a_bundle_that_is_too_large_is_split_and_its_parts_are_shared(cluster: B
         second = cluster.start_broker()
         wait_until(lambda: len(bundles_of(cluster, second)) >= 2, LIMIT_S, "the new broker has some of them")
         stream.check()
+
+
+def test_an_isolation_policy_moves_bundles_and_keeps_them(cluster: BrokerCluster) -> None:
+    first = cluster.brokers[0]
+    second = cluster.start_broker()
+    first.admin("PUT", f"namespaces/{NAMESPACE}", {"bundles": {"numBundles": 4}})
+    with Stream(cluster) as stream:
+        policy = {"namespaces": [NAMESPACE], "primary": [broker_id(second)], "secondary": []}
+        first.admin("POST", "clusters/standalone/namespaceIsolationPolicies/p", policy)
+        wait_until(
+            lambda: len(bundles_of(cluster, second)) == 4 and not bundles_of(cluster, first),
+            LIMIT_S,
+            "the primary broker has all bundles",
+        )
+        stream.check()

@@ -1,7 +1,8 @@
 """`/admin/v2/clusters/.../failureDomains` and `.../namespaceIsolationPolicies`: brokers that fail together,
 and brokers of namespaces.
 
-Both are stored and have no effect: no broker is chosen by them.
+Policies are in force in clusters of several brokers (`broker/ownership/isolation.py`); failure domains are
+only stored. A single broker serves all namespaces, whatever they say.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import re
 from typing import Any, Final
 
-from magnetar.admin.brokers.brokers import broker_id
+from magnetar.admin.brokers.brokers import list_brokers
 from magnetar.admin.calls.call import Call, Route
 from magnetar.admin.calls.errors import BadRequestError, NotHereError
 from magnetar.broker.errors import PreconditionFailedError
@@ -170,12 +171,12 @@ async def _of_broker(call: Call, broker: str) -> dict[str, object]:
 
 async def all_brokers(call: Call) -> object:
     """Brokers with the namespaces that policies give them."""
-    return [await _of_broker(call, await broker_id(call))]
+    return [await _of_broker(call, each) for each in await list_brokers(call)]
 
 
 async def one_broker(call: Call) -> object:
     """A broker with the namespaces that policies give it."""
-    if call.params["broker"] != await broker_id(call):
+    if call.params["broker"] not in await list_brokers(call):
         raise NotHereError(f"broker {call.params['broker'][:100]!r} is not known here")
     return await _of_broker(call, call.params["broker"])
 

@@ -21,6 +21,7 @@ from magnetar.broker.balance.splits import SplitTargets, split
 from magnetar.broker.balance.splitting import Splitting, cut
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.records import Load
+from magnetar.broker.ownership.states import BundleState
 from magnetar.broker.policies.bundles import ranges
 from magnetar.observability.metrics import Exposition, labels
 from magnetar.runtime.tasks import gathered
@@ -35,6 +36,10 @@ ROUND_S: Final = 1.0
 """Between two looks at the reports."""
 _MOVED_TOGETHER: Final = 8
 """Bundles that the leader moves at the same time."""
+
+_MISPLACED_ROUNDS: Final = 5
+"""Rounds after which a bundle leaves a broker that may not have it: a primary broker that only starts anew
+may be back by then."""
 
 
 class Balance:
@@ -59,6 +64,8 @@ class Balance:
         self._split_at = 0
         """The report by which splits were decided last."""
         self._decided_ms = 0.0
+        self._misplaced: dict[Bundle, int] = {}
+        """Rounds in a row in which policies did not allow a bundle here."""
 
     @property
     def leader(self) -> str:
@@ -83,7 +90,7 @@ class Balance:
         return bool(owners.ownership.session) and owners.peers.shown and not owners.reporting.leaving
 
     def _allowed(self, bundle: Bundle) -> frozenset[str] | None:
-        return frozenset(report.broker_id for report in self._owners.peers.able())
+        return self._owners.allowed(bundle)
 
     async def round(self) -> None:
         """Looks at the reports, and does what they ask for. Raises MetadataError."""
@@ -103,6 +110,7 @@ class Balance:
                 await gathered(self._move(each) for each in moves[start : start + _MOVED_TOGETHER])
             await self._last_moves.write()
         await self._split_own(now_ms)
+        await self._expel()
 
     def _is_due(self, now_ms: float) -> bool:
         pause_ms = self.shedding.settings.interval_minutes * 60_000
@@ -160,6 +168,27 @@ class Balance:
             of,
         )
         return ()
+
+    async def _expel(self) -> None:
+        """Gives away bundles that isolation policies do not allow here any more."""
+        owners = self._owners
+        if owners.draining:
+            return
+        wrong = [
+            bundle
+            for bundle in owners.ownership.having(BundleState.OWNED)
+            if owners.broker_id not in owners.allowed(bundle) and not owners.rules.stays(bundle.namespace)
+        ]
+        self._misplaced = {bundle: self._misplaced.get(bundle, 0) + 1 for bundle in wrong}
+        for bundle in wrong[:_MOVED_TOGETHER]:
+            if self._misplaced[bundle] < _MISPLACED_ROUNDS:
+                continue
+            try:
+                if await owners.expel(bundle):
+                    _log.info("%s left for a broker that isolation policies allow", bundle)
+            except MagnetarError as error:
+                # The next round tries again.
+                _log.warning("%s could not leave: %s", bundle, error)
 
     # -- splits ------------------------------------------------------------------------------------
 

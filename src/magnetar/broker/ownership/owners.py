@@ -23,6 +23,7 @@ from magnetar.broker.ownership.moves import Moves
 from magnetar.broker.ownership.peers import Peers, Probe
 from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.ownership.placement import SentBundles, least_loaded
+from magnetar.broker.ownership.placement_rules import PlacementRules
 from magnetar.broker.ownership.records import (
     MOVES,
     NAMESPACES,
@@ -78,6 +79,7 @@ class Owners:
             spawn=self.tasks.spawn,
             changed=self._peers_changed,
         )
+        self.rules = PlacementRules(broker.policies, self.tasks.spawn)
         self._claims = Claims(broker, urls, self.peers, self.tasks.spawn)
         self._moves = Moves(broker.store, self._claims, self.broker_id, broker.clock)
         self.ownership = self._claims.ownership
@@ -118,6 +120,7 @@ class Owners:
         self._session_began()
         await self.reporting.show()
         await self.peers.load()
+        await self.rules.load()
         self.tasks.every(REPORT_S, self.reporting.round)
         if self.balance is not None:
             self.balance.begin()
@@ -199,6 +202,16 @@ class Owners:
     async def move(self, bundle: Bundle, to: str = "", *, owner: str = "") -> bool:
         """See `Moves.move`."""
         return await self._moves.move(bundle, to, owner=owner)
+
+    async def expel(self, bundle: Bundle) -> bool:
+        """Gives a bundle of this broker to one that may have it, if there is one; whether it left.
+
+        Raises ServiceNotReadyError, MetadataError.
+        """
+        chosen = self._chosen(bundle)
+        if chosen in ("", self.broker_id) or not self.ownership.serves(bundle):
+            return False
+        return await self._moves.move(bundle, chosen, owner=self.broker_id)
 
     async def gather(self, bundles: Iterable[Bundle]) -> None:
         """Has bundles move to this broker, which serves all of them on return.
@@ -351,25 +364,35 @@ class Owners:
         if target is not None and not await self.peers.is_gone(target):
             return TopicPlace(target)
         chosen = self._chosen(bundle)
-        if not self.draining and (authoritative or chosen in ("", self.broker_id)):
+        may_be_here = not self.draining and self.broker_id in self.allowed(bundle)
+        if may_be_here and (authoritative or chosen in ("", self.broker_id)):
             await self._claims.claim(bundle)
             return None
         if not chosen:
-            raise ServiceNotReadyError(f"no broker takes {bundle}: all are leaving; look the topic up again")
+            raise ServiceNotReadyError(
+                f"no broker takes {bundle}: all are leaving, or isolation policies allow none; try again"
+            )
         report = self.peers.reports[chosen]
         if await self.peers.is_gone(report.urls):
             return None
         self._sent.add(report)
         return TopicPlace(report.urls, redirect=True)
 
+    def allowed(self, bundle: Bundle) -> frozenset[str]:
+        """Ids of the brokers that may have it: they are there, and isolation policies allow them."""
+        there = {each.broker_id for each in self.peers.able()}
+        return self.rules.brokers_for(bundle.namespace, there | {self.broker_id})
+
     def _chosen(self, bundle: Bundle) -> str:
         """The broker that is to have it; "": there is none."""
         # Its own load is known better than from its last report.
+        allowed = self.allowed(bundle)
         known = [
             replace(each, load=replace(each.load, bundles=len(self.ownership)))
             if each.broker_id == self.broker_id
             else each
             for each in self.peers.able()
+            if each.broker_id in allowed
         ]
         excluded = self.broker_id if self.draining else ""
         return least_loaded(bundle, known, self._sent, excluded=excluded)
