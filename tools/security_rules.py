@@ -40,6 +40,8 @@ CALL_NAMES: Final = "unit/admin/subscriptions/test_subscriptions.py"
 EVENTS: Final = "unit/observability/test_events.py"
 BOOKIE_CALLERS: Final = "integration/test_bookie_callers.py"
 BOOKIE_HANDSHAKES: Final = "unit/bookie/network/test_handshakes.py"
+BOOKIE_STARTS: Final = "integration/test_bookie_handshakes.py"
+BOOKIE_PACKETS: Final = "unit/wire/bookkeeper/test_parsers.py"
 BOOKIE_TAILS: Final = "unit/bookie/test_serving_tails.py"
 BOOKIE_WAITS: Final = "unit/bookie/test_waiting.py"
 BOOKIE_BUDGET: Final = "unit/bookie/network/test_read_budget.py"
@@ -1201,5 +1203,37 @@ SECURITY_RULES: Final = (
         "            and self._may_wait(connection, request)\n",
         "",
         (BOOKIE_BUDGET,),
+    ),
+    Rule(
+        "a bookie forgets a connection that ends in its TLS handshake",
+        "strangers take a bookie's places and memory for ever",
+        "bookie/network/connection.py",
+        "        if transport is None or transport.is_closing():\n",
+        "        if transport is None:\n",
+        (BOOKIE_STARTS,),
+    ),
+    Rule(
+        "a bookie begins no TLS handshake with a client that has gone",
+        "strangers take the places of TLS handshakes for ever",
+        "bookie/network/connection.py",
+        "        if not self._transport.is_closing():\n            try:\n",
+        "        if True:\n            try:\n",
+        (BOOKIE_STARTS,),
+    ),
+    Rule(
+        "nothing in clear stands between two START_TLS",
+        "an attacker on the way puts requests in front of those of a client",
+        "bookie/network/connection.py",
+        "sum(isinstance(each, StartTls) for each in requests) > 1",
+        "False",
+        (BOOKIE_STARTS,),
+    ),
+    Rule(
+        "a master key has a bound",
+        "a client fills a bookie's memory with the keys of ledgers that do not exist",
+        "wire/bookkeeper/v3_requests.py",
+        "    if len(read.masterKey) > MASTER_KEY_BYTES_MAX:\n",
+        "    if False:\n",
+        (BOOKIE_PACKETS,),
     ),
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
+import struct
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from magnetar.bookie.network import handshakes
 from magnetar.bookie.network.access import Access
 from magnetar.bookie.network.server import ServerOptions
+from magnetar.runtime import loop as event_loop
 from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
-from magnetar.wire.bookkeeper.requests import StartTls
+from magnetar.wire.bookkeeper.requests import Read, StartTls
 from magnetar.wire.bookkeeper.responses import Response, TlsStarts
 from magnetar.wire.bookkeeper.status import Status
 from support.bookie_nodes import BookieNodes, bookie_nodes
@@ -22,6 +25,7 @@ from support.waiting import eventually
 
 MAX = 3
 ANSWER_S = 60.0
+START = b"".join(encode_request(StartTls(1), is_v2=False))
 
 
 @pytest.mark.parametrize("required", [True, False], ids=["TLS is demanded", "TLS is offered"])
@@ -65,10 +69,70 @@ def test_handshakes_that_stop_are_few(
     asyncio.run(main())
 
 
+def test_a_connection_that_ends_before_or_in_its_handshake_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bookie kept the connection, its place and 256 KiB for ever; clients could take all places so."""
+    monkeypatch.setattr(handshakes, "HANDSHAKES_MAX", MAX)
+    monkeypatch.setattr(handshakes, "YOUNG_S", 0.0)
+    authority = Authority(tmp_path)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(*authority.issue("bookie"))
+    options = ServerOptions(tls=serving, access=Access(tls_required=True), outside_s=600.0)
+
+    async def main() -> None:
+        async with bookie_nodes(tmp_path / "nodes", 0) as nodes:
+            await nodes.start("a", options)
+            server = nodes.nodes["a"].server
+            # The bookie ends the oldest ones.
+            stopped = [(await starts(nodes))[1] for _ in range(3 * MAX)]
+            await eventually(lambda: server.connections == MAX)
+            for each in stopped:
+                await end(each)
+            # These are gone before it has begun.
+            for _ in range(2 * MAX):
+                one = socket.create_connection(("127.0.0.1", nodes.nodes["a"].port))
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                one.sendall(START)
+                one.close()
+            await eventually(lambda: not server.connections)
+            await eventually(lambda: not len(server._handshakes))
+
+    # What a loop reports of such an end is its own: uvloop is what bookies run on.
+    event_loop.run(main())
+
+
+def test_what_stands_between_two_start_tls_in_clear_ends_the_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only what stood behind the last one did: an attacker could put requests in front of a client's own."""
+    authority = Authority(tmp_path)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(*authority.issue("bookie"))
+
+    async def main() -> None:
+        async with bookie_nodes(tmp_path / "nodes", 0) as nodes:
+            await nodes.start("a", ServerOptions(tls=serving))
+            reader, writer = await asyncio.open_connection("127.0.0.1", nodes.nodes["a"].port)
+            # The first answer says that the bookie reads large packets by now.
+            read = b"".join(encode_request(Read(1, 0, 5), is_v2=False))
+            writer.write(read)
+            assert await asyncio.wait_for(reader.read(1 << 10), ANSWER_S)
+            writer.write(START + read + START)
+            with contextlib.suppress(ConnectionError):
+                while await asyncio.wait_for(reader.read(1 << 10), ANSWER_S):
+                    pass
+            await eventually(lambda: not nodes.nodes["a"].server.connections)
+            assert "unencrypted bytes before TLS" in caplog.text
+            writer.close()
+
+    asyncio.run(main())
+
+
 async def starts(nodes: BookieNodes) -> tuple[Response | None, asyncio.StreamWriter]:
     """What the bookie answers to a client that asks for TLS; None when it ends the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", nodes.nodes["a"].port)
-    writer.write(b"".join(encode_request(StartTls(1), is_v2=False)))
+    writer.write(START)
     got = b""
     with contextlib.suppress(ConnectionError):
         while more := await asyncio.wait_for(reader.read(1 << 10), ANSWER_S):

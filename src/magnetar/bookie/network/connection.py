@@ -116,12 +116,18 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._buffer = grown
         if requests:
             self.handle(requests)
-        if self._securing and (rest or not isinstance(requests[-1], StartTls)):
-            # Bytes in clear after START_TLS may come from an attacker.
+        if self._securing and (
+            rest
+            or sum(isinstance(each, StartTls) for each in requests) > 1
+            or not isinstance(requests[-1], StartTls)
+        ):
+            # Bytes in clear after START_TLS may come from an attacker, also before a second one.
             _log.warning("%s: connection closed: unencrypted bytes before TLS", self.peer)
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.is_lost:
+            return
         self.is_lost = True
         self._out.clear()
         self._serving.closed(self)
@@ -203,18 +209,20 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     async def secure(self, context: ssl.SSLContext) -> bool:
         """Does the TLS handshake; returns whether it succeeded. Otherwise the connection is closed."""
-        try:
-            transport = await self._loop.start_tls(
-                self._transport, self, context, server_side=True, ssl_handshake_timeout=_HANDSHAKE_S
-            )
-        except (OSError, TimeoutError) as error:
-            transport, reason = None, str(error)
-        else:
-            reason = "the client has gone"
-        if transport is None:
+        transport, reason = None, "the client has gone"
+        # The loop would wait without end for the handshake of a connection that is lost before it begins.
+        if not self._transport.is_closing():
+            try:
+                transport = await self._loop.start_tls(
+                    self._transport, self, context, server_side=True, ssl_handshake_timeout=_HANDSHAKE_S
+                )
+            except (OSError, TimeoutError) as error:
+                reason = str(error)
+        # The loop takes a handshake whose connection is closed without an error for one that succeeded.
+        if transport is None or transport.is_closing():
             _log.warning("%s: TLS handshake failed: %s", self.peer, reason)
             self._transport.abort()
-            # asyncio does not report a connection that is lost during the handshake.
+            # The loop does not report such an end: the connection would keep its place and 256 KiB for ever.
             self.connection_lost(None)
             return False
         self._transport = transport

@@ -162,7 +162,8 @@ class BookieChannel(asyncio.BufferedProtocol):
             server_hostname=host if context.check_hostname else None,
             ssl_handshake_timeout=self._timeout_s,
         )
-        if secured is None:
+        # The loop takes a handshake whose connection is closed without an error for one that succeeded.
+        if secured is None or secured.is_closing():
             raise OSError("the bookie has gone")
         self._transport = secured
         self._parser.is_v2 = self._is_v2

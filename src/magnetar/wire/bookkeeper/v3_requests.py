@@ -30,6 +30,9 @@ from magnetar.wire.bookkeeper.requests import (
 )
 
 VERSION: Final = pb.VERSION_THREE
+MASTER_KEY_BYTES_MAX: Final = 20
+"""Length of all keys of version 2, and of those that BookKeeper's clients make. A bookie keeps the key of
+each ledger in memory, also of one that a fence has made known, so version 3 gets no longer ones."""
 _PRIORITY_HIGH: Final = 100
 _DEFERRED_SYNC: Final = 0x1
 _CAPACITY: Final = 0x1
@@ -76,14 +79,20 @@ def parse_request(data: bytes) -> Request | None:
         return Unserved(header.operation, header.txnId, wrong_version=True)
     field = _FIELDS.get(header.operation)
     if field is None or not request.HasField(field):
-        return Unserved(header.operation, header.txnId)
+        return _unserved(request)
     if not request.IsInitialized():
         return None
     return _READERS[header.operation](request)
 
 
+def _unserved(request: pb.Request) -> Unserved:
+    return Unserved(request.header.operation, request.header.txnId)
+
+
 def _add(request: pb.Request) -> Request:
     header, add = request.header, request.addRequest
+    if len(add.masterKey) > MASTER_KEY_BYTES_MAX:
+        return _unserved(request)
     run = AddRun(
         LedgerId(add.ledgerId),
         add.masterKey,
@@ -102,6 +111,8 @@ def _add(request: pb.Request) -> Request:
 
 def _read(request: pb.Request) -> Request:
     header, read = request.header, request.readRequest
+    if len(read.masterKey) > MASTER_KEY_BYTES_MAX:
+        return _unserved(request)
     flag = read.flag if read.HasField("flag") else 0
     return Read(
         LedgerId(read.ledgerId),
@@ -118,6 +129,8 @@ def _read(request: pb.Request) -> Request:
 
 def _write_lac(request: pb.Request) -> Request:
     write = request.writeLacRequest
+    if len(write.masterKey) > MASTER_KEY_BYTES_MAX:
+        return _unserved(request)
     return WriteLac(LedgerId(write.ledgerId), write.lac, write.masterKey, write.body, request.header.txnId)
 
 

@@ -9,7 +9,16 @@ from magnetar.wire.bookkeeper import v2
 from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
 from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
-from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ForceLedger, Read, ReadLac, Request, Unserved
+from magnetar.wire.bookkeeper.requests import (
+    AddRun,
+    BatchRead,
+    ForceLedger,
+    Read,
+    ReadLac,
+    Request,
+    Unserved,
+    WriteLac,
+)
 from magnetar.wire.bookkeeper.responses import Added, BatchReadDone, ReadDone, Refused, Response
 from magnetar.wire.bookkeeper.status import Status
 from magnetar.wire.frames import FrameError
@@ -308,3 +317,14 @@ def test_entries_are_not_copied_on_their_way_out() -> None:
     assert any(piece is run.entries[0] for piece in encode_request(run, is_v2=True))
     done = ReadDone(1, 0, Status.OK, entry=run.entries[0])
     assert any(piece is run.entries[0] for piece in encode_response(done))
+
+
+@pytest.mark.parametrize("length", [0, 20, 21])
+def test_no_master_key_is_longer_than_those_of_clients(length: int) -> None:
+    """A bookie kept keys of 5 MB in memory, one for each ledger that a fence named."""
+    key = bytes(length)
+    add = adds(1, [0], txns=[1])
+    add.master_key = key
+    fence = Read(1, 0, 2, fence=True, master_key=key)
+    requests = parsed(sent(add, fence, WriteLac(1, 0, key, b"", 3), is_v2=False))
+    assert [isinstance(request, Unserved) for request in requests] == [length > 20] * 3
