@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import spark_classes
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from sim import steps
 
-from support.order import SEED  # needs the path above
+from support.costs import ROWS_MAX, Costs  # needs the path above
+from support.order import SEED
 from support.standalone import StandaloneProcess
 
 HERE = Path(__file__).parent
 
-# Spark's JVM ends before its second compiler has paid for itself: with the first alone a session and a query
-# take 8 s of CPU in place of 14. Threads that collect garbage have no core of their own here.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
 
 # Generated cases are the same in every run, so that a failure is one of the change that it came with.
 # `./dev test` goes through others as well, in a stage of their own that says its seed (tools/run_tests.py).
@@ -36,6 +36,14 @@ settings.load_profile("same")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The order of a run again, and all cases where other runs take some."""
     parser.addoption("--order-seed", type=int, help="order of the unit tests; each run tells its own")
+    parser.addoption(
+        "--costs",
+        type=int,
+        nargs="?",
+        const=ROWS_MAX,
+        metavar="ROWS",
+        help="CPU seconds of the dearest files and tests",
+    )
     parser.addoption("--nightly", action="store_true", help="every case, as `./dev test nightly` runs")
 
 
@@ -43,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Gives workers of xdist the seed of the process that started them."""
     given = getattr(config, "workerinput", {}).get("order_seed", config.getoption("order_seed"))
     config.stash[SEED] = random.randrange(1 << 32) if given is None else given
+    rows = config.getoption("costs")
+    if rows is not None:
+        config.pluginmanager.register(Costs(rows), "costs")
     config.addinivalue_line("markers", "leaves(reason): a unit test that leaves a task or descriptor behind")
 
 

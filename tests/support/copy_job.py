@@ -6,6 +6,7 @@ Ends when it has copied what there is, or, with `forever`, when it is killed.
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from magnetar.spark import session
@@ -17,6 +18,7 @@ SETTINGS = {
     "spark.executor.maxNumFailures": "1000",
     "spark.speculation": "true",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     # It must also survive a busy machine.
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.network.timeout": "300s",

@@ -35,6 +35,7 @@ def start(master: str) -> SparkSession:
         "spark.cores.max": "2",
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "spark.sql.shuffle.partitions": "2",
     }
     return session("story", master=master, config=config)

@@ -117,7 +117,7 @@ def test_a_night_has_both_twins_new_cases_of_all_and_explorations(
 @pytest.fixture
 def pytests(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stands in for pytest: `failing` fail beside others, `broken` alone too; `ran` has what ran alone."""
-    stage: dict[str, Any] = {"failing": [], "broken": [], "ran": []}
+    stage: dict[str, Any] = {"failing": [], "broken": [], "ran": [], "archives": []}
 
     def pytest_(arguments: list[str], deadline: float) -> int:
         if "-n" in arguments and arguments[1:] == ["-n", "0"]:
@@ -136,6 +136,7 @@ def pytests(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str,
         return int(failures > 0)
 
     monkeypatch.setattr(run_tests, "pytest", pytest_)
+    monkeypatch.setattr(run_tests.spark_classes, "make", lambda: stage["archives"].append(1))
     return stage
 
 
@@ -163,6 +164,13 @@ def test_failures_without_a_second_look_are_named(
     pytests["failing"] = ["tests/compat/a.py"]
     run_tests.report([run_tests.run(the_stage(run_tests, "compat"), [], math.inf)])
     assert "FAILED: tests/compat/a.py (compat)" in capsys.readouterr().out
+
+
+def test_stages_with_spark_have_its_archive(run_tests: ModuleType, pytests: dict[str, Any]) -> None:
+    run_tests.run(the_stage(run_tests, "fast"), [], math.inf)
+    assert pytests["archives"] == []
+    run_tests.run(the_stage(run_tests, "e2e"), [], math.inf)
+    assert pytests["archives"] == [1]
 
 
 def test_only_unsteady_tests_pass(run_tests: ModuleType, pytests: dict[str, Any]) -> None:
