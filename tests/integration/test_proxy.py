@@ -3,9 +3,12 @@ brokers that are lost behind it."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pulsar
 import pytest
@@ -30,7 +33,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 
 @pytest.fixture(scope="module")
 def proxy(broker: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with proxy_before(tmp_path_factory.mktemp("proxy"), "--brokers", broker.broker_url) as process:
+    options = ("--brokers", broker.broker_url, "--brokers-http", broker.http_url)
+    with proxy_before(tmp_path_factory.mktemp("proxy"), *options) as process:
         yield process
 
 
@@ -99,6 +103,37 @@ def test_what_is_sent_with_connect_arrives_behind_it(
         assert client.commands(Type.CONNECTED)
 
 
+def test_the_admin_api_is_passed_on(proxy: StandaloneProcess) -> None:
+    proxy.admin("PUT", "persistent/public/default/by-http/partitions", 2)
+    assert proxy.admin("GET", "persistent/public/default/by-http/partitions")["partitions"] == 2
+    with pytest.raises(HTTPError) as refused:
+        proxy.admin("GET", "persistent/public/none/by-http/partitions")
+    assert refused.value.code == 404
+
+
+def test_the_proxy_has_pages_of_its_own(proxy: StandaloneProcess) -> None:
+    with RawClient(proxy.broker_url):
+        assert urlopen(f"{proxy.http_url}/status.html", timeout=60).status == 200
+        stats = json.load(urlopen(f"{proxy.http_url}/proxy-stats", timeout=60))
+        assert "lookups" in [row["state"] for row in stats]
+        metrics = urlopen(f"{proxy.http_url}/metrics", timeout=60).read().decode()
+    for name in (
+        "active_connections",
+        "new_connections",
+        "rejected_connections",
+        "binary_ops",
+        "binary_bytes",
+    ):
+        assert f"\npulsar_proxy_{name} " in metrics
+
+
+@pytest.mark.parametrize("path", ["/", "/ws/v2/producer/x", "//evil.example/admin/v2/", "/adminx"])
+def test_other_paths_are_not_passed_on(proxy: StandaloneProcess, path: str) -> None:
+    with pytest.raises(HTTPError) as refused:
+        urlopen(proxy.http_url + path, timeout=60)
+    assert refused.value.code == 404
+
+
 def test_connect_may_come_in_pieces(proxy: StandaloneProcess) -> None:
     with RawClient(proxy.broker_url, handshake=False) as client:
         connect = command(Type.CONNECT, client_version="t")
@@ -139,6 +174,10 @@ def test_clients_go_on_when_a_broker_behind_the_proxy_is_killed(tmp_path: Path) 
                 consumers = {topic: client.subscribe(topic, "s") for topic in topics}
                 for producer in producers.values():
                     producer.send(b"before")
+                for topic in topics:
+                    # One broker redirects to the other, which the caller does not see.
+                    stats = proxy.admin("GET", f"persistent/public/default/{topic}/stats")
+                    assert stats["msgInCounter"] == 1
                 cluster.owner_of(topics[0]).kill()
                 for producer in producers.values():
                     producer.send(b"after")

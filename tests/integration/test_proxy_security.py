@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pulsar
 import pytest
@@ -67,6 +69,8 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             folder / "proxy.toml",
             **common,
             brokers=broker.broker_url,
+            brokers_http=broker.http_url,
+            superuser_roles="root",
             broker_token=token("proxy"),
             forward_credentials=request.param,
             tls_certificate=str(certificate),
@@ -126,6 +130,35 @@ def test_a_client_does_not_get_a_proxys_role(guarded: Guarded) -> None:
     with pytest.raises(pulsar.PulsarException):
         client.create_producer("rights")
     client.close()
+
+
+def test_calls_have_the_rights_of_the_client(guarded: Guarded) -> None:
+    def call(role: str, **more: str) -> int:
+        headers = {"Authorization": f"Bearer {token(role)}", **more}
+        try:
+            guarded.proxy.admin("GET", "tenants", headers=headers)
+        except HTTPError as error:
+            return error.code
+        return 200
+
+    assert call("root") == 200
+    assert call("alice") in (401, 403)
+    # A claim of the client's own does not count.
+    assert call("alice", **{"X-Original-Principal": "root"}) in (401, 403)
+    assert call("proxy") in (401, 403)
+
+
+def test_figures_of_the_proxy_are_for_superusers(guarded: Guarded) -> None:
+    def get(path: str, role: str) -> int:
+        headers = {"Authorization": f"Bearer {token(role)}"} if role else {}
+        try:
+            return int(urlopen(Request(guarded.proxy.http_url + path, headers=headers), timeout=60).status)
+        except HTTPError as error:
+            return error.code
+
+    for path in ("/metrics", "/proxy-stats"):
+        assert [get(path, role) for role in ("", "alice", "root")] == [401, 403, 200]
+    assert get("/status.html", "") == 200
 
 
 def test_a_client_does_not_say_which_role_it_speaks_for(guarded: Guarded) -> None:

@@ -74,10 +74,10 @@ class Asker(Protocol):
     def open_link(self, target: BrokerAddress) -> Link:
         """Begins to connect to a broker."""
 
-    def enter(self) -> bool:
-        """Whether the proxy takes one more question; if so it is counted."""
+    def take_place(self) -> bool:
+        """Counts one more question; returns False when there are too many."""
 
-    def leaves(self) -> None:
+    def give_place_back(self) -> None:
         """A question that was counted is answered."""
 
 
@@ -120,7 +120,7 @@ class Lookups:
         request_id: int = getattr(command, _FIELDS[kind]).request_id
         if request_id in self._questions:
             return f"two requests with the id {request_id}"
-        if not self._asker.enter():
+        if not self._asker.take_place():
             self._refuse(kind, request_id, pb.ServerError.TooManyRequests, "too many look-ups at the proxy")
             return ""
         question = self._questions[request_id] = _Question(kind, command, self._now_s)
@@ -264,7 +264,7 @@ class Lookups:
         link = None if question.target is None else self._links.get(question.target)
         if link is not None:
             link.questions.discard(request_id)
-        self._asker.leaves()
+        self._asker.give_place_back()
 
     def check(self) -> None:
         """Asserts what must always hold."""

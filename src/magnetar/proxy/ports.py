@@ -25,8 +25,8 @@ class ProxyPort(Protocol):
     def authenticates(self) -> bool:
         """Whether clients must show credentials here."""
 
-    def enter(self) -> bool:
-        """One more question; False: there are too many."""
+    def take_place(self) -> bool:
+        """Counts one more question; returns False when there are too many."""
 
-    def leaves(self) -> None:
+    def give_place_back(self) -> None:
         """A question is answered."""

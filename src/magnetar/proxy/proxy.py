@@ -77,15 +77,15 @@ class Proxy:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def enter(self) -> bool:
-        """One more question; False: there are too many."""
+    def take_place(self) -> bool:
+        """Counts one more question; returns False when there are too many."""
         if self._lookups >= self.options.lookups_max:
             self.figures.refused_lookups += 1
             return False
         self._lookups += 1
         return True
 
-    def leaves(self) -> None:
+    def give_place_back(self) -> None:
         """A question is answered."""
         self._lookups -= 1
         assert self._lookups >= 0, "more answers than questions"
@@ -138,6 +138,18 @@ class Proxy:
         await self.tasks.close()
 
     # -- figures -----------------------------------------------------------------------------------
+
+    def stats(self) -> list[dict[str, object]]:
+        """A row for each connection, as `/proxy-stats` has them."""
+        return [
+            {
+                "client": session.peer,
+                "role": None if session.identity is None else session.identity.role,
+                "state": session.state.value,
+                "broker": None if session.target is None else str(session.target),
+            }
+            for session in self.sessions
+        ]
 
     def collect(self, out: Exposition) -> Iterable[None]:
         """A collector of `/metrics`."""

@@ -300,11 +300,11 @@ class ProxySession:
     def open_link(self, target: BrokerAddress) -> Link:
         return self._driver.open_link(target, self._introduction)
 
-    def enter(self) -> bool:
-        return self._proxy.enter()
+    def take_place(self) -> bool:
+        return self._proxy.take_place()
 
-    def leaves(self) -> None:
-        self._proxy.leaves()
+    def give_place_back(self) -> None:
+        self._proxy.give_place_back()
         self._driver.read_on()
 
     def reply(self, frame: bytes) -> None:

@@ -46,6 +46,13 @@ async def exchange(
     `tls`: for https. The caller limits the time. Raises OSError when there is no answer, ValueError when it
     is not HTTP or is too large.
     """
+    return (await exchange_with_headers(method, url, body, headers, tls=tls))[0]
+
+
+async def exchange_with_headers(
+    method: str, url: str, body: bytes, headers: Mapping[str, str], *, tls: ssl.SSLContext | None
+) -> tuple[HttpAnswer, list[tuple[str, str]]]:
+    """Like `exchange`; also returns the answer's headers."""
     parts = urlsplit(url)
     assert parts.hostname is not None, f"{url} names no machine"
     port = parts.port or _PORTS[parts.scheme]
@@ -71,11 +78,12 @@ async def exchange(
     return _parsed(bytes(received), method)
 
 
-def _parsed(received: bytes, method: str) -> HttpAnswer:
+def _parsed(received: bytes, method: str) -> tuple[HttpAnswer, list[tuple[str, str]]]:
     # The parser asks its socket for nothing but a file.
     response = HTTPResponse(cast("socket.socket", _Received(received)), method=method)
     try:
         response.begin()
-        return HttpAnswer(response.status, response.getheader("Location") or "", response.read())
+        answer = HttpAnswer(response.status, response.getheader("Location") or "", response.read())
+        return answer, response.getheaders()
     except HTTPException as error:
         raise ValueError(f"the answer is not HTTP: {error!r}") from error

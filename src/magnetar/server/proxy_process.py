@@ -33,6 +33,7 @@ from magnetar.proxy.splice import ReadBuffer
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.clock import SystemClock
+from magnetar.runtime.tasks import begin
 from magnetar.server import open_files
 from magnetar.server.addresses import in_url
 from magnetar.server.banner import remove_ready_file, write_ready
@@ -134,8 +135,30 @@ class ProxyProcess:
             tls_url = f"pulsar+ssl://{in_url(config.host)}:{tls_listener.getsockname()[1]}"
         if credentials is not None:
             self._renew(credentials, identification)
+        http_url = await self._serve_http(plain, tls)
         self._cleanup.push_async_callback(self._drain)
-        self._tell(f"pulsar://{in_url(plain)}:{listener.getsockname()[1]}", tls_url)
+        self._tell(f"pulsar://{in_url(plain)}:{listener.getsockname()[1]}", tls_url, http_url)
+
+    async def _serve_http(self, host: str, to_brokers: ssl.SSLContext | None) -> str:
+        """Begins to serve the HTTP port; its URL."""
+        # Loading the HTTP stack takes as long as the rest of the start.
+        from magnetar.admin.serving.loop_server import CallProtocol, LoopServer, config_of
+        from magnetar.proxy.http_app import ProxyApp
+
+        listener = self._bind(host, self._config.http_port, "--http-port")
+        superusers = frozenset(names(self._config.superuser_roles))
+        app = ProxyApp(self._proxy, superusers=superusers, tls=to_brokers)
+        server = LoopServer(config_of(app, http=CallProtocol, ws="none"), open_files.http_entrance())
+        serving = asyncio.Event()
+        task = begin(server.run_on(listener, serving))
+
+        async def stop() -> None:
+            server.stop()
+            await task
+
+        self._cleanup.push_async_callback(stop)
+        await serving.wait()
+        return f"http://{in_url(host)}:{listener.getsockname()[1]}"
 
     def _renew(self, credentials: BrokerCredentials, identification: Identification | None) -> None:
         """Has files of credentials read anew now and then."""
@@ -195,15 +218,16 @@ class ProxyProcess:
         )
         self._cleanup.callback(acceptor.close)
 
-    def _tell(self, url: str, tls_url: str) -> None:
+    def _tell(self, url: str, tls_url: str, http_url: str) -> None:
         sys.stdout.write(f"Magnetar {magnetar.__version__} proxy is ready\n\n  Pulsar clients   {url}\n")
         if tls_url:
             sys.stdout.write(f"  Over TLS         {tls_url}\n")
+        sys.stdout.write(f"  Admin, metrics   {http_url}\n")
         sys.stdout.flush()
         _log.info("ready: clients at %s", url)
         if (file := self._config.ready_file) is not None:
             write_ready(
-                file, {"pid": os.getpid(), "broker_url": url, "broker_tls_url": tls_url, "http_url": ""}
+                file, {"pid": os.getpid(), "broker_url": url, "broker_tls_url": tls_url, "http_url": http_url}
             )
             self._cleanup.callback(remove_ready_file, file)
 
