@@ -34,6 +34,7 @@ ABSENT = (
     "Iceberg",
     "magnetar bookie",
     "magnetar autorecovery",
+    "magnetar proxy",
     "several bookies",
     "TLS or authentication",
     "--metadata zk",

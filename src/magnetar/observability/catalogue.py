@@ -16,6 +16,7 @@ from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
 from magnetar.observability.load_rows import LOAD
 from magnetar.observability.metadata_service_rows import METADATA_SERVICE
 from magnetar.observability.process_rows import PROCESS
+from magnetar.observability.proxy_rows import PROXY
 from magnetar.observability.recovery_rows import AUTORECOVERY
 from magnetar.observability.rows import Metric as Metric
 from magnetar.observability.rows import Section as Section
@@ -339,6 +340,7 @@ SECTIONS: Final = (
     TABLES,
     BOOKIES,
     AUTORECOVERY,
+    PROXY,
     LEDGER_CLIENT,
     METADATA_SERVICE,
     LOAD,

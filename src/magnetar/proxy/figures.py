@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterable
 from magnetar.observability.metrics import Exposition
 
 
+Count = Callable[[], int]
+
+
 class ProxyFigures:
     """Counters since the start."""
 
     __slots__ = ("bytes", "connections", "forged", "lookups", "ops", "refused_lookups", "rejected", "spliced")
 
-    def __init__(self) -> None:
+    def __init__(self, rejected: Count) -> None:
+        """`rejected`: how many connections the entrance refused."""
         self.connections = 0
         """Accepted connections."""
-        self.rejected = 0
-        """Connections refused for want of a place."""
+        self.rejected = rejected
+        """Connections refused for want of a place, which their listener counts."""
         self.spliced = 0
         """Connections that were passed on to a broker."""
         self.ops = 0
@@ -31,9 +35,6 @@ class ProxyFigures:
         """Connections that named a broker that is none of the cluster."""
 
 
-Count = Callable[[], int]
-
-
 def collect(
     figures: ProxyFigures, out: Exposition, *, active: int, tunnels: int, lookups: int, brokers: int
 ) -> Iterable[None]:
@@ -41,7 +42,9 @@ def collect(
     gauge, counter = out.gauge, out.counter
     gauge("pulsar_proxy_active_connections", "Open connections of clients.", active)
     counter("pulsar_proxy_new_connections", "Connections of clients.", figures.connections)
-    counter("pulsar_proxy_rejected_connections", "Connections refused for want of a place.", figures.rejected)
+    counter(
+        "pulsar_proxy_rejected_connections", "Connections refused for want of a place.", figures.rejected()
+    )
     counter("pulsar_proxy_binary_ops", "Reads that were passed on, in both directions.", figures.ops)
     counter("pulsar_proxy_binary_bytes", "Bytes that were passed on, in both directions.", figures.bytes)
     counter("pulsar_proxy_lookup_requests", "Questions of clients that brokers were asked.", figures.lookups)

@@ -12,7 +12,7 @@ from magnetar.broker.session.greetings import LOOK_S, Greetings
 from magnetar.observability.metrics import Exposition
 from magnetar.proxy import figures as figures_of
 from magnetar.proxy.client_states import ClientState
-from magnetar.proxy.figures import ProxyFigures
+from magnetar.proxy.figures import Count, ProxyFigures
 from magnetar.proxy.known_brokers import KnownBrokers
 from magnetar.proxy.proxy_options import ProxyOptions
 from magnetar.proxy.session import ProxySession
@@ -41,15 +41,17 @@ class Proxy:
         identify: Identify | None = None,
         counts: Counts | None = None,
         credentials: Credentials | None = None,
+        rejected: Count = lambda: 0,
     ) -> None:
         """`identify`: checks clients, None: they are not authenticated here. `counts`: whether an identity
-        would still be accepted. `credentials`: with which the proxy comes to brokers."""
+        would still be accepted. `credentials`: with which the proxy comes to brokers.
+        `rejected`: how many connections the listeners refused."""
         self.options = options
         self.targets = targets
         self.clock = clock
         self.credentials = credentials
         self.greetings = Greetings(options.connect_s)
-        self.figures = ProxyFigures()
+        self.figures = ProxyFigures(rejected)
         self.sessions: set[ProxySession] = set()
         self.tasks = TaskGroup("proxy")
         self.draining = False

@@ -123,6 +123,7 @@ class ProxyProcess:
             identify=None if identification is None else identification.identify,
             counts=None if identification is None else lambda who: identification.authentication.counts(who),
             credentials=own,
+            rejected=lambda: sum(self._clients.refused.values()),
         )
         self._cleanup.push_async_callback(proxy.close)
         await self._know_brokers(proxy, targets)
