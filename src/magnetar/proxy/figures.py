@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 from magnetar.observability.metrics import Exposition
 
-
 Count = Callable[[], int]
 
 
