@@ -94,8 +94,8 @@ class TopicLimits:
         self.stored: StoredMark | None = None
         """What the topic's tenant stores; None for a topic that stores nothing."""
         self._clock = clock
-        self._making: set[str] = set()
-        """Subscriptions that are being made."""
+        self._making: dict[str, int] = {}
+        """Subscriptions that are being made, and by how many: two may make one of the same name."""
         self._topic_rate: RateLimiter | None = None
         self._subscribes: SubscribeLimiter | None = None
 
@@ -186,7 +186,7 @@ class TopicLimits:
         """Raises NotAllowedError when one more subscription would be too many."""
         most = self.limits.subscriptions_max
         # Subscriptions under creation count: many at once would all find one free place.
-        if name not in subscriptions and 0 < most <= len((self._making - {name}).union(subscriptions)):
+        if name not in subscriptions and 0 < most <= len((self._making.keys() - {name}).union(subscriptions)):
             raise NotAllowedError(
                 "Exceed the maximum number of subscriptions of the topic", remedy=f"it may have {most}"
             )
@@ -198,11 +198,13 @@ class TopicLimits:
         Raises NotAllowedError when there are too many, for consumers, producers and administrators alike.
         """
         self.admit_subscription(subscriptions, name)
-        self._making.add(name)
+        self._making[name] = self._making.get(name, 0) + 1
         try:
             yield
         finally:
-            self._making.discard(name)
+            self._making[name] -= 1
+            if not self._making[name]:
+                del self._making[name]
 
     def admit_consumer(self, subscriptions: Mapping[str, Holder], name: str) -> None:
         """Raises ConsumerBusyError when one more consumer would be too many."""

@@ -119,6 +119,22 @@ def test_subscriptions_that_are_made_at_once_are_no_more_than_a_topic_may_have(d
     in_world(story, BrokerConfig(limits=Limits(subscriptions_max=MOST)))
 
 
+def test_a_place_stays_reserved_until_the_last_of_two_makers_ends() -> None:
+    """The first of two makers of one name that ended gave the place of both away."""
+
+    async def story(world: World) -> None:
+        limits = (await world.topic()).limits
+        with limits.making_subscription({}, "s"):
+            with limits.making_subscription({}, "s"):
+                pass
+            with pytest.raises(NotAllowedError), limits.making_subscription({}, "other"):
+                pass
+        with limits.making_subscription({}, "other"):
+            pass
+
+    in_world(story, BrokerConfig(limits=Limits(subscriptions_max=1)))
+
+
 def test_a_producer_makes_no_subscription_beyond_the_limit() -> None:
     """The subscription of a dead letter topic was made without a look at it."""
 
