@@ -138,6 +138,7 @@ class SubscriptionLife(Generic[S]):
     def next_for_reader(self, name: str) -> Next:
         """As `next_for`, for a reader: its subscription needs no cursor of the log."""
         check_open(self._name, self._topic)
+        assert name not in self._drops, f"{name} is being deleted: {self._drops[name].story}"
         return self._next_of(self.subscriptions[name]) if name in self.subscriptions else Next.ADD
 
     def _next_of(self, existing: S) -> Next:
@@ -187,11 +188,11 @@ class SubscriptionLife(Generic[S]):
         self._drops.pop(name).go(DropState.DELETED, "its cursor is deleted")
 
     def failed(self, subscription: S) -> None:
-        """It could not be deleted: it is listed again, unless the topic is unloaded, or a reader took its
-        name meanwhile."""
+        """It could not be deleted: it is listed again, unless the topic is unloaded."""
         self._drops.pop(subscription.name).go(DropState.FAILED, "it could not be deleted")
         if not self._topic.closed:
-            self.subscriptions.setdefault(subscription.name, subscription)
+            assert self.subscriptions.get(subscription.name) in (None, subscription), "its name was taken"
+            self.subscriptions[subscription.name] = subscription
 
     def check(self) -> None:
         """Asserts what must always hold."""
@@ -206,4 +207,4 @@ class SubscriptionLife(Generic[S]):
                 assert listed is not None, f"{name} is not listed before its transactions ended: {drop.story}"
             else:
                 assert drop.now is DropState.DELETING, f"a deletion that has ended is kept: {drop.story}"
-                assert listed is None or not listed.durable, f"{name} is listed while its cursor is deleted"
+                assert listed is None, f"{name} is listed while its cursor is deleted"

@@ -219,7 +219,11 @@ class Topic(AnyTopic):
 
     async def reader(self, name: str, start: ReaderStart) -> Subscription:
         start_after = await places.reader_start(self.log, start)
-        while (step := self._life.next_for_reader(name)) is Next.WAIT_FOR_SEEK:
+        while True:
+            await self._drops.settled(name)
+            step = self._life.next_for_reader(name)
+            if step is not Next.WAIT_FOR_SEEK:
+                break
             await called_back(self.subscriptions[name].seeks.when_down)
         if step is Next.ATTACH:
             return self.subscriptions[name]

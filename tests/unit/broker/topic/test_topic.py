@@ -50,6 +50,41 @@ def test_a_subscription_in_use_is_deleted_by_force_only() -> None:
     in_world(story)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_reader_takes_no_name_whose_subscription_is_being_deleted(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """After a deletion that failed, the durable subscription was not listed any more."""
+
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.consumer()
+        topic = await world.topic()
+        durable = topic.subscriptions["s"]
+        deletes, go_on = asyncio.Event(), asyncio.Event()
+        delete = topic.log.delete_cursor
+
+        async def slowly(name: str) -> None:
+            deletes.set()
+            await go_on.wait()
+            if fails:
+                raise ServiceNotReadyError("the store cannot be reached")
+            await delete(name)
+
+        monkeypatch.setattr(topic.log, "delete_cursor", slowly)
+        dropping = asyncio.ensure_future(topic.drop_subscription(durable))
+        await deletes.wait()
+        reading = asyncio.ensure_future(topic.reader("s", ReaderStart(EARLIEST, None)))
+        await world.settle()
+        assert "s" not in topic.subscriptions
+        go_on.set()
+        await asyncio.gather(dropping, return_exceptions=True)
+        assert (await reading is durable) is fails
+        assert topic.subscriptions["s"].durable is fails
+
+    in_world(story)
+
+
 def test_a_terminated_topic_takes_no_producer() -> None:
     async def story(world: World) -> None:
         topic = await world.topic()
