@@ -16,9 +16,10 @@ from magnetar.broker.errors import (
     TransactionNotFoundError,
 )
 from magnetar.broker.topic.topic import Topic
+from magnetar.broker.transactions.coordinator import ANYBODY
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.transaction import Transaction
-from magnetar.broker.transactions.transactions import ANYBODY, Transactions
+from magnetar.broker.transactions.transactions import Transactions
 
 Document = dict[str, Any]
 

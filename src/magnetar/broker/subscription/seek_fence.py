@@ -19,10 +19,12 @@ from contextlib import contextmanager
 class SeekFence:
     """The fence of one subscription."""
 
-    __slots__ = ("_under_way", "_waiting")
+    __slots__ = ("_under_way", "_waiting", "begun")
 
     def __init__(self) -> None:
         self._under_way = 0
+        self.begun = 0
+        """Seeks that have begun so far: whoever waits sees by it that one came meanwhile."""
         self._waiting: list[Callable[[], None]] = []
 
     @property
@@ -33,6 +35,7 @@ class SeekFence:
     @contextmanager
     def raised(self) -> Iterator[None]:
         """While a seek is under way, until it is answered or has failed."""
+        self.begun += 1
         self._under_way += 1
         try:
             yield

@@ -45,6 +45,10 @@ class Who:
         return self.superuser or self.role == txn.owner
 
 
+ANYBODY: Final = Who("", superuser=True)
+"""The requester for the broker's and operators' own requests."""
+
+
 class Coordinator:
     """The transactions of one coordinator, from their beginning until they are resolved."""
 

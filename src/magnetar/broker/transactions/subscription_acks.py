@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from magnetar.base.ids import Position
-from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.errors import NotAllowedError, TransactionConflictError
 from magnetar.broker.subscription.any_subscription import SubscriptionType
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.ids import TxnState
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar.broker.compaction.compacted_source import CompactedSource
     from magnetar.broker.dispatch.dispatcher import Dispatcher
     from magnetar.broker.filters.filtered_source import ScreenedPlace
-    from magnetar.broker.subscription.any_subscription import AttachedConsumer
+    from magnetar.broker.subscription.any_subscription import AnySubscription, AttachedConsumer
     from magnetar.broker.subscription.tally import Tally
     from magnetar.managedlog.cursors.cursor import Cursor
 
@@ -191,3 +191,15 @@ def acks_of(subscription: AckedSubscription, abort_of: AbortOf) -> SubscriptionA
     if subscription.transactions is None:
         subscription.transactions = SubscriptionAcks(subscription, abort_of)
     return subscription.transactions
+
+
+def check_unmoved(listed: Mapping[str, AnySubscription], subscription: AnySubscription, begun: int) -> None:
+    """After a wait: a seek or a deletion has the last word over acknowledgements from before it.
+
+    `listed`: the topic's subscriptions now; `begun`: the seeks that had begun before the wait
+    (`SeekFence.begun`). Raises TransactionConflictError.
+    """
+    if listed.get(subscription.name) is not subscription:
+        raise TransactionConflictError(f"subscription {subscription.name} was deleted or unloaded meanwhile")
+    if subscription.seeks.begun != begun:
+        raise TransactionConflictError(f"a seek moved subscription {subscription.name} meanwhile")

@@ -17,7 +17,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from magnetar.base.errors import MagnetarError, MetadataError
 from magnetar.base.ids import Position
@@ -33,14 +33,14 @@ from magnetar.broker.errors import (
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.batch_sizes import measure_batches
-from magnetar.broker.transactions.coordinator import RESERVED, Coordinator, Who
+from magnetar.broker.transactions.coordinator import ANYBODY, RESERVED, Coordinator, Who
 from magnetar.broker.transactions.deadlines import Deadlines
 from magnetar.broker.transactions.discovery import Discovery
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
 from magnetar.broker.transactions.kept import KeptTransactions
 from magnetar.broker.transactions.recovery import left_by
 from magnetar.broker.transactions.resolving import AGAIN_MS, Resolving
-from magnetar.broker.transactions.subscription_acks import acks_of
+from magnetar.broker.transactions.subscription_acks import acks_of, check_unmoved
 from magnetar.broker.transactions.transaction import Transaction, text_bytes
 from magnetar.runtime.flights import OneAtATime
 from magnetar.runtime.tasks import SingleFlight
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from magnetar.broker.topic.topic import Topic
 
 _log = logging.getLogger("magnetar.broker.transactions")
-
-ANYBODY: Final = Who("", superuser=True)
-"""The requester for the broker's and operators' own requests."""
 
 
 class Transactions:
@@ -234,7 +231,8 @@ class Transactions:
         if subscription.name not in txn.acks.get(str(subscription.topic), ()):
             raise NotAllowedError(f"subscription {subscription.name} was not added to transaction {txn.id}")
         if event.batch_acks:
-            self._broker.tasks.spawn(self._acknowledge_parts(txn, consumer, event, who, answer))
+            begun = subscription.seeks.begun
+            self._broker.tasks.spawn(self._acknowledge_parts(txn, consumer, event, who, answer, begun))
         else:
             self._acknowledge(txn, consumer, event)
             self._broker.tasks.spawn(self._answer(txn, answer))
@@ -251,12 +249,14 @@ class Transactions:
         event: AckEvent,
         who: Who,
         answer: Callable[[BaseException | None], None],
+        begun: int,
     ) -> None:
         try:
             topic = await self._broker.topic(consumer.subscription.topic, create=False)
             await measure_batches(topic.log, event)
             # It may have ended while the log was read.
             self._coordinator(txn.id.coordinator).find_open(txn.id, who)
+            check_unmoved(topic.subscriptions, consumer.subscription, begun)
             self._acknowledge(txn, consumer, event)
         except MagnetarError as error:
             answer(error)

@@ -8,9 +8,9 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
+from magnetar.broker.transactions.coordinator import ANYBODY
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.transaction import InvalidHeaderError, Transaction
-from magnetar.broker.transactions.transactions import ANYBODY
 from magnetar.metadata import keys
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Peer, World, in_world, send

@@ -14,9 +14,9 @@ from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import TransactionStateError
 from magnetar.broker.service import Broker
+from magnetar.broker.transactions.coordinator import ANYBODY
 from magnetar.broker.transactions.ids import TxnState
 from magnetar.broker.transactions.kept import KeptTransactions
-from magnetar.broker.transactions.transactions import ANYBODY
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.cursors.entry_set import EntrySet

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.config import BrokerConfig
+from magnetar.broker.transactions import transactions
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.managedlog.log_reading import LogReading
 from magnetar.wire import pulsar_pb2 as pb
@@ -133,6 +134,45 @@ def test_the_size_of_a_batch_is_not_the_clients_to_say() -> None:
         subscription = (await world.topic()).subscriptions["s"]
         assert subscription.backlog_entries == 1
         assert subscription.cursor.ack_set(at) == (0b1111111100,)
+
+    in_world(story, ON)
+
+
+@pytest.mark.parametrize("how", ["seek", "deletion", "nothing"])
+def test_no_acknowledgement_from_before_a_seek_or_a_deletion_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A commit acknowledged again what the seek had brought back."""
+
+    async def story(world: World) -> None:
+        client = await opened(world, kind="Shared")
+        await batch_of(client, 10)
+        at = client.peer.messages[0].position
+        subscription = (await world.topic()).subscriptions["s"]
+        txn = await client.begin()
+        await client.add_subscription(txn)
+        measures, go_on = asyncio.Event(), asyncio.Event()
+        measure = transactions.measure_batches
+
+        async def slowly(*args: Any) -> None:
+            measures.set()
+            await go_on.wait()
+            await measure(*args)
+
+        monkeypatch.setattr(transactions, "measure_batches", slowly)
+        answered = asyncio.ensure_future(client.ack(txn, at, ack_set=(0b1111111110,)))
+        await measures.wait()
+        if how == "seek":
+            await subscription.seek_message(at)
+        elif how == "deletion":
+            await (await world.topic()).drop_subscription(subscription)
+        go_on.set()
+        answer = await answered
+        assert answer.HasField("error") is (how != "nothing"), answer
+        if how != "nothing":
+            assert answer.error == pb.TransactionConflict
+        await client.commit(txn)
+        assert subscription.cursor.ack_set(at) == ((0b1111111110,) if how == "nothing" else None)
 
     in_world(story, ON)
 
