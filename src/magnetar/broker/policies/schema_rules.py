@@ -37,14 +37,15 @@ class SchemaRules:
     @classmethod
     def of(cls, topic: Policies, namespace: Policies, default: SchemaRules | None = None) -> SchemaRules:
         """The rules from the policies of a topic and its namespace; the topic's own win, unset ones are
-        `default`. A policy cannot relax what the default enforces."""
+        `default`. A policy cannot relax what the default enforces.
+
+        A strategy UNDEFINED is one that is not set, as in Pulsar (`AbstractTopic.updateTopicPolicy`).
+        """
         default = default or cls()
         both = {**namespace, **topic}
-        try:
-            strategy = Strategy(both.get("schema_compatibility_strategy", "UNDEFINED"))
-        except ValueError:
-            # Policies of a namespace may be put as a whole, unchecked: the default, which is strict.
-            strategy = Strategy.UNDEFINED
+        strategy = _strategy_of(topic)
+        if strategy is Strategy.UNDEFINED:
+            strategy = _strategy_of(namespace)
         if strategy is Strategy.UNDEFINED:
             strategy = AUTO_UPDATE_STRATEGIES.get(namespace.get(AUTO_UPDATE_POLICY, ""), strategy)
         return cls(
@@ -54,3 +55,11 @@ class SchemaRules:
             validation_enforced=default.validation_enforced
             or both.get("schema_validation_enforced", False) is True,
         )
+
+
+def _strategy_of(policies: Policies) -> Strategy:
+    try:
+        return Strategy(policies.get("schema_compatibility_strategy", "UNDEFINED"))
+    except ValueError:
+        # Policies of a namespace may be put as a whole, unchecked: as if not set. The default is strict.
+        return Strategy.UNDEFINED

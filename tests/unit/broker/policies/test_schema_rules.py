@@ -126,6 +126,16 @@ def test_topics_override_their_namespace() -> None:
     assert SchemaRules.of({}, {"schema_compatibility_strategy": "odd"}) == SchemaRules()
 
 
+def test_a_topics_strategy_undefined_does_not_hide_its_namespaces() -> None:
+    undefined = {"schema_compatibility_strategy": "UNDEFINED"}
+    assert (
+        SchemaRules.of(undefined, {"schema_compatibility_strategy": "FORWARD"}).strategy is Strategy.FORWARD
+    )
+    older = {"schema_auto_update_compatibility_strategy": "Backward"}
+    assert SchemaRules.of(undefined, {**undefined, **older}).strategy is Strategy.BACKWARD
+    assert SchemaRules.of(undefined, {}, SchemaRules(Strategy.FULL)).strategy is Strategy.FULL
+
+
 def test_a_brokers_default_holds_where_policies_say_nothing() -> None:
     default = SchemaRules(
         strategy=Strategy.BACKWARD_TRANSITIVE, auto_update_allowed=False, validation_enforced=True
