@@ -25,8 +25,10 @@ from magnetar.metadata.documents import DamagedDocumentError, object_of
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
+    HasChildrenError,
     MetadataStore,
     NotFoundError,
+    Put,
 )
 
 _log = logging.getLogger("magnetar.broker")
@@ -39,7 +41,6 @@ _DELETED: Final = "deleted"
 
 Policies = dict[str, Any]
 """A policies document as Pulsar's admin API shows it."""
-
 
 _EXISTS: Final = {
     "tenant": "Tenant already exist",
@@ -163,11 +164,13 @@ class PolicyStore:
         """Raises ConflictError while it has namespaces, NamespaceNotFoundError when it does not exist."""
         if await self.tenant(name) is None:
             raise NamespaceNotFoundError("Tenant does not exist", remedy=f"there is no tenant {name}")
-        if await self.namespaces(name):
+        try:
+            # The store looks for namespaces and deletes in one step: another broker may make one meanwhile.
+            await self._store.delete(keys.tenant(name))
+        except HasChildrenError as error:
             raise ConflictError(
                 "The tenant still has active namespaces", remedy="delete them, or add ?force=true"
-            )
-        await self._store.delete(keys.tenant(name))
+            ) from error
 
     # -- namespaces --------------------------------------------------------------------------------
 
@@ -186,11 +189,10 @@ class PolicyStore:
 
     async def create_namespace(self, name: NamespaceName, document: Policies) -> None:
         """Raises ConflictError when it exists, NamespaceNotFoundError when its tenant does not."""
+        remedy = f"create {name.tenant} with PUT /admin/v2/tenants/{name.tenant}"
+        missing = NamespaceNotFoundError("Tenant does not exist", remedy=remedy)
         if await self.tenant(name.tenant) is None:
-            raise NamespaceNotFoundError(
-                "Tenant does not exist",
-                remedy=f"create {name.tenant} with PUT /admin/v2/tenants/{name.tenant}",
-            )
+            raise missing
         complete: Policies = {
             "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
             "replication_clusters": [self.cluster],
@@ -199,7 +201,19 @@ class PolicyStore:
         }
         # Pulsar's own tool sends an empty list when it was given nothing.
         complete["replication_clusters"] = complete["replication_clusters"] or [self.cluster]
-        await self._create(keys.namespace_policies(name), complete, f"namespace {name}")
+        path = keys.namespace_policies(name)
+        # One step with its tenant's unchanged document: another broker may delete that meanwhile.
+        while (tenant := await self._store.get(keys.tenant(name.tenant))) is not None:
+            same = Put(keys.tenant(name.tenant), tenant.data, tenant.stat.version)
+            made = Put(path, _encode(complete), MUST_NOT_EXIST)
+            try:
+                await self._store.transact([same, made])
+            except BadVersionError as error:
+                if await self._store.exists(path):
+                    raise ConflictError(_EXISTS["namespace"], remedy=f"namespace {name} is there") from error
+                continue
+            return
+        raise missing
 
     async def update_namespace(self, name: NamespaceName, change: Callable[[Policies], None]) -> None:
         """Changes the policies in one step; `change` edits the document and may be called again."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from magnetar.base.clock import ManualClock
-from magnetar.base.names import TopicName
+from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.errors import NamespaceNotFoundError
+from magnetar.broker.errors import ConflictError, NamespaceNotFoundError
 from magnetar.broker.inactive.expiry import expiration_ms
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.limits.limits import Limits, effective
@@ -21,7 +22,7 @@ from magnetar.broker.policies.topic_settings import TopicSettings
 from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.metadata import keys
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import Stat
+from magnetar.metadata.store import Delete, Put, Stat
 
 
 def test_names_that_are_only_asked_for_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,5 +91,53 @@ def test_an_update_does_not_bring_a_deleted_tenant_back() -> None:
             await store.update_tenant("t", {"adminRoles": ["r"]})
         assert await store.tenants() == []
         store.close()
+
+    asyncio.run(story())
+
+
+class DeletedBetween(MemoryMetadataStore):
+    """Another broker deletes tenant `t` right before a namespace of it is written."""
+
+    async def put(self, path: str, data: bytes, **how: Any) -> Stat:
+        if path.startswith(f"{keys.tenant('t')}/"):
+            await self.delete(keys.tenant("t"))
+        return await super().put(path, data, **how)
+
+    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+        await self.delete(keys.tenant("t"))
+        return await super().transact(operations)
+
+
+def test_no_namespace_is_made_in_a_tenant_that_is_deleted_meanwhile() -> None:
+    async def story() -> None:
+        store = DeletedBetween(ManualClock())
+        policies = PolicyStore(store, "standalone")
+        await policies.create_tenant("t", {})
+        with pytest.raises(NamespaceNotFoundError):
+            await policies.create_namespace(NamespaceName("t", "n"), {})
+        assert not await store.exists(keys.namespace_policies(NamespaceName("t", "n")))
+        policies.close()
+
+    asyncio.run(story())
+
+
+def test_a_tenant_stays_when_a_namespace_is_made_right_before_its_deletion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        policies = PolicyStore(store, "standalone")
+        await policies.create_tenant("t", {})
+        delete = store.delete
+
+        async def late(path: str, **how: Any) -> None:
+            await policies.create_namespace(NamespaceName("t", "n"), {})
+            await delete(path, **how)
+
+        monkeypatch.setattr(store, "delete", late)
+        with pytest.raises(ConflictError, match="active namespaces"):
+            await policies.delete_tenant("t")
+        assert await policies.tenant("t") is not None
+        policies.close()
 
     asyncio.run(story())
