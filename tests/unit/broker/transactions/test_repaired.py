@@ -9,6 +9,7 @@ import pytest
 
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.transactions import transactions
+from magnetar.broker.transactions.batch_sizes import measure_batches
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.managedlog.log_reading import LogReading
 from magnetar.wire import pulsar_pb2 as pb
@@ -152,12 +153,11 @@ def test_no_acknowledgement_from_before_a_seek_or_a_deletion_is_recorded(
         txn = await client.begin()
         await client.add_subscription(txn)
         measures, go_on = asyncio.Event(), asyncio.Event()
-        measure = transactions.measure_batches
 
         async def slowly(*args: Any) -> None:
             measures.set()
             await go_on.wait()
-            await measure(*args)
+            await measure_batches(*args)
 
         monkeypatch.setattr(transactions, "measure_batches", slowly)
         answered = asyncio.ensure_future(client.ack(txn, at, ack_set=(0b1111111110,)))
