@@ -40,6 +40,7 @@ _FIELDS: Final[dict[int, str]] = {
 }
 QUESTIONS: Final = frozenset(_FIELDS)
 """Commands that the proxy answers itself."""
+_FOR_WHOM: Final = ("original_principal", "original_auth_data", "original_auth_method")
 _ANSWERS: Final[dict[int, str]] = {
     Type.LOOKUP_RESPONSE: "lookupTopicResponse",
     Type.PARTITIONED_METADATA_RESPONSE: "partitionMetadataResponse",
@@ -49,6 +50,14 @@ _ANSWERS: Final[dict[int, str]] = {
 }
 UNREACHED: Final = pb.ServerError.ServiceNotReady
 """Clients try again after this code."""
+
+
+def speaks_for_another(kind: int, command: pb.BaseCommand) -> bool:
+    """Whether a question names the role that it is asked for, as only proxies may."""
+    if kind not in (Type.LOOKUP, Type.PARTITIONED_METADATA):
+        return False
+    body = getattr(command, _FIELDS[kind])
+    return any(getattr(body, name) for name in _FOR_WHOM)
 
 
 class Link(Protocol):

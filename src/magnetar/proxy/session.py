@@ -18,7 +18,7 @@ from magnetar.broker.session.keep_alive import KeepAlive, Liveness
 from magnetar.proxy.client_states import NEXT, ClientState
 from magnetar.proxy.introduction import VERSION, connected_for_questions, introduce
 from magnetar.proxy.known_brokers import BrokerAddress, KnownBrokers
-from magnetar.proxy.lookups import IN_WORK_MAX, QUESTIONS, Link, Lookups
+from magnetar.proxy.lookups import IN_WORK_MAX, QUESTIONS, Link, Lookups, speaks_for_another
 from magnetar.proxy.ports import ProxyPort
 from magnetar.wire import commands, features
 from magnetar.wire import pulsar_pb2 as pb
@@ -157,7 +157,9 @@ class ProxySession:
             self._admit()
 
     def _command(self, kind: int, command: pb.BaseCommand) -> None:
-        if kind in QUESTIONS:
+        if speaks_for_another(kind, command):
+            self.refuse(pb.ServerError.AuthorizationError, "only a proxy says whom a question is asked for")
+        elif kind in QUESTIONS:
             self._proxy.figures.lookups += 1
             if reason := self.lookups.ask(kind, command):
                 self.close(reason)

@@ -156,6 +156,23 @@ def test_a_client_does_not_say_whom_it_speaks_for(fields: dict[str, str], throug
     assert talk.session.closed
 
 
+@pytest.mark.parametrize("field", ["original_principal", "original_auth_data", "original_auth_method"])
+def test_a_question_does_not_say_whom_it_is_asked_for(field: str) -> None:
+    """A broker that trusts this proxy would take the name for the proxy's word."""
+    partitions = pb.CommandPartitionedTopicMetadata(topic="t", request_id=1, **{field: "root"})
+    for command in (
+        pb.BaseCommand(
+            type=Type.LOOKUP, lookupTopic=pb.CommandLookupTopic(topic="t", request_id=1, **{field: "root"})
+        ),
+        pb.BaseCommand(type=Type.PARTITIONED_METADATA, partitionMetadata=partitions),
+    ):
+        talk = asking()
+        told = talk.says(command)
+        assert told[0] == "client: ERROR AuthorizationError"
+        assert talk.session.closed
+        assert not talk.links
+
+
 def test_a_broker_that_is_not_reached_is_an_error_that_clients_try_again_after() -> None:
     talk = Conversation()
     talk.says(connect(proxy_to_broker_url="a:6650"))
