@@ -70,6 +70,8 @@ class Conversation:
             credentials=own,
         )
         self.log: list[str] = []
+        self.behind: pb.BaseCommand | None = None
+        """What the client has sent already, and is read when there is room."""
         self.links: list[NotedLink] = []
         self.introduction = pb.CommandConnect()
         self.session = ProxySession(self.proxy, self, peer="10.0.0.1:5")
@@ -93,7 +95,9 @@ class Conversation:
         self.log.append(f"dropped: {reason}")
 
     def read_on(self) -> None:
-        pass
+        if self.behind:
+            waiting, self.behind = self.behind, None
+            self.session.handle([CommandEvent(waiting.type, waiting)])
 
     def look(self, now_s: float) -> None:
         self.log.append("looks")

@@ -154,9 +154,10 @@ class Lookups:
 
     def look(self, now_s: float) -> None:
         """Ends what takes too long; called every second or so."""
+        # A question that ends lets the next command in, which may end the connection and all others with it.
         self._now_s = now_s
         for request_id, question in list(self._questions.items()):
-            if now_s - question.since_s > ANSWER_S:
+            if self._questions.get(request_id) is question and now_s - question.since_s > ANSWER_S:
                 self._fail(request_id, UNREACHED, f"no answer of broker {question.target}")
         for target, each in list(self._links.items()):
             if each.questions:
@@ -193,7 +194,10 @@ class Lookups:
         if link is None:
             return
         for request_id in list(link.questions):
-            question = self._questions[request_id]
+            question = self._questions.get(request_id)
+            if question is None:
+                # The place of one that failed let a command in that has ended the connection.
+                return
             question.tried.append(target)
             if code is not None:
                 self._fail(request_id, code, reason)

@@ -99,6 +99,22 @@ def test_a_question_without_an_answer_ends() -> None:
     assert talk.told() == ["link to a:6650 closed"]
 
 
+@pytest.mark.parametrize("end", ["time", "lost", "refused"])
+def test_questions_end_when_the_place_of_one_lets_in_a_command_that_ends_the_connection(end: str) -> None:
+    talk = asking()
+    for number in range(3):
+        talk.says(look_up(number))
+    talk.behind = pb.BaseCommand(type=Type.CONNECT, connect=connect().connect)
+    if end == "time":
+        talk.session.look(61.0)
+        told = talk.told()
+    else:
+        told = talk.loses("a", None if end == "lost" else pb.ServerError.AuthenticationError)
+    assert told.count("client: ERROR NotAllowedError") == 1
+    assert talk.session.closed
+    assert not len(talk.session.lookups)
+
+
 def test_two_questions_of_one_number_are_a_fault() -> None:
     talk = asking()
     talk.says(look_up(1))
