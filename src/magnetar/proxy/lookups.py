@@ -83,6 +83,9 @@ class Asker(Protocol):
     def open_link(self, target: BrokerAddress) -> Link:
         """Begins to connect to a broker."""
 
+    def now_s(self) -> float:
+        """Seconds of the clock by which `look` is called."""
+
     def take_place(self) -> bool:
         """Counts one more question; returns False when there are too many."""
 
@@ -110,13 +113,12 @@ class _Open:
 class Lookups:
     """The questions of one client, and its links."""
 
-    __slots__ = ("_asker", "_links", "_now_s", "_questions")
+    __slots__ = ("_asker", "_links", "_questions")
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
         self._questions: dict[int, _Question] = {}
         self._links: dict[BrokerAddress, _Open] = {}
-        self._now_s = 0.0
 
     def __len__(self) -> int:
         """Questions in work."""
@@ -132,7 +134,7 @@ class Lookups:
         if not self._asker.take_place():
             self._refuse(kind, request_id, pb.ServerError.TooManyRequests, "too many look-ups at the proxy")
             return ""
-        question = self._questions[request_id] = _Question(kind, command, self._now_s)
+        question = self._questions[request_id] = _Question(kind, command, self._asker.now_s())
         # An open link serves, else each broker gets a part of the clients.
         target = next(iter(self._links), None)
         self._send(request_id, question, target or self._asker.targets.pick())
@@ -155,7 +157,6 @@ class Lookups:
     def look(self, now_s: float) -> None:
         """Ends what takes too long; called every second or so."""
         # A question that ends lets the next command in, which may end the connection and all others with it.
-        self._now_s = now_s
         for request_id, question in list(self._questions.items()):
             if self._questions.get(request_id) is question and now_s - question.since_s > ANSWER_S:
                 self._fail(request_id, UNREACHED, f"no answer of broker {question.target}")
@@ -218,7 +219,7 @@ class Lookups:
         each = self._links.get(target)
         if each is None:
             each = self._links[target] = _Open(self._asker.open_link(target))
-        each.used_s = self._now_s
+        each.used_s = self._asker.now_s()
         each.questions.add(request_id)
         each.link.ask(encode_command(question.command))
 

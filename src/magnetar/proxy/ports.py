@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from magnetar.auth.identity import Credentials
+from magnetar.base.clock import Clock
 from magnetar.broker.session.greetings import Greetings
 from magnetar.proxy.figures import ProxyFigures
 from magnetar.proxy.known_brokers import KnownBrokers
@@ -16,6 +17,7 @@ class ProxyPort(Protocol):
 
     options: ProxyOptions
     targets: KnownBrokers
+    clock: Clock
     credentials: Credentials | None
     """With which the proxy comes to brokers."""
     greetings: Greetings

@@ -302,6 +302,9 @@ class ProxySession:
     def open_link(self, target: BrokerAddress) -> Link:
         return self._driver.open_link(target, self._introduction)
 
+    def now_s(self) -> float:
+        return self._proxy.clock.monotonic_ms() / 1000
+
     def take_place(self) -> bool:
         return self._proxy.take_place()
 

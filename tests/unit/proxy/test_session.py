@@ -99,6 +99,16 @@ def test_a_question_without_an_answer_ends() -> None:
     assert talk.told() == ["link to a:6650 closed"]
 
 
+def test_the_first_look_at_a_young_connection_ends_none_of_its_questions() -> None:
+    talk = asking()
+    talk.clock.advance(1_000_000)
+    talk.says(look_up(1))
+    talk.session.look(1_001.0)
+    assert talk.told() == []
+    talk.session.look(1_061.0)
+    assert talk.told() == ["client: LOOKUP_RESPONSE 1 ServiceNotReady"]
+
+
 @pytest.mark.parametrize("end", ["time", "lost", "refused"])
 def test_questions_end_when_the_place_of_one_lets_in_a_command_that_ends_the_connection(end: str) -> None:
     talk = asking()
