@@ -8,6 +8,7 @@ ports.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from magnetar.broker.ownership.records import BrokerUrls
+
+_log = logging.getLogger("magnetar.proxy")
 
 _NAMED: Final = re.compile(
     r"(?:(?P<scheme>pulsar|pulsar\+ssl)://)?(?P<host>[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -33,11 +36,11 @@ class BrokerAddress:
     port: int
 
     @classmethod
-    def of_url(cls, url: str) -> BrokerAddress:
-        """The address in a broker's URL. Raises ValueError."""
+    def of_url(cls, url: str, scheme: str) -> BrokerAddress:
+        """The address in a broker's URL. Raises ValueError, also for a URL of another scheme."""
         parts = urlsplit(url)
-        if not parts.hostname or not parts.port:
-            raise ValueError(f"{url!r} names no host and port")
+        if parts.scheme != scheme or not parts.hostname or not parts.port:
+            raise ValueError(f"{url!r} is not {scheme}://host:port")
         return cls(parts.hostname, parts.port)
 
     def __str__(self) -> str:
@@ -69,20 +72,28 @@ class KnownBrokers:
         return self._tls
 
     def replace(self, brokers: Iterable[BrokerUrls]) -> None:
-        """Takes the brokers that there are now. One without an address of the right kind is left out."""
+        """Takes the brokers that there are now. One without an address of the right kind is left out, and so
+        is an address that is none: one strange record must not keep the others from being known."""
         known: dict[str, BrokerAddress] = {}
         entries: list[BrokerAddress] = []
         web: list[str] = []
         for broker in brokers:
             addresses = (broker.addresses, *broker.listeners.values())
             urls = [each.tls if self._tls else each.plain for each in addresses]
-            targets = [BrokerAddress.of_url(url) for url in urls if url]
+            targets = list(filter(None, map(self._address, filter(None, urls))))
             entries += targets[:1]
             known |= {str(target).lower(): target for target in targets}
             own = broker.addresses
             if url := (own.https if self._tls else own.http):
                 web.append(url)
         self._known, self._entries, self._web = known, tuple(entries), tuple(web)
+
+    def _address(self, url: str) -> BrokerAddress | None:
+        try:
+            return BrokerAddress.of_url(url, "pulsar+ssl" if self._tls else "pulsar")
+        except ValueError as error:
+            _log.warning("an address of a broker is left out: %s", error)
+            return None
 
     def find(self, named: str) -> BrokerAddress | None:
         """The broker that a client names, as `host:port` or as URL; None: no broker of the cluster is called

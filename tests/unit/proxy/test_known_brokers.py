@@ -82,6 +82,26 @@ def test_with_tls_only_tls_ports_are_connected_to() -> None:
     assert len(found) == 1
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "pulsar://bad.example",
+        "pulsar://:6650",
+        "pulsar://bad.example:0",
+        "pulsar://bad.example:99999",
+        "pulsar://[::1:6650",
+        "http://bad.example:8080",
+        "bad.example:6650",
+        "file:///etc/passwd",
+    ],
+)
+def test_a_strange_address_hides_no_other_broker(url: str) -> None:
+    found = targets(BrokerUrls(Addresses(plain=url)), LOCAL)
+    assert found.find("127.0.0.1:6650") == BrokerAddress("127.0.0.1", 6650)
+    assert len(found) == 1
+    assert found.find("bad.example:8080") is None
+
+
 def test_a_broker_that_has_gone_is_none_any_more() -> None:
     found = targets(ONE, LOCAL)
     found.replace([LOCAL])
