@@ -29,6 +29,10 @@ class LinkOwner(Protocol):
     def session(self) -> ProxySession:
         """Its session."""
 
+    @property
+    def takes(self) -> bool:
+        """Whether it takes bytes; else links must not read."""
+
     def left(self, link: BrokerLink) -> None:
         """A link is closed."""
 
@@ -73,7 +77,21 @@ class BrokerLink(Half):
             self.transport.abort()
             return
         self._timer = call_later(self._proxy.options.broker_s, self._late)
+        if not self._client.takes:
+            self.stop_reading()
         self.transport.write(self._introduction)
+
+    @property
+    def _opened(self) -> bool:
+        return hasattr(self, "transport")
+
+    def stop_reading(self) -> None:
+        if self._opened:
+            super().stop_reading()
+
+    def go_on_reading(self) -> None:
+        if self._opened:
+            super().go_on_reading()
 
     def _late(self) -> None:
         if not self._greeted:
@@ -129,7 +147,7 @@ class BrokerLink(Half):
         self._client.left(self)
         if self._timer is not None:
             self._timer.cancel()
-        if hasattr(self, "transport"):
+        if self._opened:
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -36,7 +36,8 @@ class ClientConnection(Half):
         self._parser = ServerParser(_QUESTION_BYTES_MAX)
         self._tls = tls
         self._parsing = False
-        self._takes = True
+        self.takes = True
+        """See `LinkOwner`."""
         self._passed = (0, 0.0)
         """Reads of both sides at the last look that found some, and when that was."""
         self._links: set[BrokerLink] = set()
@@ -66,13 +67,13 @@ class ClientConnection(Half):
 
     def pause_writing(self) -> None:
         # Answers to what would be read could not leave.
-        self._takes = False
+        self.takes = False
         for link in self._links:
             link.stop_reading()
         self.stop_reading() if self._other is None else super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._takes = True
+        self.takes = True
         for link in self._links:
             link.go_on_reading()
         if self._other is None:
@@ -137,12 +138,12 @@ class ClientConnection(Half):
             self._session.abort("nothing passes any more, not even a PING")
 
     def read_on(self) -> None:
-        if self._takes and self._other is None and self._session.room > 0:
+        if self.takes and self._other is None and self._session.room > 0:
             self._parse()
             self._read_again()
 
     def _read_again(self) -> None:
-        if self._takes and self._session.room > 0:
+        if self.takes and self._session.room > 0:
             self.go_on_reading()
 
     def check(self, credentials: Credentials) -> None:

@@ -1,0 +1,115 @@
+"""The sockets of a client and of its brokers: who is not read when the other one takes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from magnetar.base.clock import ManualClock
+from magnetar.broker.listeners import Addresses
+from magnetar.broker.ownership.records import BrokerUrls
+from magnetar.proxy.broker_links import BrokerLink
+from magnetar.proxy.client_connection import ClientConnection
+from magnetar.proxy.known_brokers import KnownBrokers
+from magnetar.proxy.proxy import Proxy
+from magnetar.proxy.proxy_options import ProxyOptions
+from magnetar.proxy.splice import ReadBuffer
+from magnetar.wire.frames import encode_command
+from support.proxy_talk import connect, look_up
+
+
+class NotedTransport(asyncio.Transport):
+    """A socket that takes everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.reads = True
+        self.ended = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def is_reading(self) -> bool:
+        return self.reads
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def is_closing(self) -> bool:
+        return self.ended
+
+    def close(self) -> None:
+        self.ended = True
+
+    def abort(self) -> None:
+        self.ended = True
+
+
+class NotedClient(ClientConnection):
+    """A client whose links are opened by the test."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        super().__init__(proxy, ReadBuffer(), None)
+        self.opening: list[BrokerLink] = []
+
+    def _begin(self, link: BrokerLink) -> None:
+        self._links.add(link)
+        self.opening.append(link)
+
+    def receive(self, data: bytes) -> None:
+        """Bytes of the client arrive."""
+        self.get_buffer(-1)[: len(data)] = data
+        self.buffer_updated(len(data))
+
+
+def with_client(story: Callable[[NotedClient, NotedTransport], None]) -> None:
+    async def run() -> None:
+        targets = KnownBrokers(tls=False)
+        targets.replace([BrokerUrls(Addresses("pulsar://a:6650", http="http://a:80"))])
+        proxy = Proxy(ProxyOptions(), targets, ManualClock())
+        client, transport = NotedClient(proxy), NotedTransport()
+        client.connection_made(transport)
+        client.receive(encode_command(connect()) + encode_command(look_up(1)))
+        story(client, transport)
+        client.connection_lost(None)
+        await proxy.tasks.close()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_takes_nothing_is_not_read_while_a_link_is_opened() -> None:
+    def story(client: NotedClient, transport: NotedTransport) -> None:
+        (link,) = client.opening
+        client.pause_writing()
+        assert not transport.reads
+        of_broker = NotedTransport()
+        link.connection_made(of_broker)
+        assert not of_broker.reads, "its answers could not leave"
+        client.resume_writing()
+        assert transport.reads
+        assert of_broker.reads
+
+    with_client(story)
+
+
+def test_a_client_is_read_again_while_a_link_is_opened() -> None:
+    def story(client: NotedClient, transport: NotedTransport) -> None:
+        client.pause_writing()
+        client.resume_writing()
+        assert transport.reads
+        (link,) = client.opening
+        of_broker = NotedTransport()
+        link.connection_made(of_broker)
+        assert of_broker.reads
+
+    with_client(story)
