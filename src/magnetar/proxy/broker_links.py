@@ -68,7 +68,8 @@ class BrokerLink(Half):
                 await loop.create_connection(lambda: self, target.host, target.port, ssl=tls)
         except TimeoutError:
             self._fail(f"broker {target} did not answer within {seconds:g} s")
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # ValueError: its name is none that can be asked for.
             self._fail(f"broker {target} cannot be reached: {error!s}")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from magnetar.base.clock import ManualClock
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.records import BrokerUrls
@@ -72,17 +74,36 @@ class NotedClient(ClientConnection):
         self.buffer_updated(len(data))
 
 
+def proxy_of(url: str) -> Proxy:
+    targets = KnownBrokers(tls=False)
+    targets.replace([BrokerUrls(Addresses(url, http="http://a:80"))])
+    return Proxy(ProxyOptions(), targets, ManualClock())
+
+
 def with_client(story: Callable[[NotedClient, NotedTransport], None]) -> None:
     async def run() -> None:
-        targets = KnownBrokers(tls=False)
-        targets.replace([BrokerUrls(Addresses("pulsar://a:6650", http="http://a:80"))])
-        proxy = Proxy(ProxyOptions(), targets, ManualClock())
+        proxy = proxy_of("pulsar://a:6650")
         client, transport = NotedClient(proxy), NotedTransport()
         client.connection_made(transport)
         client.receive(encode_command(connect()) + encode_command(look_up(1)))
         story(client, transport)
         client.connection_lost(None)
         await proxy.tasks.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("host", ["x" * 64, "a..b"])
+def test_a_name_that_cannot_be_asked_for_is_a_broker_that_is_not_reached(host: str) -> None:
+    async def run() -> None:
+        proxy = proxy_of(f"pulsar://{host}:6650")
+        client, transport = NotedClient(proxy), NotedTransport()
+        client.connection_made(transport)
+        client.receive(encode_command(connect(proxy_to_broker_url=f"{host}:6650")))
+        await client.opening[0].open(None)
+        assert b"cannot be reached" in transport.written
+        assert transport.ended
+        client.connection_lost(None)
 
     asyncio.run(run())
 
