@@ -203,7 +203,7 @@ class QuestionLink(BrokerLink):
         if kind == Type.PING:
             self.transport.write(commands.PONG)
         elif kind == Type.AUTH_CHALLENGE:
-            self._client.session.challenge()
+            self._client.session.ended_at_a_broker()
             self._fail("the client's credentials have expired")
         elif not self._client.session.lookups.answered(self._target, kind, command) and kind != Type.PONG:
             self._fail(f"broker {self._target} sent what was not asked for")

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
-from magnetar.auth.renewal import Renewal, RenewalVerdict
+from magnetar.auth.renewal import Renewal, RenewalState, RenewalVerdict
 from magnetar.base.machine import Machine
 from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.broker.session.keep_alive import KeepAlive, Liveness
@@ -270,11 +270,19 @@ class ProxySession:
         elif self._life.now is _S.LOOKUPS and self._renewal is not None:
             verdict = self._renewal.check(now_ms)
             if verdict is RenewalVerdict.CHALLENGE:
-                self.challenge()
+                self._challenge()
             elif verdict is RenewalVerdict.CLOSE:
                 self.close(self._renewal.reason)
 
-    def challenge(self) -> None:
+    def ended_at_a_broker(self) -> None:
+        """A broker has found that the client's credentials have ended, perhaps one after another."""
+        if self._renewal is None:
+            self._challenge()
+        elif self._renewal.state is RenewalState.VALID:
+            # It is asked once, and its answer is expected then: an answer to no question ends the connection.
+            self.check_credentials(self._proxy.clock.now_ms())
+
+    def _challenge(self) -> None:
         """Asks for new credentials."""
         method = self._shown.method
         version = features.negotiated_version(self._connect.protocol_version)

@@ -283,6 +283,22 @@ def test_a_client_that_asks_questions_renews_its_credentials() -> None:
     assert talk.links[0].introduction.original_auth_data == "new"
 
 
+def test_a_client_that_brokers_have_challenged_first_renews_its_credentials() -> None:
+    talk = Conversation(authenticates=True, forwards=True, own=PROXY)
+    flags = pb.FeatureFlags(supports_auth_refresh=True)
+    talk.says(connect(auth_method_name="token", auth_data=b"old", feature_flags=flags))
+    talk.session.proven(Identity("alice", expires_ms=talk.clock.now_ms() + 1_000))
+    assert talk.told() == ["client: CONNECTED"]
+    talk.session.ended_at_a_broker()
+    assert talk.told() == [], "its clock is ahead"
+    talk.clock.advance(1_000)
+    talk.session.ended_at_a_broker()
+    talk.session.ended_at_a_broker()
+    assert talk.told() == ["client: AUTH_CHALLENGE"]
+    answer = pb.CommandAuthResponse(response=pb.AuthData(auth_method_name="token", auth_data=b"new"))
+    assert talk.says(pb.BaseCommand(type=Type.AUTH_RESPONSE, authResponse=answer)) == ["check token new"]
+
+
 def test_renewed_credentials_name_the_same_role() -> None:
     talk = Conversation(authenticates=True, own=PROXY)
     flags = pb.FeatureFlags(supports_auth_refresh=True)
