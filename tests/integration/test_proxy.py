@@ -3,8 +3,12 @@ brokers that are lost behind it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import selectors
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -159,6 +163,22 @@ def test_bytes_that_are_not_the_protocol_end_their_own_connection(
         client.wait(lambda: client.closed, "closed")
         other.send(command(Type.PING))
         other.wait(lambda: other.commands(Type.PONG), "PONG")
+
+
+def test_a_proxy_that_ends_takes_no_new_clients(broker: StandaloneProcess, tmp_path: Path) -> None:
+    file = tmp_path / "proxy.toml"
+    file.write_text(f'brokers = "{broker.broker_url}"\ndrain_seconds = 600\n')
+    # One of several is closed at once: the others wait for their turn when it sees the end.
+    with proxy_before(tmp_path, "--config", str(file)) as ending, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(ending.broker_url)) for _ in range(40)]
+        os.kill(ending.pid, signal.SIGTERM)
+        ended = selectors.DefaultSelector()
+        for client in clients:
+            ended.register(client.socket, selectors.EVENT_READ)
+        assert ended.select(60), "the first part is closed"
+        with pytest.raises(ConnectionRefusedError):
+            RawClient(ending.broker_url, handshake=False)
+        ending.kill()
 
 
 @pytest.mark.slow

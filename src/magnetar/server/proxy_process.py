@@ -81,6 +81,7 @@ class ProxyProcess:
         self._stop = asyncio.Event()
         self._cleanup = contextlib.AsyncExitStack()
         self._clients = client_entrance(config)
+        self._acceptors: list[tuple[Acceptor, socket.socket]] = []
         self._proxy: Proxy
 
     async def start(self) -> None:
@@ -218,6 +219,7 @@ class ProxyProcess:
             make_room=lambda address: not address and proxy.greetings.drop_oldest() is not None,
         )
         self._cleanup.callback(acceptor.close)
+        self._acceptors.append((acceptor, bound))
 
     def _tell(self, url: str, tls_url: str, http_url: str) -> None:
         sys.stdout.write(f"Magnetar {magnetar.__version__} proxy is ready\n\n  Pulsar clients   {url}\n")
@@ -233,6 +235,10 @@ class ProxyProcess:
             self._cleanup.callback(remove_ready_file, file)
 
     async def _drain(self) -> None:
+        for acceptor, bound in self._acceptors:
+            # Also the socket, whose queue would take clients that nobody answers any more.
+            acceptor.close()
+            bound.close()
         await self._proxy.drain(self._settings.drain_seconds)
 
     async def wait(self) -> None:
