@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from magnetar.auth.identity import Credentials, Identity
@@ -257,6 +259,19 @@ def test_credentials_that_only_the_proxy_knows_end_a_spliced_connection() -> Non
     assert talk.told() == []
     talk.session.check_credentials(1_000)
     assert talk.told() == ["closed: the client's credentials have expired"]
+
+
+def test_credentials_that_count_no_more_end_a_spliced_connection() -> None:
+    valid = {"alice"}
+    talk = Conversation(authenticates=True, own=PROXY, counts=lambda identity: identity.role in valid)
+    talk.says(connect(proxy_to_broker_url="a:6650", auth_method_name="token", auth_data=b"x"))
+    talk.session.proven(Identity("alice"))
+    assert talk.session.spliced()
+    asyncio.run(talk.proxy.check_credentials())
+    assert not talk.session.closed
+    valid.clear()
+    asyncio.run(talk.proxy.check_credentials())
+    assert talk.session.closed
 
 
 def test_a_broker_that_has_the_credentials_renews_them_itself() -> None:

@@ -10,12 +10,15 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.records import BrokerUrls
+from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.proxy.broker_links import BrokerLink
 from magnetar.proxy.client_connection import ClientConnection
 from magnetar.proxy.known_brokers import KnownBrokers
+from magnetar.proxy.lookups import IN_WORK_MAX
 from magnetar.proxy.proxy import Proxy
 from magnetar.proxy.proxy_options import ProxyOptions
 from magnetar.proxy.splice import ReadBuffer
+from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import encode_command
 from support.proxy_talk import connect, look_up
 
@@ -132,5 +135,120 @@ def test_a_client_is_read_again_while_a_link_is_opened() -> None:
         of_broker = NotedTransport()
         link.connection_made(of_broker)
         assert of_broker.reads
+
+    with_client(story)
+
+
+def joined(story: Callable[[NotedClient, NotedTransport, BrokerLink, NotedTransport], None]) -> None:
+    """A client that is spliced with a broker."""
+
+    async def run() -> None:
+        client, transport = NotedClient(proxy_of("pulsar://a:6650")), NotedTransport()
+        client.connection_made(transport)
+        client.receive(encode_command(connect(proxy_to_broker_url="a:6650")))
+        assert not transport.reads, "nothing is read before the broker has answered"
+        (link,) = client.opening
+        of_broker = NotedTransport()
+        link.connection_made(of_broker)
+        answer(link, CONNECTED)
+        assert bytes(transport.written) == CONNECTED
+        story(client, transport, link, of_broker)
+
+    asyncio.run(run())
+
+
+CONNECTED = encode_command(
+    pb.BaseCommand(type=pb.BaseCommand.CONNECTED, connected=pb.CommandConnected(server_version="b"))
+)
+
+
+def answer(link: BrokerLink, data: bytes) -> None:
+    link.get_buffer(-1)[: len(data)] = data
+    link.buffer_updated(len(data))
+
+
+def test_a_side_that_takes_nothing_stops_the_other_one() -> None:
+    def story(
+        client: NotedClient, transport: NotedTransport, link: BrokerLink, of_broker: NotedTransport
+    ) -> None:
+        for slow, other in ((client, of_broker), (link, transport)):
+            slow.pause_writing()
+            assert not other.reads
+            slow.resume_writing()
+            assert other.reads
+
+    joined(story)
+
+
+def test_a_side_that_is_lost_ends_the_other_one() -> None:
+    def lost_client(
+        client: NotedClient, transport: NotedTransport, link: BrokerLink, of_broker: NotedTransport
+    ) -> None:
+        client.connection_lost(None)
+        assert of_broker.ended
+
+    def lost_broker(
+        client: NotedClient, transport: NotedTransport, link: BrokerLink, of_broker: NotedTransport
+    ) -> None:
+        link.connection_lost(None)
+        assert transport.ended
+
+    joined(lost_client)
+    joined(lost_broker)
+
+
+def test_a_connection_on_which_nothing_passes_ends() -> None:
+    def story(
+        client: NotedClient, transport: NotedTransport, link: BrokerLink, of_broker: NotedTransport
+    ) -> None:
+        client.session.look(1.0)
+        answer(link, b"x")
+        client.session.look(300.0)
+        client.session.look(600.0)
+        assert not transport.ended
+        client.session.look(601.0)
+        assert transport.ended
+
+    joined(story)
+
+
+def test_links_end_with_their_client() -> None:
+    def story(client: NotedClient, transport: NotedTransport) -> None:
+        (link,) = client.opening
+        of_broker = NotedTransport()
+        link.connection_made(of_broker)
+        client.connection_lost(None)
+        assert of_broker.ended
+
+    with_client(story)
+
+
+def test_a_broker_sends_no_frame_over_the_bound() -> None:
+    def story(client: NotedClient, transport: NotedTransport) -> None:
+        (link,) = client.opening
+        of_broker = NotedTransport()
+        link.connection_made(of_broker)
+        answer(link, (1 << 20).to_bytes(4))
+        assert of_broker.ended, "before CONNECTED a small one is expected"
+
+    with_client(story)
+
+
+@pytest.mark.parametrize("size", [CONNECT_BYTES_MAX + 1, 1 << 24])
+def test_a_client_announces_no_large_frame_before_connect(size: int) -> None:
+    async def run() -> None:
+        client, transport = NotedClient(proxy_of("pulsar://a:6650")), NotedTransport()
+        client.connection_made(transport)
+        client.receive(size.to_bytes(4) + b"\0\0\0\1" if size < 1 << 20 else size.to_bytes(4))
+        assert transport.ended
+
+    asyncio.run(run())
+
+
+def test_questions_over_the_bound_are_not_read() -> None:
+    def story(client: NotedClient, transport: NotedTransport) -> None:
+        client.receive(b"".join(encode_command(look_up(number)) for number in range(2, 50)))
+        assert len(client.session.lookups) == IN_WORK_MAX
+        assert not transport.reads
 
     with_client(story)
