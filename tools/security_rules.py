@@ -40,6 +40,7 @@ CALL_NAMES: Final = "unit/admin/subscriptions/test_subscriptions.py"
 EVENTS: Final = "unit/observability/test_events.py"
 BOOKIE_CALLERS: Final = "integration/test_bookie_callers.py"
 BOOKIE_HANDSHAKES: Final = "unit/bookie/network/test_handshakes.py"
+BOOKIE_HTTP: Final = "integration/test_bookie_http.py"
 BOOKIE_STARTS: Final = "integration/test_bookie_handshakes.py"
 BOOKIE_PACKETS: Final = "unit/wire/bookkeeper/test_parsers.py"
 BOOKIE_TAILS: Final = "unit/bookie/test_serving_tails.py"
@@ -1203,6 +1204,14 @@ SECURITY_RULES: Final = (
         "            and self._may_wait(connection, request)\n",
         "",
         (BOOKIE_BUDGET,),
+    ),
+    Rule(
+        "a bookie with credentials takes no changes from callers of its HTTP port",
+        "whoever reaches the port makes a bookie read-only",
+        "server/bookies/bookie_pages.py",
+        "        if method in _CHANGES and not self._takes_changes:\n",
+        "        if False:\n",
+        (BOOKIE_HTTP,),
     ),
     Rule(
         "a bookie forgets a connection that ends in its TLS handshake",

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from magnetar.bookie.network.access import Access
+from magnetar.bookie.network.server import ServerOptions
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
@@ -90,6 +93,43 @@ def test_a_bookie_that_is_asked_to_takes_no_more(tmp_path: Path) -> None:
             assert (await caller.call(page, "PUT", wrong))[0] == 400
 
     run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "access",
+    [Access(users={"broker": "secret"}), Access(tls_required=True), Access(roles=frozenset({"broker"}))],
+    ids=["a password", "TLS", "a certificate"],
+)
+def test_changes_where_clients_must_show_something(tmp_path: Path, access: Access) -> None:
+    """Callers show nothing, so anyone who reached the port could make the bookie read-only."""
+
+    async def main() -> None:
+        async with bookie_nodes(tmp_path, 0) as nodes:
+            await nodes.start("a", ServerOptions(access=access))
+            node = nodes.nodes["a"]
+            await changes(nodes, allowed=False)
+            assert not node.read_only
+            await changes(nodes, allowed=True)
+            assert node.read_only
+
+    asyncio.run(main())
+
+
+async def changes(nodes: BookieNodes, *, allowed: bool) -> None:
+    pages = BookiePages(nodes.nodes["a"], nodes.bookies, changes=allowed)
+    http = await BookieHttp.start(pages, "127.0.0.1", 0)
+    try:
+        caller = PageCaller(http.port)
+        for path, body in ((f"{API}/state/readonly", b'{"readOnly": true}'), (f"{API}/gc", b"")):
+            status, text = await caller.call(path, "PUT", body)
+            assert status == (200 if allowed else 403)
+            assert ("--http-changes" in text) is not allowed
+        # Whatever changes nothing is answered, as before.
+        for path in ("/heartbeat", "/metrics", f"{API}/state", f"{API}/gc", f"{API}/state/readonly"):
+            assert (await caller.call(path))[0] == 200
+        assert (await caller.call("/elsewhere", "PUT"))[0] == 404
+    finally:
+        await http.stop()
 
 
 def test_metrics_count_what_clients_ask(tmp_path: Path) -> None:

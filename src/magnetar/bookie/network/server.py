@@ -78,6 +78,8 @@ class BookieServer:
 
     def __init__(self, options: ServerOptions) -> None:
         self.packet_bytes_max = options.packet_bytes_max
+        self.access = options.access
+        """What it demands of its clients."""
         self.entries: NetworkEntries | SpreadEntries
         self.ledgers: BookieLedgers
         self.traffic: Traffic | None = None

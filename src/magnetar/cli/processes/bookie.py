@@ -24,6 +24,7 @@ class _Given:
     bookie_id: str | None
     http_port: int | None
     http_host: str
+    http_changes: bool
     tls_certificate: Path | None
     tls_key: Path | None
     tls_trust_certs: Path | None
@@ -58,6 +59,11 @@ class _Given:
 @click.option("--bookie-id", help="Name in the cluster, which can never change.  [ADVERTISED-ADDRESS:PORT]")
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
 @click.option("--http-host", default="127.0.0.1", help="Address of that port.  [127.0.0.1]")
+@click.option(
+    "--http-changes",
+    is_flag=True,
+    help="Take changes on that port, from anyone, even if clients must have TLS or credentials.",
+)
 @click.option(
     "--tls-certificate", type=FILE, help="PEM file of the certificate, for clients that ask for TLS.  [none]"
 )
@@ -132,6 +138,7 @@ def bookie(given: _Given) -> int:
             initialize=given.initialize,
             http_port=given.http_port,
             http_host=given.http_host,
+            http_changes=given.http_changes,
             security=BookieSecurity(
                 tls_certificate=given.tls_certificate,
                 tls_key=given.tls_key,

@@ -76,6 +76,8 @@ class BookieConfig:
     http_port: int | None = None
     """Port of HTTP admin and metrics; 0: a free port; None: no port."""
     http_host: str = "127.0.0.1"
+    http_changes: bool = False
+    """See BookiePages."""
     security: BookieSecurity = field(default_factory=BookieSecurity)
 
     def node_options(self, credentials: BookieCredentials) -> NodeOptions:
@@ -128,7 +130,7 @@ async def _serve(config: BookieConfig, url: MetadataUrl) -> int:
         http = None
         try:
             if config.http_port is not None:
-                http = await _open_http(config.http_port, config.http_host, node, registry)
+                http = await _open_http(config, config.http_port, node, registry)
             _tell(config, node, None if http is None else http.port)
             return await _until_over(node, stop)
         finally:
@@ -155,12 +157,15 @@ async def _registry(url: MetadataUrl, store: MetadataStore, *, initialize: bool)
     return TreeBookieRegistry(store, tree)
 
 
-async def _open_http(port: int, host: str, node: BookieNode, registry: TreeBookieRegistry) -> BookieHttp:
+async def _open_http(
+    config: BookieConfig, port: int, node: BookieNode, registry: TreeBookieRegistry
+) -> BookieHttp:
     # A process without an HTTP port need not load the HTTP stack.
     from magnetar.server.bookies.bookie_http import BookieHttp
     from magnetar.server.bookies.bookie_pages import BookiePages
 
-    return await BookieHttp.start(BookiePages(node, registry), host, port)
+    pages = BookiePages(node, registry, changes=config.http_changes)
+    return await BookieHttp.start(pages, config.http_host, port)
 
 
 def _tell(config: BookieConfig, node: BookieNode, http_port: int | None) -> None:
