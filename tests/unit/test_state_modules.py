@@ -63,14 +63,17 @@ def test_state_modules_assert_what_they_rely_on(subject: str) -> None:
     assert 100 * asserts >= ASSERTS_PER_100_FUNCTIONS * functions, f"{asserts} of {functions} functions"
 
 
-QUEUE = re.compile(r"\bdeque\(|\bQueue\(")
-WAITERS = re.compile(r"list\[(asyncio\.Future|Callable|tuple\[int, asyncio\.Future|bytes|Request\])")
+QUEUE = re.compile(r"\bdeque\(|\bQueue\(|\bWaitingReads\(")
+WAITERS = re.compile(
+    r"list\[(asyncio\.Future|Callable|tuple\[int, asyncio\.Future|bytes|Request\])"
+    r"|dict\[\w+, list\[(Request|tuple\[\w+, Request\])\]"
+)
 
 
 def might_wait(node: ast.AST) -> bool:
     """Whether a name in it is one that the patterns above look for; to write all of it out costs far more."""
     names = (getattr(each, "attr", None) or getattr(each, "id", "") for each in ast.walk(node))
-    return not {"deque", "Queue", "list"}.isdisjoint(names)
+    return not {"deque", "Queue", "WaitingReads", "list"}.isdisjoint(names)
 
 
 def queues(room: str, walked: Iterable[ast.AST]) -> Iterator[str]:
@@ -116,7 +119,9 @@ def test_each_queue_has_a_declared_bound() -> None:
 @pytest.mark.parametrize(
     "line",
     ["self._a = deque()", "self._a: deque[int] = deque()", "self.a = asyncio.Queue(5)",
-     "self._a: list[asyncio.Future[None]] = []", "self._a: list[bytes] = []"],
+     "self._a: list[asyncio.Future[None]] = []", "self._a: list[bytes] = []",
+     "self.a: Final = WaitingReads()", "self._a: dict[Key, list[Request]] = {}",
+     "self._a: dict[Key, list[tuple[Client, Request]]] = {}"],
 )  # fmt: skip
 def test_the_rule_of_queues_sees(line: str) -> None:
     tree = ast.parse(f"class K:\n    def __init__(self):\n        {line}")
