@@ -170,6 +170,22 @@ TRANSACTION_RULES: Final = (
         "            pass\n",
         (SESSIONS,),
     ),
+    Rule(
+        "a seek takes what counts already out of the headers",
+        "after a crash a commit acknowledges once more what the seek brought back",
+        _TXNS,
+        "            if not found and not await self._resolving.strike(topic, subscription):\n",
+        "            if not found:\n",
+        (KEPT,),
+    ),
+    Rule(
+        "a topic that is loaded anew knows the headers that name its acknowledgements",
+        "after a crash a commit acknowledges once more what a seek there brought back",
+        _RESOLVING,
+        "                    acks_of(subscription, self._abort_of)  # So that a seek strikes them.\n",
+        "                    pass\n",
+        (KEPT,),
+    ),
     # -- numbers
     Rule(
         "numbers are set aside durably before one is given out",

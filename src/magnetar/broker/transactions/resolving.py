@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError, MetadataError
@@ -13,12 +14,13 @@ from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.kept import TOGETHER, KeptTransactions
-from magnetar.broker.transactions.subscription_acks import AbortOf
+from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.orphans import log_paths
 from magnetar.metadata.keys import MANAGED_LEDGERS
-from magnetar.metadata.store import StoreClosedError, StoreUnreachableError
+from magnetar.metadata.store import BadVersionError, StoreClosedError, StoreUnreachableError
+from magnetar.runtime.flights import OneAtATime
 from magnetar.runtime.tasks import SingleFlight, gathered
 
 if TYPE_CHECKING:
@@ -43,12 +45,16 @@ class Resolving:
         """Coordinators that have begun a transaction."""
         self.of_topic: dict[str, dict[TxnId, Transaction]] = {}
         """Transactions that are not resolved, by the topics that they concern."""
+        self._counted: dict[str, dict[TxnId, Transaction]] = {}
+        """Committed transactions whose headers still name acknowledgements of a topic, which are durable in
+        its cursors; by topic."""
         self.any_hidden = False
         """Whether any topic may have hidden entries in the store."""
         self._broker = broker
         self._kept = kept
         self._abort_of = abort_of
         self._running: SingleFlight[None] = SingleFlight()
+        self._strikes = OneAtATime()
         self._resolved: dict[int, list[Transaction]] = {}
         self._sweeping = self._swept_in_vain = False
 
@@ -146,6 +152,8 @@ class Resolving:
         concerned = self.of_topic.get(name)
         if concerned is not None and concerned.pop(txn.id, None) is not None and not concerned:
             del self.of_topic[name]
+        if txn.state is TxnState.COMMITTED and txn.acks.get(name):
+            self._counted.setdefault(name, {})[txn.id] = txn
         coordinator = self.coordinators[txn.id.coordinator]
         if name and not coordinator.resolved_by(txn, name):
             return
@@ -172,6 +180,7 @@ class Resolving:
                     await self._kept.end(coordinator, part, pages, again=again)
                     del resolved[: len(part)]
                     coordinator.forget(part)
+                    self._forget_counted(part)
                 for page in coordinator.outcomes.surplus():
                     await self._kept.forget_outcomes(number, page)
                     coordinator.outcomes.forget(page)
@@ -183,6 +192,45 @@ class Resolving:
         finally:
             self._sweeping = False
 
+    def _forget_counted(self, txns: Iterable[Transaction]) -> None:
+        for txn in txns:
+            for name in txn.acks:
+                counted = self._counted.get(name)
+                if counted is not None and counted.pop(txn.id, None) is not None and not counted:
+                    del self._counted[name]
+
+    async def strike(self, topic: str, subscription: str) -> bool:
+        """Takes acknowledgements of a subscription that count already out of the headers that name them,
+        durably: after a crash they would count again, though the subscription was moved back. Returns whether
+        there were any.
+
+        Headers may stay for long: until each topic of their transactions could be loaded. Raises
+        MetadataError.
+        """
+        counted = list(self._counted.get(topic, {}).values())
+        found = [txn for txn in counted if len(txn.acks.get(topic, {}).get(subscription, ()))]
+        for start in range(0, len(found), TOGETHER):
+            part = found[start : start + TOGETHER]
+            await gathered(self._strike(txn, topic, subscription) for txn in part)
+        return bool(found)
+
+    async def _strike(self, txn: Transaction, topic: str, subscription: str) -> None:
+        while subscription in txn.acks[topic]:
+            await self._strikes.run(txn.id, partial(self._strike_once, txn, topic, subscription))
+
+    async def _strike_once(self, txn: Transaction, topic: str, subscription: str) -> None:
+        try:
+            stat = await self._kept.write(txn, txn.header_without(topic, subscription))
+        except BadVersionError:
+            found = await self._kept.header(txn.id)
+            if found is not None:
+                # An earlier write took effect without an answer: the next attempt is upon it.
+                txn.version = found[1]
+                return
+        else:
+            txn.version = stat.version
+        del txn.acks[topic][subscription]
+
     # -- topics that are loaded ----------------------------------------------------------------------
 
     async def recover(self, topic: Topic) -> None:
@@ -191,6 +239,10 @@ class Resolving:
         Raises LedgerError, MetadataError, LogError.
         """
         name = str(topic.name)
+        for txn in self._counted.get(name, {}).values():
+            for each in txn.acks[name]:
+                if (subscription := topic.subscriptions.get(each)) is not None:
+                    acks_of(subscription, self._abort_of)  # So that a seek strikes them.
         known = list(self.of_topic.get(name, {}).values())
         unknown = [txn for each in self.coordinators.values() for txn in each.unknown.values()]
         if not (known or unknown or self.any_hidden):

@@ -197,6 +197,16 @@ class Transaction:
                 parts.append(f'"a":{_ENCODER(acks)}')
         return f"{','.join(parts)}}}".encode()
 
+    def header_without(self, topic: str, subscription: str) -> bytes:
+        """The same without the acknowledgements of a subscription, which stay here."""
+        acks = self.acks
+        rest = {name: each for name, each in acks[topic].items() if name != subscription}
+        try:
+            self.acks = {**acks, topic: rest}
+            return self.header()
+        finally:
+            self.acks = acks
+
     def read(self, header: bytes, version: int) -> None:
         """Restores the state from a stored header. Raises InvalidHeaderError."""
         try:

@@ -333,7 +333,7 @@ class Transactions:
         while True:
             concerned = self._resolving.of_topic.get(topic, {}).values()
             found = [txn for txn in concerned if len(txn.acks.get(topic, {}).get(subscription, ()))]
-            if not found:
+            if not found and not await self._resolving.strike(topic, subscription):
                 return
             for txn in found:
                 if txn.state is TxnState.OPEN:

@@ -15,8 +15,9 @@ from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import TransactionStateError
 from magnetar.broker.service import Broker
 from magnetar.broker.transactions.coordinator import ANYBODY
-from magnetar.broker.transactions.ids import TxnState
+from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.cursors.entry_set import EntrySet
@@ -28,7 +29,7 @@ from magnetar.metadata.store import BadVersionError, Delete, OutcomeUnknownError
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire import pulsar_pb2 as pb
 from support.seen import Type
-from support.sessions import World, in_world, send
+from support.sessions import Peer, World, in_world, send
 from support.transactions import ON, TxnPeer, bodies, opened
 
 
@@ -353,6 +354,112 @@ def test_a_seek_waits_for_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> N
         assert not seeking.done()
         gate.set()
         assert not isinstance(await seeking, pb.CommandError)
+
+    in_world(story, ON)
+
+
+# -- a seek after a commit ------------------------------------------------------------------------------
+
+
+async def committed_ack(world: World) -> TxnPeer:
+    """A client whose only message a transaction acknowledged. It is committed and its acknowledgement
+    durable; its header is there still."""
+    client = await opened(world)
+    client.peer.send(send(1, 0, b"first"))
+    await world.until(lambda: client.peer.messages, "a message")
+    txn = await client.begin()
+    await client.add_subscription(txn)
+    await client.ack(txn, client.peer.messages[0].position)
+    await client.commit(txn)
+    await world.settle()
+    assert not world.broker.transactions.coordinators[0].transactions[txn.sequence].unresolved
+    assert await headers(world) == [str(txn.sequence)]
+    return client
+
+
+async def seek_to_the_first(peer: Peer) -> None:
+    answer = await peer.ask(Type.SEEK, consumer_id=1, request_id=31, message_publish_time=1)
+    assert not isinstance(answer, pb.CommandError)
+
+
+async def gets_the_first(world: World) -> None:
+    peer = world.peer()
+    await peer.consumer(8, request_id=80, permits=10)
+    await world.until(lambda: bodies(peer, 8) == [b"first"], "the message that the seek brought back")
+
+
+def test_a_commit_does_not_come_back_after_a_seek_and_a_kill() -> None:
+    async def story(world: World) -> None:
+        client = await committed_ack(world)
+        await seek_to_the_first(client.peer)
+        await killed(world)
+        await ring(world)
+        assert not await headers(world)
+        await gets_the_first(world)
+
+    in_world(story, ON)
+
+
+def test_nor_where_the_topic_was_loaded_anew_before_the_seek() -> None:
+    async def story(world: World) -> None:
+        await committed_ack(world)
+        await world.broker.unload((await world.topic()).name)
+        peer = world.peer()
+        await peer.consumer(1, request_id=81, permits=10)
+        await seek_to_the_first(peer)
+        await killed(world)
+        await ring(world)
+        await gets_the_first(world)
+
+    in_world(story, ON)
+
+
+def test_nor_into_a_subscription_that_is_made_anew() -> None:
+    async def story(world: World) -> None:
+        await committed_ack(world)
+        topic = await world.topic()
+        await topic.delete_subscription("s", force=True)
+        await topic.subscription("s", initial_earliest=True, start=None, properties=None)
+        await killed(world)
+        await ring(world)
+        await gets_the_first(world)
+
+    in_world(story, ON)
+
+
+def test_a_seek_whose_strike_got_no_answer_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        client = await committed_ack(world)
+        write = KeptTransactions.write
+        lost: list[TxnId] = []
+
+        async def unanswered(kept: KeptTransactions, txn: Transaction, header: bytes) -> Stat:
+            stat = await write(kept, txn, header)
+            if not lost:
+                lost.append(txn.id)
+                raise OutcomeUnknownError("no answer")
+            return stat
+
+        monkeypatch.setattr(KeptTransactions, "write", unanswered)
+        subscription = (await world.topic()).subscriptions["s"]
+        with pytest.raises(OutcomeUnknownError):
+            await subscription.seek_time(1)
+        assert subscription.backlog_entries == 0
+        await seek_to_the_first(client.peer)
+        await killed(world)
+        await ring(world)
+        await gets_the_first(world)
+
+    in_world(story, ON)
+
+
+def test_a_seek_after_the_header_went_writes_none() -> None:
+    async def story(world: World) -> None:
+        client = await committed_ack(world)
+        for name in await headers(world):  # As by a sweep that has not told of it yet.
+            await world.store.delete(f"{transaction_headers(0)}/{name}")
+        await seek_to_the_first(client.peer)
+        assert not await headers(world)
 
     in_world(story, ON)
 
