@@ -280,11 +280,12 @@ def _url(document: Mapping[str, object], name: str) -> str:
 
 
 def _number(document: Mapping[str, object], name: str) -> float:
-    """0 where there is none; finite, as 1e999 in JSON is not. Raises ValueError."""
+    """0 where there is none, and below 0, as what was not measured is in Pulsar; finite, as 1e999 in JSON is
+    not. Raises ValueError."""
     number = document.get(name) or 0
     if not isinstance(number, int | float) or not abs(number) < _BEYOND:
         raise ValueError(f"{name} is a number below {_BEYOND:g}")
-    return float(number)
+    return max(0.0, float(number))
 
 
 def _encode(document: Mapping[str, object]) -> bytes:

@@ -69,6 +69,15 @@ def test_a_report_tells_the_load_of_bundles_as_pulsar_does() -> None:
         BrokerReport.decode(json.dumps(document).encode())
 
 
+def test_what_was_not_measured_is_no_load() -> None:
+    """Pulsar's brokers tell -1 before they have measured; a load below 0 would draw every bundle."""
+    document = json.loads(BrokerReport(URLS, Load(of_bundles={BUNDLE: BundleLoad(topics=1)})).encode())
+    document["cpu"]["usage"] = document["msgRateIn"] = -1.0
+    document["lastStats"][str(BUNDLE)]["msgThroughputIn"] = -1e17
+    load = BrokerReport.decode(json.dumps(document).encode()).load
+    assert (load.cpu_percent, load.rate_in, load.of_bundles[BUNDLE].cost) == (0.0, 0.0, 0.0)
+
+
 def test_listeners() -> None:
     assert URLS.of_listener("") is URLS.addresses
     with pytest.raises(ServiceNotReadyError, match="do not have inside listener"):
