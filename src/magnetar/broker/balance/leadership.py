@@ -95,6 +95,11 @@ class Leadership:
                         keys.LEADER, self._encoded(), expected_version=MUST_NOT_EXIST, ephemeral=True
                     )
                 continue
+            if not value.stat.ephemeral:
+                # It is from a copy of the metadata: no session takes it along, so no broker would ever lead.
+                with contextlib.suppress(NotFoundError, BadVersionError):  # another one was faster
+                    await self._store.delete(keys.LEADER, expected_version=value.stat.version)
+                continue
             named = named_leader(value)
             if named == self._urls.broker_id and not value.stat.created_by_self and self._takes_part():
                 # This broker's former process made it, and only one process has the report of an id.
