@@ -17,8 +17,8 @@ from magnetar.broker.balance.leadership import Leadership
 from magnetar.broker.balance.load_meter import LoadMeter
 from magnetar.broker.balance.settings import SplitAlgorithm
 from magnetar.broker.balance.shedding import Shed, Shedding
-from magnetar.broker.balance.splits import SplitTargets, split
-from magnetar.broker.balance.splitting import Splitting, cut
+from magnetar.broker.balance.splits import split, targets
+from magnetar.broker.balance.splitting import Splitting, cut, upper_part
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.records import Load
 from magnetar.broker.ownership.states import BundleState
@@ -204,29 +204,31 @@ class Balance:
         }
         algorithm = self.splitting.settings.algorithm
         for bundle in self.splitting.look(loads, await self._counts(loads)):
-            await self._split(bundle, algorithm, other="")
+            await self._split(bundle, algorithm)
         hot = self.shedding.too_big(self._owners.broker_id, self._allowed, now_ms)
-        if hot is not None and self.splitting.settings.split and self._owners.ownership.serves(hot[0]):
-            counts = await self._counts([hot[0]])
-            if counts[hot[0].namespace] < self.splitting.settings.bundles_max:
-                await self._split(hot[0], SplitAlgorithm.FLOW, other=hot[1])
+        if hot is not None and self.splitting.settings.split and self._owners.ownership.serves(hot.bundle):
+            counts = await self._counts([hot.bundle])
+            if counts[hot.bundle.namespace] < self.splitting.settings.bundles_max:
+                await self._split(hot.bundle, SplitAlgorithm.FLOW, other=hot.target, room=hot.room)
 
     async def _counts(self, bundles: Iterable[Bundle]) -> dict[NamespaceName, int]:
         policies = self._broker.policies
         names = {bundle.namespace for bundle in bundles}
         return {name: sum(1 for _ in ranges(await policies.namespace(name))) for name in names}
 
-    async def _split(self, bundle: Bundle, algorithm: SplitAlgorithm, *, other: str) -> None:
-        """`other`: the broker that gets the upper part; "": this one keeps both."""
+    async def _split(
+        self, bundle: Bundle, algorithm: SplitAlgorithm, *, other: str = "", room: float = 0.0
+    ) -> None:
+        """`other`: the broker that gets a part if it has `room`, see `TooBig`; "": this one keeps both."""
         topics = {name: cost for name, cost in self._meter.of_topics.items() if bundle.has(name)}
         at = cut(bundle, algorithm, topics)
         if at is None:
             return
-        own = self._owners.broker_id
+        to = targets(self._owners.broker_id, other, upper=upper_part(topics, at), room=room)
         try:
-            if await split(self._broker, self._owners, bundle, at, SplitTargets(own, other or own)):
+            if await split(self._broker, self._owners, bundle, at, to):
                 self.split_count += 1
-                _log.info("%s was split at 0x%08x; its upper part goes to %s", bundle, at, other or own)
+                _log.info("%s was split at 0x%08x; its parts go to %s and %s", bundle, at, *to)
         except MagnetarError as error:
             # If the ranges were changed, look-ups give the parts owners. Else the next report asks.
             _log.warning("%s could not be split: %s", bundle, error)

@@ -61,6 +61,16 @@ class Shed(NamedTuple):
     """LOAD or SHARE."""
 
 
+class TooBig(NamedTuple):
+    """A bundle that makes its broker busy, and is too large to be moved as a whole."""
+
+    bundle: Bundle
+    target: str
+    """Broker that is to get a part of it; "": no other one has time for it."""
+    room: float
+    """Fraction of the bundle's load up to which the target will not have too much to do."""
+
+
 @dataclass(slots=True)
 class _Seen:
     """A broker."""
@@ -170,9 +180,9 @@ class Shedding:
         seen = self._seen.get(broker_id)
         return seen is not None and seen.hits >= self.settings.hits
 
-    def too_big(self, broker_id: str, allowed: Allowed, now_ms: float) -> tuple[Bundle, str] | None:
-        """The bundle whose size keeps a broker with too much to do from being relieved, and the broker that
-        is to get a half of it; "": none is. None: the broker is not overloaded, or a bundle can be moved."""
+    def too_big(self, broker_id: str, allowed: Allowed, now_ms: float) -> TooBig | None:
+        """The bundle whose size keeps a broker with too much to do from being relieved. None: the broker is
+        not overloaded, or a bundle can be moved."""
         fresh = {name: seen for name, seen in self._seen.items() if self._is_fresh(seen, now_ms)}
         if not self.settings.shedding or not self.overloaded(broker_id) or broker_id not in fresh:
             return None
@@ -186,11 +196,13 @@ class Shedding:
                 return None
         largest = max(source.bundles, key=lambda each: (source.bundles[each], each))
         target = self._best(largest, fresh, accounts, allowed, but=broker_id)
-        if target is None or source.share(largest) < self.settings.threshold_points:
+        share, points = source.share(largest), self.settings.threshold_points
+        if target is None or share < points:
             return None
+        if target.score + share / 2 + points >= source.score:
+            return TooBig(largest, "", 0.0)
         # Not an even cut: what is left of the difference can be moved later, as the parts are smaller.
-        busy = target.score + source.share(largest) / 2
-        return largest, target.broker if busy + self.settings.threshold_points < source.score else ""
+        return TooBig(largest, target.broker, (source.score + points - target.score) / (2 * share))
 
     def cpu_percent(self, broker_id: str) -> float:
         """Averaged over reports; 0 for a broker that is not known."""

@@ -24,6 +24,22 @@ class SplitTargets(NamedTuple):
     upper: str
 
 
+def targets(own: str, other: str, *, upper: float, room: float) -> SplitTargets:
+    """The other broker gets one part at most: one that is not larger than it has room for.
+
+    Args:
+        own: the broker that splits.
+        other: "": there is none.
+        upper: fraction of the load that is in the upper part.
+        room: see `TooBig`.
+    """
+    if other and upper <= room:
+        return SplitTargets(own, other)
+    if other and 1.0 - upper <= room:
+        return SplitTargets(other, own)
+    return SplitTargets(own, own)
+
+
 async def split(broker: BrokerPort, owners: Owners, bundle: Bundle, at: int, targets: SplitTargets) -> bool:
     """Splits the bundle at the hash `at`; whether it was there to be split.
 

@@ -79,6 +79,12 @@ def cut(bundle: Bundle, algorithm: SplitAlgorithm, topics: Mapping[TopicName, fl
     return found if found is not None and bundle.lower < found < bundle.upper else None
 
 
+def upper_part(topics: Mapping[TopicName, float], at: int) -> float:
+    """Fraction of the load of these topics whose hash is `at` or higher; 0 when they have none."""
+    whole = sum(topics.values())
+    return sum(cost for name, cost in topics.items() if hash_of(name) >= at) / whole if whole else 0.0
+
+
 def middle(hashes: Sequence[int]) -> int | None:
     """A bound between the two halves of the topics, which are sorted; None when there is none."""
     if len(hashes) < 2:

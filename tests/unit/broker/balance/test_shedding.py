@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.base.names import NamespaceName
 from magnetar.broker.balance.settings import BalanceSettings, SheddingStrategy
-from magnetar.broker.balance.shedding import LOAD, NEW_MS, SHARE, STALE_MS, Shed, Shedding
+from magnetar.broker.balance.shedding import LOAD, NEW_MS, SHARE, STALE_MS, Shed, Shedding, TooBig
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.bundle_load import BundleLoad
@@ -106,7 +106,8 @@ def test_a_bundle_that_would_only_move_the_trouble_stays(rate: int) -> None:
 def test_too_big_a_bundle_is_named_with_the_broker_for_its_half() -> None:
     cluster = Cluster({0: 6_000}, {1: 100}).grow_old()
     assert cluster.rounds(2) == []
-    assert cluster.shedding.too_big("b0", cluster.allowed, cluster.now_ms) == (bundle(0), "b1")
+    found = cluster.shedding.too_big("b0", cluster.allowed, cluster.now_ms)
+    assert found == TooBig(bundle(0), "b1", pytest.approx((60 + 10 - 1) / 120))
     assert cluster.shedding.too_big("b1", cluster.allowed, cluster.now_ms) is None
 
 

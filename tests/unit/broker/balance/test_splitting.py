@@ -6,7 +6,8 @@ import pytest
 
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.balance.settings import BalanceSettings, SplitAlgorithm
-from magnetar.broker.balance.splitting import Splitting, cut
+from magnetar.broker.balance.splits import SplitTargets, targets
+from magnetar.broker.balance.splitting import Splitting, cut, upper_part
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.bundle_load import BundleLoad
 from magnetar.broker.policies.bundles import LAST, hash_of
@@ -74,3 +75,27 @@ def test_where_a_bundle_is_cut() -> None:
     assert [hash_of(topic) < at for topic in topics] == [True] + [False] * 8
     assert cut(_WHOLE, SplitAlgorithm.FLOW, {topics[0]: 8.0}) is None
     assert cut(Bundle(_NAMESPACE, 5, 6), SplitAlgorithm.RANGE, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("upper", "room", "parts"),
+    [
+        (0.5, 0.52, ("own", "other")),
+        (0.95, 0.45, ("other", "own")),
+        (0.05, 0.45, ("own", "other")),
+        (0.5, 0.45, ("own", "own")),
+    ],
+    ids=["halves", "a light lower part", "a light upper part", "two parts that are too large"],
+)
+def test_another_broker_gets_the_part_that_it_has_room_for(
+    upper: float, room: float, parts: tuple[str, str]
+) -> None:
+    """A hot topic that went along would make its new broker the busier one."""
+    assert targets("own", "other", upper=upper, room=room) == SplitTargets(*parts)
+    assert targets("own", "", upper=upper, room=room) == ("own", "own")
+
+
+def test_the_load_of_an_upper_part() -> None:
+    light, hot = sorted((TopicName.parse(f"t{n}") for n in range(2)), key=hash_of)
+    assert upper_part({light: 5.0, hot: 95.0}, hash_of(hot)) == 0.95
+    assert upper_part({light: 0.0, hot: 0.0}, hash_of(hot)) == 0.0
