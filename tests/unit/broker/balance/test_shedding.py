@@ -206,3 +206,25 @@ def test_a_process_that_started_again_is_a_new_broker() -> None:
     cluster.shedding.told({"b0": replace(first, started_ms=2, reported_ms=1)}, cluster.now_ms)
     assert cluster.shedding.cpu_percent("b0") == first.load.cpu_percent
     assert cluster.shedding.cpu_percent("b1") == 0
+
+
+def test_a_broker_that_hangs_gets_nothing_although_it_was_idle() -> None:
+    cluster = Cluster(dict.fromkeys(range(8), 100), {8: 1}, {9: 2}).grow_old()
+    cluster.silent = {"b1"}
+    cluster.rounds(int(STALE_MS / _REPORT_MS) + 1)
+    cluster.rates.update(dict.fromkeys(range(8), 1_000.0))
+    assert {move.target for move in cluster.rounds(10)} == {"b2"}
+
+
+def test_a_bundle_that_rests_is_passed_over_for_another_one() -> None:
+    cluster = Cluster({0: 3_000, 1: 3_000, 4: 500}, {2: 100, 3: 100}).grow_old()
+    assert [move.bundle for move in cluster.rounds(10)] == [bundle(0)]
+    cluster.rates.update({0: 1_500, 1: 1, 2: 1_400, 3: 1_300, 4: 1})
+    moved = [move.bundle for move in cluster.rounds(10)]
+    assert bundle(0) not in moved
+    assert bundle(2) in moved
+
+
+def test_a_broker_that_is_hardly_busy_gives_nothing_away() -> None:
+    cluster = Cluster({0: 1_000, 1: 1_000}, {2: 10}).grow_old()
+    assert cluster.rounds(10) == []
