@@ -9,9 +9,9 @@ The client that behaves is the official one: it publishes a message, waits for t
 received it, and again, up to a hundred times a second, in a tenant of its own. Each attack is a process of
 its own, without any rights that matter, that does what it does as fast as it can. Told are p50 and p99 from
 the publish until the message was received, the broker's resident memory before and after, the longest stall
-of its event loop, and what the attack has done where it counts that. With `--steps` the broker runs under
-`steps.py`, and the longest callback and the longest turn of its loop are told in time of a processor; what
-they were stands in the folder, a file for each story.
+of its event loop and its longest garbage collection since the start, and what the attack has done where it
+counts that. With `--steps` the broker runs under `steps.py`, and the longest callback and the longest turn of
+its loop are told in time of a processor; what they were stands in the folder, a file for each story.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import re
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -34,7 +32,8 @@ import pulsar
 
 from bench import attacks_of_tenants, machine, steps
 from bench.attacks import ATTACKS, OF_TLS
-from bench.broker import Broker, Cpus, magnetar_command, started
+from bench.broker import Cpus, magnetar_command, started
+from bench.gauges import longest_ms
 from bench.neighbours import said
 from bench.tenants import QUIET, tenants
 from magnetar.auth.authority import Authority, new_key
@@ -43,23 +42,12 @@ PACE_S: Final = 0.01
 TOPIC: Final = f"persistent://{QUIET}/n/behaves"
 FAILED_MS: Final = 30_000.0
 STORIES: Final = (*ATTACKS, *attacks_of_tenants.ATTACKS)
-_STALL: Final = re.compile(r"^magnetar_loop_stall_seconds_max (\S+)", re.MULTILINE)
 
 
 def resident_mb(pid: int | None) -> float:
     """Resident memory of the broker's process."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-
-def longest_stall_ms(broker: Broker) -> float:
-    """As the broker tells it; nan when it does not answer within a minute."""
-    try:
-        with urllib.request.urlopen(f"{broker.http_url}/metrics", timeout=60) as answer:
-            found = _STALL.search(answer.read().decode())
-    except OSError:
-        return float("nan")
-    return float(found[1]) * 1000 if found else float("nan")
 
 
 class Behaves:
@@ -135,8 +123,7 @@ def run_story(name: str, seconds: float, noted: Path | None = None) -> dict[str,
                 found = {
                     "before_mb": before_mb,
                     "after_mb": resident_mb(broker.pid),
-                    "stall_max_ms": longest_stall_ms(broker),
-                }
+                } | longest_ms(broker.http_url)
                 if noted is not None:
                     longest = steps.noted_longest_ms(noted, begin)
                     found |= {f"longest_{kind}_ms": took_ms for kind, took_ms in longest.items()}
@@ -164,7 +151,7 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(f"there is no story {', '.join(sorted(unknown))}")
     print("  ".join(str(value) for value in machine.describe(Path(tempfile.gettempdir())).values()))
     print(f"{'story':<25}{'alone p50':>10}{'p99':>8}{'beside p50':>12}{'p99':>8}{'longest':>9}", end="")
-    print(f"{'MB before':>11}{'after':>7}{'stall ms':>10}{'done':>9}{'refused':>9}", end="")
+    print(f"{'MB before':>11}{'after':>7}{'stall ms':>10}{'GC ms':>7}{'done':>9}{'refused':>9}", end="")
     print(f"{'step ms':>9}{'turn ms':>9}" if chosen.steps else "")
     if chosen.steps is not None:
         chosen.steps.mkdir(parents=True, exist_ok=True)
@@ -175,7 +162,8 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{name:<25}{found['alone_p50_ms']:>10.1f}{found['alone_p99_ms']:>8.1f}", end="")
         print(f"{found['beside_p50_ms']:>12.1f}{found['beside_p99_ms']:>8.1f}", end="")
         print(f"{found['beside_max_ms']:>9.1f}{found['before_mb']:>11.0f}{found['after_mb']:>7.0f}", end="")
-        print(f"{found['stall_max_ms']:>10.0f}{found['done']:>9.0f}{found['refused']:>9.0f}", end="")
+        print(f"{found['stall_max_ms']:>10.0f}{found['gc_max_ms']:>7.1f}", end="")
+        print(f"{found['done']:>9.0f}{found['refused']:>9.0f}", end="")
         if noted is not None:
             print(f"{found['longest_step_ms']:>9.1f}{found['longest_turn_ms']:>9.1f}", end="")
         print(flush=True)
