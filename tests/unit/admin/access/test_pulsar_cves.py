@@ -146,3 +146,35 @@ def test_cve_2024_28098_and_29834_policies_by_who_only_produces_or_consumes(role
             assert (await api.call(method, path, headers=bearer(role))).status == 403, path
 
     guarded(story)
+
+
+def test_cve_2024_31141_references_in_values_stay_text() -> None:
+    """Kafka's clients read files and variables of the environment that a value named."""
+
+    async def story(api: AdminApi) -> None:
+        root = bearer("root")
+        values = {
+            "a": "${env:PATH}",
+            "b": "${file:/etc/passwd:root}",
+            "c": "${directory:/:etc}",
+            "d": "file:///x",
+        }
+        assert (await api.call("PUT", f"{T}/t/properties", values, headers=root)).status == 204
+        assert (await api.call("GET", f"{T}/t/properties", headers=root)).json == values
+
+    guarded(story)
+
+
+def test_cve_2024_27309_a_revoked_grant_leaves_the_others() -> None:
+    async def story(api: AdminApi) -> None:
+        root = bearer("root")
+        for role in ("one", "two", "three"):
+            answer = await api.call("POST", f"{T}/t/permissions/{role}", ["consume"], headers=root)
+            assert answer.status == 204
+        assert (await api.call("DELETE", f"{T}/t/permissions/two", headers=root)).status == 204
+        kept = (await api.call("GET", f"{T}/t/permissions", headers=root)).json
+        assert kept["one"] == kept["three"] == ["consume"]
+        assert "two" not in kept
+        assert {"writer", "reader", "proxy"} <= set(kept)
+
+    guarded(story)

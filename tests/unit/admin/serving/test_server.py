@@ -126,6 +126,27 @@ def test_the_first_websocket_finds_its_library_loaded(enabled: bool, monkeypatch
     with_api(story, config=BrokerConfig(websocket_enabled=enabled))
 
 
+@pytest.mark.parametrize("chunks", [b"2\r\n{}XX0\r\n\r\n", b"2\r\n{}\nX0\r\n\r\n", b"2 \nXX{}\r\n0\r\n\r\n"])
+def test_cve_2025_43859_a_chunk_must_end_as_it_says(chunks: bytes) -> None:
+    """Older versions of h11 took any two bytes as the end of a chunk: requests could be smuggled."""
+
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        head = (
+            b"PUT /admin/v2/tenants/smuggled HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        answer = await ask(port, head + chunks + get("/admin/v2/tenants"))
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert (await api.call("GET", "/admin/v2/tenants/smuggled")).status == 404
+        await server.stop()
+
+    with_api(story)
+
+
 def test_a_body_with_two_lengths_ends_the_connection() -> None:
     async def story(api: AdminApi) -> None:
         server = AdminServer(api.broker, host="127.0.0.1", port=0)
