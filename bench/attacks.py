@@ -1,7 +1,7 @@
 """Clients that mean harm: `python -m bench.attacks NAME SERVICE_URL HTTP_URL` prints `ready` and attacks.
 
-What a broker refuses or closes is tried again, until the process is ended. Those of tenants
-(`attacks_of_tenants.py`) print what they have done too, as `neighbours.py` does.
+What a broker refuses or closes is tried again, until the process is ended. Those of `COUNTING` print what
+they have done too, as `neighbours.py` does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import resource
 import select
 import socket
-import ssl
 import sys
 import threading
 from collections import deque
@@ -21,8 +20,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from bench import attacks_of_tenants
+from bench import attacks_of_bombs, attacks_of_http, attacks_of_tenants
 from bench import frames as f
+from bench.attacks_of_http import client_hello
 from bench.connection import Connection
 from bench.neighbours import Count
 from bench.protobuf import field
@@ -156,18 +156,10 @@ def websocket_pings(service_url: str, http_url: str) -> None:
                 left[one] = data[one.send(data) :]
 
 
-def _client_hello() -> bytes:
-    outgoing = ssl.MemoryBIO()
-    begun = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
-    with contextlib.suppress(ssl.SSLWantReadError):
-        begun.do_handshake()
-    return outgoing.read()
-
-
 def handshakes(service_url: str, http_url: str) -> None:
     """TLS handshakes that end after their first message, one after the other; the latest stay open."""
     del http_url
-    first = _client_hello()
+    first = client_hello()
     held: deque[socket.socket] = deque(maxlen=_HANDSHAKES)
     _ready()
     while True:
@@ -186,7 +178,8 @@ ATTACKS: Final[dict[str, Callable[[str, str], None]]] = {
     "names": names,
     "handshakes": handshakes,
 }
-OF_TLS: Final = frozenset(("handshakes",))
+COUNTING: Final = attacks_of_http.ATTACKS | attacks_of_tenants.ATTACKS | attacks_of_bombs.ATTACKS
+OF_TLS: Final = frozenset(("handshakes", "slow-https"))
 """Attacks on a port with TLS."""
 
 
@@ -198,7 +191,7 @@ def main() -> int:
     if name in ATTACKS:
         ATTACKS[name](service_url, http_url)
     else:
-        attacks_of_tenants.ATTACKS[name](service_url, http_url, Count())
+        COUNTING[name](service_url, http_url, Count())
     return 0
 
 

@@ -66,7 +66,7 @@ _PATTERNS: Final = (
 Request = Callable[[int], bytes]
 
 
-class _Line(Connection):
+class Line(Connection):
     """A connection whose requests are answered later."""
 
     def ask(self, blocks: bytes, answers: int, count: Count) -> None:
@@ -87,7 +87,7 @@ def _ask_without_end(service_url: str, count: Count, requests: Iterator[bytes]) 
     def line() -> None:
         while True:
             with contextlib.suppress(OSError, BrokerAnswerError):
-                connection = _Line(service_url, deadline_s=60)
+                connection = Line(service_url, deadline_s=60)
                 kept.append(connection)
                 for _ in range(_PER_CONNECTION // _BLOCK):
                     with lock:
@@ -122,7 +122,7 @@ def subscribe_loop(service_url: str, http_url: str, count: Count) -> None:
     def line() -> None:
         while True:
             with contextlib.suppress(OSError, BrokerAnswerError):
-                connection = _Line(service_url, deadline_s=60)
+                connection = Line(service_url, deadline_s=60)
                 while True:
                     made = list(itertools.islice(numbers, _LOOP_BLOCK))
                     connection.ask(b"".join(map(_subscribe, made)), len(made), count)
@@ -230,7 +230,7 @@ def _publish(service_url: str, count: Count, block: Callable[[str], list[bytes]]
     def line() -> None:
         while True:
             with contextlib.suppress(OSError, BrokerAnswerError):
-                connection = _Line(service_url, deadline_s=60)
+                connection = Line(service_url, deadline_s=60)
                 name = connection.open_producer(topic, 1)
                 while True:
                     frames = block(name)
@@ -241,11 +241,11 @@ def _publish(service_url: str, count: Count, block: Callable[[str], list[bytes]]
     count.say_for_ever()
 
 
-def _sent(metadata: bytes, payload: bytes, sequence_id: int) -> bytes:
+def sent(metadata: bytes, payload: bytes, sequence_id: int, *, messages: int = 1) -> bytes:
     """A SEND of producer 1 with this metadata."""
     checked = len(metadata).to_bytes(4, "big") + metadata + payload
     command = pb.field(1, f.SEND) + pb.field(
-        f.SEND, pb.field(1, 1) + pb.field(2, sequence_id) + pb.field(3, 1)
+        f.SEND, pb.field(1, 1) + pb.field(2, sequence_id) + pb.field(3, messages)
     )
     head = len(command).to_bytes(4, "big") + command
     tail = f.MAGIC_CRC32C + f.crc32c(checked).to_bytes(4, "big") + checked
@@ -263,7 +263,7 @@ def chunks(service_url: str, http_url: str, count: Count) -> None:
             metadata = pb.field(1, name) + pb.field(2, number) + pb.field(3, time.time_ns() // 1_000_000)
             metadata += pb.field(26, f"{name}-{number}-{os.urandom(32).hex()}")
             metadata += pb.field(27, 1_000) + pb.field(28, 100_000) + pb.field(29, 0)
-            made.append(_sent(metadata, b"x" * 100, number))
+            made.append(sent(metadata, b"x" * 100, number))
         return made
 
     _publish(service_url, count, block)
@@ -280,7 +280,7 @@ def message_properties(service_url: str, http_url: str, count: Count) -> None:
 
     def block(name: str) -> list[bytes]:
         begin = pb.field(1, name) + pb.field(2, 0) + pb.field(3, time.time_ns() // 1_000_000)
-        return [_sent(begin + (few if next(numbers) % 2 else many), b"", 0)]
+        return [sent(begin + (few if next(numbers) % 2 else many), b"", 0)]
 
     _publish(service_url, count, block)
 

@@ -46,6 +46,8 @@ class Broker:
     """Seconds from exec until it said that it is ready."""
     tls_url: str = ""
     """Empty when it has no port with TLS."""
+    https_url: str = ""
+    """The same of HTTP."""
 
 
 NO_BYTECODE_VARIABLE: Final = "PYTHONDONTWRITEBYTECODE"
@@ -144,6 +146,7 @@ def started(
                 exec_s=exec_s,
                 ready_s=time.perf_counter() - exec_s,
                 tls_url=str(content.get("broker_tls_url", "")),
+                https_url=str(content.get("https_url", "")),
             )
             if process.poll() is not None:
                 raise BrokerFailedError(f"the broker ended by itself with code {process.returncode}")

@@ -30,8 +30,8 @@ from typing import Final
 import numpy as np
 import pulsar
 
-from bench import attacks_of_tenants, machine, steps
-from bench.attacks import ATTACKS, OF_TLS
+from bench import machine, steps
+from bench.attacks import ATTACKS, COUNTING, OF_TLS
 from bench.broker import Cpus, magnetar_command, started
 from bench.gauges import longest_ms
 from bench.neighbours import said
@@ -41,7 +41,7 @@ from magnetar.auth.authority import Authority, new_key
 PACE_S: Final = 0.01
 TOPIC: Final = f"persistent://{QUIET}/n/behaves"
 FAILED_MS: Final = 30_000.0
-STORIES: Final = (*ATTACKS, *attacks_of_tenants.ATTACKS)
+STORIES: Final = (*ATTACKS, *COUNTING)
 
 
 def resident_mb(pid: int | None) -> float:
@@ -114,7 +114,8 @@ def run_story(name: str, seconds: float, noted: Path | None = None) -> dict[str,
         before_mb = resident_mb(broker.pid)
         begin = noted.stat().st_size if noted is not None else 0
         attacked = broker.tls_url or broker.service_url
-        words = [sys.executable, "-m", "bench.attacks", name, attacked, broker.http_url]
+        attacked_http = broker.https_url or broker.http_url
+        words = [sys.executable, "-m", "bench.attacks", name, attacked, attacked_http]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as attack:
             try:
                 assert attack.stdout is not None
