@@ -3,6 +3,7 @@
     python -m bench hostile                      every story, a fresh broker for each
     python -m bench hostile pings names          some of them
     python -m bench hostile --seconds 20 --json FILE
+    python -m bench hostile --metadata URL       a bookie is attacked, beside this metadata service
     python -m bench hostile --steps FOLDER       what had the event loop for long, in time of a processor
 
 The client that behaves is the official one: it publishes a message, waits for the receipt and until it has
@@ -30,7 +31,7 @@ from typing import Final
 import numpy as np
 import pulsar
 
-from bench import machine, steps
+from bench import hostile_bookies, machine, steps
 from bench.attacks import ATTACKS, COUNTING, OF_TLS
 from bench.broker import Cpus, magnetar_command, started
 from bench.gauges import longest_ms
@@ -42,6 +43,9 @@ PACE_S: Final = 0.01
 TOPIC: Final = f"persistent://{QUIET}/n/behaves"
 FAILED_MS: Final = 30_000.0
 STORIES: Final = (*ATTACKS, *COUNTING)
+_NAMED: Final = f"{', '.join(STORIES)}; of a bookie {', '.join(hostile_bookies.ATTACKS)}"
+_NOT_TOLD: Final = dict.fromkeys(("stall_max_ms", "gc_max_ms", "done", "refused"), float("nan"))
+"""What a bookie, and its attacks, do not tell."""
 
 
 def resident_mb(pid: int | None) -> float:
@@ -143,13 +147,19 @@ def run_story(name: str, seconds: float, noted: Path | None = None) -> dict[str,
 def main(words: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench hostile", description="Attacks a broker.")
-    parser.add_argument("story", nargs="*", help=f"of {', '.join(STORIES)}; all when none is named")
+    parser.add_argument("story", nargs="*", help=f"of {_NAMED}; all of the target when none is named")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement (10)")
+    parser.add_argument(
+        "--metadata", metavar="URL", help="attack a bookie: zk://… or etcd://HOST:PORT/ledgers"
+    )
     parser.add_argument("--steps", type=Path, metavar="FOLDER", help="note what had the event loop for long")
     parser.add_argument("--json", type=Path, help="write everything measured there")
     chosen = parser.parse_args(words)
-    if unknown := set(chosen.story) - set(STORIES):
-        parser.error(f"there is no story {', '.join(sorted(unknown))}")
+    if chosen.metadata and chosen.steps:
+        parser.error("--steps is for a broker")
+    stories = tuple(hostile_bookies.ATTACKS) if chosen.metadata else STORIES
+    if unknown := set(chosen.story) - set(stories):
+        parser.error(f"there is no story {', '.join(sorted(unknown))} of this kind of target")
     print("  ".join(str(value) for value in machine.describe(Path(tempfile.gettempdir())).values()))
     print(f"{'story':<25}{'alone p50':>10}{'p99':>8}{'beside p50':>12}{'p99':>8}{'longest':>9}", end="")
     print(f"{'MB before':>11}{'after':>7}{'stall ms':>10}{'GC ms':>7}{'done':>9}{'refused':>9}", end="")
@@ -157,9 +167,13 @@ def main(words: Sequence[str] | None = None) -> int:
     if chosen.steps is not None:
         chosen.steps.mkdir(parents=True, exist_ok=True)
     results = {}
-    for name in chosen.story or STORIES:
+    for name in chosen.story or stories:
         noted = chosen.steps / f"{name}.txt" if chosen.steps is not None else None
-        found = results[name] = run_story(name, chosen.seconds, noted)
+        if chosen.metadata:
+            measured = hostile_bookies.run_story(name, chosen.seconds, chosen.metadata, resident_mb)
+            found = results[name] = _NOT_TOLD | measured
+        else:
+            found = results[name] = run_story(name, chosen.seconds, noted)
         print(f"{name:<25}{found['alone_p50_ms']:>10.1f}{found['alone_p99_ms']:>8.1f}", end="")
         print(f"{found['beside_p50_ms']:>12.1f}{found['beside_p99_ms']:>8.1f}", end="")
         print(f"{found['beside_max_ms']:>9.1f}{found['before_mb']:>11.0f}{found['after_mb']:>7.0f}", end="")
