@@ -81,6 +81,10 @@ class Peers:
         """Version of this broker's record; None: it may not exist."""
         self._ended = 0
         """How many sessions have ended."""
+        self._begun = 0
+        """Readings of the table that have begun."""
+        self._told = 0
+        """The reading, by its number, that the table is from."""
         self._turns = Turns()
         self._watches = (
             store.watch(keys.BROKERS, lambda _: self._rounds.ask()),
@@ -188,7 +192,9 @@ class Peers:
     # -- the others --------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Reads the table. Raises MetadataError."""
+        """Reads the table, which stays the one of a reading that began later. Raises MetadataError."""
+        self._begun += 1
+        number = self._begun
         reports: dict[str, BrokerReport] = {}
         for name in await self._store.children(keys.BROKERS):
             value = await self._store.get(keys.broker(name))
@@ -202,8 +208,12 @@ class Peers:
             except ValueError as error:
                 # It gets no bundles; those that it has are where their records say.
                 _log.warning("the record of broker %s is not understood: %s", name, error)
-        self.reports = reports
-        self.drained = frozenset(await self._store.children(DRAINS))
+        drained = frozenset(await self._store.children(DRAINS))
+        if number < self._told:
+            # It may have begun before this broker's record was there.
+            return
+        self._told = number
+        self.reports, self.drained = reports, drained
 
     async def _reload(self) -> None:
         try:

@@ -98,6 +98,16 @@ SEEN = "another process is known as b:8080"
 class OfAnotherSession(MemoryMetadataStore):
     """Everything was written in the session of another process."""
 
+    gate: asyncio.Event | None = None
+    """What the next reading of a table has found arrives when this is set."""
+
+    async def children(self, path: str) -> list[str]:
+        names = await super().children(path)
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            await gate.wait()
+        return names
+
     async def get(self, path: str) -> Value | None:
         value = await super().get(path)
         if value is None:
@@ -147,6 +157,23 @@ def test_the_record_of_an_earlier_life_is_replaced_at_once(caplog: pytest.LogCap
         assert await store.get(OWN) is None
 
     with_peers("mine", story)
+
+
+def test_a_reading_that_began_before_the_own_record_was_there_is_dropped() -> None:
+    """It ended last, and the broker answered 404 about itself until the next reading."""
+
+    async def story(peers: Peers, store: OfAnotherSession, _clock: ManualClock) -> None:
+        peers.close()  # only the readings of this test
+        store.gate = gate = asyncio.Event()
+        earlier = begin(peers.load())
+        await until(lambda: store.gate is None)
+        await peers.show(MINE)
+        await peers.load()
+        gate.set()
+        await earlier
+        assert set(peers.reports) == {OTHER}
+
+    with_peers(None, story)
 
 
 async def begun(peers: Peers, caplog: pytest.LogCaptureFixture) -> asyncio.Task[None]:
