@@ -1207,7 +1207,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a bookie with credentials takes no changes from callers of its HTTP port",
-        "whoever reaches the port makes a bookie read-only",
+        "a caller without credentials makes a bookie read-only",
         "server/bookies/bookie_pages.py",
         "        if method in _CHANGES and not self._takes_changes:\n",
         "        if False:\n",

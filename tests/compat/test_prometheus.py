@@ -35,6 +35,7 @@ ABSENT = (
     "magnetar bookie",
     "magnetar autorecovery",
     "magnetar proxy",
+    "one of several brokers",
     "several bookies",
     "TLS or authentication",
     "--metadata zk",

@@ -158,7 +158,7 @@ class ProxySession:
 
     def _command(self, kind: int, command: pb.BaseCommand) -> None:
         if speaks_for_another(kind, command):
-            self.refuse(pb.ServerError.AuthorizationError, "only a proxy says whom a question is asked for")
+            self.refuse(pb.ServerError.AuthorizationError, "only a proxy names the client of a question")
         elif kind in QUESTIONS:
             self._proxy.figures.lookups += 1
             if reason := self.lookups.ask(kind, command):

@@ -236,7 +236,7 @@ class ProxyProcess:
 
     async def _drain(self) -> None:
         for acceptor, bound in self._acceptors:
-            # Also the socket, whose queue would take clients that nobody answers any more.
+            # Also the socket, whose queue would take clients that get no answer any more.
             acceptor.close()
             bound.close()
         await self._proxy.drain(self._settings.drain_seconds)

@@ -16,6 +16,7 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.balance.last_moves import read as read_last_moves
 from magnetar.broker.limits.groups import ResourceGroups
 from magnetar.broker.policies.policies import PolicyStore
 from magnetar.broker.transactions.kept import KeptTransactions
@@ -85,6 +86,7 @@ async def _coordinator(store: MemoryMetadataStore, path: str) -> object:
 NO_READER: Final = {
     "/namespace/{tenant}/{namespace}/{bundle}": "owners: broker/ownership",
     "/loadbalance/brokers/{broker}": "live brokers: broker/ownership",
+    "/loadbalance/leader": "live leader: broker/balance/leadership.py",
     "/counters/producer-name": "its children have no values",
     "/magnetar/deletions/{ledger}": "empty",
     "/magnetar/offload-stores/{store}": "compared as bytes, never parsed",
@@ -143,6 +145,7 @@ READERS: Final[dict[str, tuple[str, Read]]] = {
         _decoded(decode_ledger_metadata),
     ),
     "/magnetar/offload-places": ("/magnetar/offload-places", lambda store, path: known_places(store)),
+    "/magnetar/last-moves": (keys.LAST_MOVES, lambda store, path: read_last_moves(store)),
     "/magnetar/generation": ("/magnetar/generation", _decoded(lambda data, path: number_of(path, data))),
     "/magnetar/bookies-beside/{bookie}": (
         "/magnetar/bookies-beside/b",

@@ -171,11 +171,13 @@ async def _of_broker(call: Call, broker: str) -> dict[str, object]:
 
 async def all_brokers(call: Call) -> object:
     """Brokers with the namespaces that policies give them."""
+    await _check_cluster(call)
     return [await _of_broker(call, each) for each in await list_brokers(call)]
 
 
 async def one_broker(call: Call) -> object:
     """A broker with the namespaces that policies give it."""
+    await _check_cluster(call)
     if call.params["broker"] not in await list_brokers(call):
         raise NotHereError(f"broker {call.params['broker'][:100]!r} is not known here")
     return await _of_broker(call, call.params["broker"])

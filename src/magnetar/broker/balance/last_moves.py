@@ -17,6 +17,8 @@ from magnetar.metadata.store import MetadataStore
 _log = logging.getLogger("magnetar.broker.balance")
 
 _KEPT: Final = 20
+_END_MS: Final = 253_402_300_800_000
+"""Unix milliseconds of the year 10000, which dates in Python do not reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,11 @@ async def read(store: MetadataStore) -> list[LastMove]:
 
 
 def _move(told: Mapping[str, object]) -> LastMove:
+    at_ms = int(str(told["at_ms"]))
+    if not 0 <= at_ms < _END_MS:
+        raise ValueError(at_ms)
     return LastMove(
-        int(str(told["at_ms"])),
+        at_ms,
         str(told["bundle"]),
         str(told["source"]),
         str(told["target"]),

@@ -25,7 +25,7 @@ class SplitTargets(NamedTuple):
 
 
 def targets(own: str, other: str, *, upper: float, room: float) -> SplitTargets:
-    """The other broker gets one part at most: one that is not larger than it has room for.
+    """The other broker gets one part at most: one that is not larger than the load it can take.
 
     Args:
         own: the broker that splits.

@@ -24,7 +24,7 @@ class SeekFence:
     def __init__(self) -> None:
         self._under_way = 0
         self.begun = 0
-        """Seeks that have begun so far: whoever waits sees by it that one came meanwhile."""
+        """Seeks that have begun so far. A coroutine that waited sees by it whether one came meanwhile."""
         self._waiting: list[Callable[[], None]] = []
 
     @property

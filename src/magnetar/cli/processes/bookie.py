@@ -62,7 +62,7 @@ class _Given:
 @click.option(
     "--http-changes",
     is_flag=True,
-    help="Take changes on that port, from anyone, even if clients must have TLS or credentials.",
+    help="Take changes on that port, from every caller, even if clients must have TLS or credentials.",
 )
 @click.option(
     "--tls-certificate", type=FILE, help="PEM file of the certificate, for clients that ask for TLS.  [none]"

@@ -4,7 +4,7 @@ Apache's bookies also have paths about the whole cluster. They are not offered h
 `magnetar autorecovery` and Apache's shell.
 
 Callers are not authenticated. So a bookie that demands something of its ledger clients takes no changes here,
-unless its operator allows them: else whoever reaches the port could make it read-only.
+unless its operator allows them: else each caller that reaches the port could make it read-only.
 
 Source: BookKeeper's HTTP admin API (paths, fields, status codes).
 """

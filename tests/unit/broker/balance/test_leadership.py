@@ -15,9 +15,7 @@ OF_ANOTHER = b'{"brokerId":"b:8080","serviceUrl":"http://b:8080"}'
 
 
 def leadership(store: MemoryMetadataStore, *, takes_part: bool = True) -> Leadership:
-    return Leadership(
-        store, urls_of("a:8080"), takes_part=lambda: takes_part, spawn=TaskGroup("test").spawn
-    )
+    return Leadership(store, urls_of("a:8080"), takes_part=lambda: takes_part, spawn=TaskGroup("test").spawn)
 
 
 def test_the_first_one_leads() -> None:
