@@ -75,13 +75,13 @@ OWNER_MUTATIONS: Final = {
     "alone": Mutation(
         "a claim is finished when nothing overlaps it",
         [(Claims, "_is_alone", _always_alone), _UNCHECKED],
-        98,
+        185,
         "owners",
     ),
     "look-after-claim": Mutation(
         "a record is looked at once more when it has made an owner",
         [(Claims, "_look_once_more", _believes)],
-        2,
+        838,
         "owners",
     ),
     "fence": Mutation(
