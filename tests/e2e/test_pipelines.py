@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pulsar
 import pyarrow.parquet as pq
 import pytest
 
+from magnetar.spark.pipelines.declarative import FREE_PORT
 from support.spark_topics import fill, numbered, official_client
 from support.standalone import StandaloneProcess, wait_until
 
@@ -25,6 +26,8 @@ DEADLINE_S = 600.0
 RUN = [sys.executable, "-m", "magnetar", "pipeline", "run"]
 PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"
 MINUTE_MS = 60_000
+FREE = {**os.environ, FREE_PORT: "1"}
+"""Sessions of other tests may be under way, and Spark Connect has one port else."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess
         yield process
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*RUN, *arguments],
         capture_output=True,
@@ -44,6 +49,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=DEADLINE_S,
         check=False,
         cwd=folder,
+        env=env,
     )
 
 
@@ -178,6 +184,7 @@ def test_lag_and_the_sink_in_a_connect_session(kept: StandaloneProcess, tmp_path
         text=True,
         timeout=DEADLINE_S,
         check=False,
+        env=FREE,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "copied: 3 batches, 30 rows" in done.stdout
@@ -215,7 +222,7 @@ def test_a_declarative_project_runs_twice(kept: StandaloneProcess, tmp_path: Pat
     )
     expected = numbered(30)
     for _ in range(2):
-        done = run(tmp_path, "--log-file", str(tmp_path / "spark.log"), str(tmp_path))
+        done = run(tmp_path, "--log-file", str(tmp_path / "spark.log"), str(tmp_path), env=FREE)
         assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "spark.log").read_text()[-2000:]
         assert sorted(texts(kept, "silver")) == expected
         counted = pq.read_table(tmp_path / "spark-warehouse" / "seen")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from magnetar.spark.progress import LagListener
 
+CONNECT_PORT: Final = 15_002
+"""The port of Spark Connect, the only one of a session on this machine."""
+FREE_PORT: Final = "SPARK_TESTING"
+"""A variable of Spark: the session takes a free port instead."""
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _NEEDED: Final = ("grpc", "grpc_status", "yaml", "zstandard", "pandas")
 
@@ -72,8 +77,24 @@ def _check_packages() -> None:
         )
 
 
+def check_port(port: int = CONNECT_PORT) -> None:
+    """Raises SparkSourceError when another process has the port: Spark's own error has a hundred lines, and
+    names a setting that its Python client does not know."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise SparkSourceError(
+                f"port {port} cannot be used ({error.strerror}), and a Connect session on this machine has no"
+                " other: another declarative project runs here. Wait for its end, or give --master sc://HOST"
+            ) from error
+
+
 def _session(spec: Path, settings: RunSettings) -> SparkSession:
     prepare(settings.master)
+    if settings.master.startswith("local") and FREE_PORT not in os.environ:
+        check_port()
     # Definitions that Spark imports look for their session by this name.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     from pyspark.sql import SparkSession

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
-from magnetar.spark.pipelines.declarative import configuration
+from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.pipelines.declarative import check_port, configuration
 from magnetar.spark.pipelines.run import RunSettings
 
 pytest.importorskip("yaml")
@@ -42,3 +44,13 @@ def test_a_spec_that_is_wrong_is_told_by_who_runs_it(tmp_path: Path, text: str) 
     path = tmp_path / "spark-pipeline.yml"
     path.write_text(text)
     assert configuration(path, RunSettings(master="sc://host")) == {}
+
+
+def test_a_port_that_another_session_has_is_told_with_the_next_step() -> None:
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(SparkSourceError, match=f"port {port} cannot be used.*another"):
+            check_port(port)
+    check_port(port)
