@@ -117,11 +117,12 @@ class Balance:
         return not self._decided_ms or now_ms - self._decided_ms >= pause_ms
 
     async def _move(self, shed: Shed) -> None:
-        owners = self._owners
+        owners, made = self._owners, False
         try:
             if not owners.peers.takes_bundles(shed.target):
                 return
-            if await owners.move(shed.bundle, shed.target, owner=shed.source):
+            made = await owners.move(shed.bundle, shed.target, owner=shed.source)
+            if made:
                 self.moved += 1
                 self._last_moves.add(LastMove.of(shed, self._broker.clock.now_ms()))
                 _log.info("%s was moved from %s to %s: %s", *shed)
@@ -129,7 +130,7 @@ class Balance:
             # The reports will say whether it is still needed.
             _log.warning("%s could not be moved from %s: %s", shed.bundle, shed.source, error)
         finally:
-            self.shedding.ended(shed, self._broker.clock.monotonic_ms())
+            self.shedding.ended(shed, self._broker.clock.monotonic_ms(), made=made)
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
         """A collector of `/metrics`."""
@@ -172,7 +173,8 @@ class Balance:
     async def _expel(self) -> None:
         """Gives away bundles that isolation policies do not allow here any more."""
         owners = self._owners
-        if owners.draining:
+        if owners.draining or not owners.rules.in_force:
+            self._misplaced.clear()
             return
         wrong = [
             bundle

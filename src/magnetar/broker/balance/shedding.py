@@ -149,9 +149,9 @@ class Shedding:
         seen.report, seen.told_ms = report, now_ms
         seen.unsettled = max(seen.unsettled - 1, int(changed))
 
-    def ended(self, move: Shed, now_ms: float) -> None:
-        """The move was made, or it failed."""
-        if move.reason == LOAD:
+    def ended(self, move: Shed, now_ms: float, *, made: bool) -> None:
+        """The move was made, or it failed: then the next reports decide again."""
+        if made and move.reason == LOAD:
             self._rests[move.bundle] = now_ms + self.settings.grace_minutes * 60_000
         for broker_id in (move.source, move.target):
             if broker_id in self._seen:

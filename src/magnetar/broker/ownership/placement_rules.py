@@ -45,6 +45,11 @@ class PlacementRules:
             # The former rules hold; the connection's return asks again.
             _log.warning("the isolation policies could not be read: %s", error)
 
+    @property
+    def in_force(self) -> bool:
+        """Whether there are any; else every broker may have every bundle."""
+        return bool(self._known)
+
     def brokers_for(self, namespace: NamespaceName, brokers: Iterable[str]) -> frozenset[str]:
         """See `isolation.brokers_for`."""
         return brokers_for(namespace, brokers, self._known)

@@ -33,6 +33,7 @@ class Cluster:
         self.brokers = [f"b{at}" for at in range(len(owned))]
         self.silent: set[str] = set()
         self.moves: list[Shed] = []
+        self.moves_fail = False
         self.now_ms = 0
         self.shedding = Shedding()
         self.shedding.settings = settings or BalanceSettings()
@@ -69,8 +70,9 @@ class Cluster:
             self._report_all()
             for move in self.shedding.decide(self.allowed, self.now_ms):
                 assert self.owners[move.bundle.lower >> 24] == move.source
-                self.owners[move.bundle.lower >> 24] = move.target
-                self.shedding.ended(move, self.now_ms)
+                if not self.moves_fail:
+                    self.owners[move.bundle.lower >> 24] = move.target
+                self.shedding.ended(move, self.now_ms, made=not self.moves_fail)
                 made.append(move)
         self.moves += made
         return made
@@ -228,3 +230,14 @@ def test_a_bundle_that_rests_is_passed_over_for_another_one() -> None:
 def test_a_broker_that_is_hardly_busy_gives_nothing_away() -> None:
     cluster = Cluster({0: 1_000, 1: 1_000}, {2: 10}).grow_old()
     assert cluster.rounds(10) == []
+
+
+def test_a_move_that_failed_is_asked_for_again() -> None:
+    """It rests only when it was made: the target may have died before it took the bundle."""
+    cluster = Cluster(dict.fromkeys(range(8), 1000), {8: 1_000}, {9: 1_000}).grow_old()
+    cluster.moves_fail = True
+    failed = cluster.rounds(20)
+    assert len({move.bundle for move in failed}) < len(failed)
+    cluster.moves_fail = False
+    assert cluster.rounds(20)
+    assert max(cluster.busy().values()) - min(cluster.busy().values()) <= 10
