@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from abc import abstractmethod
 from typing import Final, Protocol
 
 from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
@@ -125,17 +126,17 @@ class BrokerLink(Half):
     def _parses(self) -> bool:
         return not self._ended and self._other is None
 
+    @abstractmethod
     def _welcome(self, at: int) -> None:
         """The broker's CONNECTED is at `_rest[at]`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _answer(self, kind: int, command: pb.BaseCommand) -> None:
         """A frame of the broker."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _failed(self, reason: str, code: pb.ServerError | None) -> None:
         """Tells the client's session."""
-        raise NotImplementedError
 
     def _fail(self, reason: str, code: pb.ServerError | None = None) -> None:
         if not self._ended:

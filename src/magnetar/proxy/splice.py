@@ -7,6 +7,7 @@ not take it, the reading stops: a spliced pair holds at most a buffer and a read
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Final, cast
 
 from magnetar.proxy.ports import ProxyPort
@@ -28,7 +29,7 @@ class ReadBuffer:
         self.view = memoryview(self.data)
 
 
-class Half(asyncio.BufferedProtocol):
+class Half(asyncio.BufferedProtocol, ABC):
     """One socket; from `splice` on one half of a pair, which passes on what it reads."""
 
     transport: asyncio.Transport
@@ -64,8 +65,9 @@ class Half(asyncio.BufferedProtocol):
         figures.bytes += nbytes
         other.transport.write(bytes(self._shared.view[:nbytes]))
 
+    @abstractmethod
     def _parse(self) -> None:
-        raise NotImplementedError
+        """Handles what it can of `_rest`."""
 
     def eof_received(self) -> bool:
         return False

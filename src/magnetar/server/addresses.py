@@ -1,7 +1,8 @@
-"""Names and addresses of this process, from those it listens on and those it advertises."""
+"""Names and addresses of this process, from those it listens on and those it advertises, and its sockets."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import uuid
@@ -9,8 +10,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from magnetar.base.errors import StartupError
+
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _NETWORK: Final = Path("/proc/self/ns/net")
+_BACKLOG: Final = 1024
+"""Connections that wait for their acceptance."""
 
 
 def own_name(advertised: str, listened: str) -> str:
@@ -37,3 +42,26 @@ def socket_name(listened: str, port: int) -> str:
         # There is no such file, so this is not Linux.
         where = f"{socket.gethostname()} {uuid.getnode():x}"
     return blake2b(f"{where} {listened} {port}".encode(), digest_size=8).hexdigest()
+
+
+def listening(host: str, port: int, option: str) -> socket.socket:
+    """A socket that listens, to be closed by the caller; `option` is what gives another port, for the error.
+
+    Raises StartupError.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise StartupError(
+                f"port {port} on {host} is in use: stop the process that uses it,"
+                f" or choose another with {option} (0 takes a free one)"
+            ) from error
+        raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return bound

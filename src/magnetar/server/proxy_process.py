@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
@@ -35,7 +34,7 @@ from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.tasks import begin
 from magnetar.server import open_files
-from magnetar.server.addresses import in_url
+from magnetar.server.addresses import in_url, listening
 from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("magnetar.server")
 
-_BACKLOG = 1024
 """Connections that may wait to be accepted."""
 
 
@@ -193,17 +191,8 @@ class ProxyProcess:
         await members.load()
 
     def _bind(self, host: str, port: int, option: str) -> socket.socket:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound = listening(host, port, option)
         self._cleanup.callback(bound.close)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((host, port))
-            bound.listen(_BACKLOG)
-        except OSError as error:
-            remedy = f"; choose another with {option}" if error.errno == errno.EADDRINUSE else ""
-            raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}{remedy}") from error
-        bound.setblocking(False)
         return bound
 
     def _listen(

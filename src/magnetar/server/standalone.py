@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import magnetar
 from magnetar.admin.serving.server import AdminServer
-from magnetar.base.errors import MagnetarError, StartupError
+from magnetar.base.errors import MagnetarError
 from magnetar.bookie.store_options import Durability
 from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.listeners import Listeners, parse_listeners
@@ -42,7 +41,7 @@ from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.runtime.threads import in_thread
 from magnetar.server import open_files
-from magnetar.server.addresses import in_url, own_name
+from magnetar.server.addresses import in_url, listening, own_name
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("magnetar.server")
 
-_BACKLOG = 1024
 """Connections that may wait to be accepted."""
 _ORPHANS_S = 600
 """Seconds between two searches for unnamed ledgers."""
@@ -225,22 +223,8 @@ class Standalone:
         return admin.listen()
 
     def _bind(self, host: str, port: int, option: str) -> socket.socket:
-        """`option` is what gives another port, for the error's text."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound = listening(host, port, option)
         self._cleanup.callback(bound.close)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((host, port))
-            bound.listen(_BACKLOG)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise StartupError(
-                    f"port {port} on {host} is in use: stop the process that uses it,"
-                    f" or choose another with {option} (0 takes a free one)"
-                ) from error
-            raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        bound.setblocking(False)
         return bound
 
     async def _compose(self, authentication: Authentication | None) -> Broker:
