@@ -40,6 +40,7 @@ _ANNOUNCED: Final = (64 << 20, 1 << 20, 1_000)
 """The first is the truth, for as much as the broker decompresses at most."""
 _BATCH: Final = 2
 _PAUSE_S: Final = 0.05
+"""The pace of each attacker: without it, failures would fill a core of the attacker, not of the broker."""
 _DEADLINE_S: Final = 60.0
 
 
@@ -109,7 +110,7 @@ def _again_and_again(work: Callable[[], None]) -> None:
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException, BrokerAnswerError):
             work()
-        time.sleep(_PAUSE_S)
+        time.sleep(_PAUSE_S)  # the pace of the attack
 
 
 def _read_over_websocket(http_url: str) -> None:

@@ -25,6 +25,7 @@ _HOLDERS: Final = 8
 _HELD: Final = 100
 """Slow peers of each holder."""
 _TURN_S: Final = 0.05
+"""The pace of slow peers: each sends a byte in so many seconds."""
 _DEADLINE_S: Final = 30.0
 _JSON: Final = (
     b"PUT /admin/v2/tenants/giant HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -171,7 +172,7 @@ def slow_https(service_url: str, http_url: str, count: Count) -> None:
                     opened.sendall(next(more, b""))
                 except OSError:
                     leave(descriptor)
-            time.sleep(_TURN_S)
+            time.sleep(_TURN_S)  # the pace of the attack
 
     for number in range(_HOLDERS):
         kinds = itertools.islice(itertools.cycle(_PEERS), number, None)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
-from bench.failover import _broker, _Member
+from bench.failover import _bookie, _broker, _Member
 
 _WAIT_S: Final = 180.0
 _SHARE_MAX: Final = 0.6
@@ -160,10 +160,7 @@ def main() -> None:
         folder = Path(name)
         members: list[_Member] = []
         try:
-            for number in range(2):
-                data = ("--data", str(folder / f"bookie{number}"), "--port", "0")
-                role = ("bookie", "--metadata", options.metadata, "--initialize", *data)
-                members.append(_Member(folder, f"bookie{number}", *role, "--disk-usage-threshold", "0.99"))
+            members.extend(_bookie(folder, options.metadata, number) for number in range(2))
             brokers: list[_Member] = []
             try:
                 brokers.extend(_broker(folder, options.metadata, number) for number in range(2))

@@ -55,6 +55,11 @@ class _Member:
         self._process.wait(_START_S)
 
 
+def _bookie(folder: Path, metadata: str, number: int) -> _Member:
+    data = ("--data", str(folder / f"bookie{number}"), "--port", "0", "--disk-usage-threshold", "0.99")
+    return _Member(folder, f"bookie{number}", "bookie", "--metadata", metadata, "--initialize", *data)
+
+
 def _broker(folder: Path, metadata: str, number: int) -> _Member:
     ports = ("--port", "0", "--http-port", "0")
     return _Member(folder, f"broker{number}", "broker", "--metadata", metadata, *ports)
@@ -114,16 +119,7 @@ def main() -> None:
         folder = Path(name)
         members: list[_Member] = []
         try:
-            for number in range(2):
-                data = ("--data", str(folder / f"bookie{number}"), "--port", "0")
-                members.append(
-                    _Member(
-                        folder,
-                        f"bookie{number}",
-                        *("bookie", "--metadata", options.metadata, "--initialize", *data),
-                        *("--disk-usage-threshold", "0.99"),
-                    )
-                )
+            members.extend(_bookie(folder, options.metadata, number) for number in range(2))
             brokers: list[_Member] = []
             try:
                 # One by one: those that started are ended when another one does not.

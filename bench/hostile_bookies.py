@@ -77,6 +77,7 @@ class Behaves:
         while (began := time.perf_counter()) < end:
             self.ask(Read(_LEDGER, 0, 5))
             found.append((time.perf_counter() - began) * 1000)
+            # The pace of a client that behaves: one read in PACE_S.
             time.sleep(max(0.0, began + PACE_S - time.perf_counter()))
         return found
 
@@ -182,7 +183,7 @@ def bookie(metadata: str, folder: Path) -> Iterator[tuple[int, int]]:
             while not ready.exists():
                 if process.poll() is not None or time.perf_counter() > end:
                     raise BrokerFailedError(f"the bookie did not start:\n{log.read_text()}")
-                time.sleep(PACE_S)
+                time.sleep(PACE_S)  # the file is the only sign; _READY_S bounds the wait
             told = json.loads(ready.read_text())
             yield int(told["port"]), int(told["pid"])
         finally:

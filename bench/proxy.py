@@ -42,7 +42,7 @@ def _started(folder: Path, name: str, core: int, *arguments: str) -> tuple[subpr
     while not ready.exists():
         if process.poll() is not None or time.monotonic() > end:
             raise SystemExit((folder / f"{name}.log").read_text())
-        time.sleep(0.05)
+        time.sleep(0.05)  # the file is the only sign; _START_S bounds the wait
     return process, json.loads(ready.read_text())["broker_url"]
 
 

@@ -482,6 +482,20 @@ def test_a_read_that_waits_ends_with_its_connection(tmp_path: Path) -> None:
     run(tmp_path, ServerOptions(), story)
 
 
+def index_that_waits(server: BookieServer, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """No index is in memory, and none is loaded before the event is set."""
+    entries, loads = server.entries, asyncio.Event()
+    make_ready = entries.make_ready
+
+    async def late(ledger_id: LedgerId) -> None:
+        await loads.wait()
+        await make_ready(ledger_id)
+
+    monkeypatch.setattr(entries, "make_ready", late)
+    entries.release_idle(-1.0)
+    return loads
+
+
 def test_a_client_with_many_requests_for_an_index_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,16 +503,8 @@ def test_a_client_with_many_requests_for_an_index_is_not_read(
 
     async def story(nodes: BookieNodes) -> None:
         server = await on_disk(nodes)
-        entries = server.entries
-        make_ready, loads = entries.make_ready, asyncio.Event()
-
-        async def late(ledger_id: LedgerId) -> None:
-            await loads.wait()
-            await make_ready(ledger_id)
-
-        monkeypatch.setattr(entries, "make_ready", late)
-        entries.release_idle(-1.0)
-        assert not entries.is_ready(LedgerId(7))
+        loads = index_that_waits(server, monkeypatch)
+        assert not server.entries.is_ready(LedgerId(7))
         reader, writer = await outsider(nodes, b"".join(encode_request(Read(7, 0), is_v2=True)) * READS)
         await until(lambda: any(each._held for each in server._connections))
         assert server.budget._loading.total() == 16
@@ -516,15 +522,7 @@ def test_entries_that_wait_for_an_index_count_like_those_that_wait_for_a_sync(
 ) -> None:
     async def story(nodes: BookieNodes) -> None:
         server = await on_disk(nodes)
-        entries = server.entries
-        make_ready, loads = entries.make_ready, asyncio.Event()
-
-        async def late(ledger_id: LedgerId) -> None:
-            await loads.wait()
-            await make_ready(ledger_id)
-
-        monkeypatch.setattr(entries, "make_ready", late)
-        entries.release_idle(-1.0)
+        loads = index_that_waits(server, monkeypatch)
         reader, writer = await outsider(nodes, b"".join(encode_request(ENTRY, is_v2=True)))
         _, other = await outsider(nodes)
         # No client is read, also none that asks for something else.
