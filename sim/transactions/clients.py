@@ -231,6 +231,8 @@ class TxnClient(Client):
                 data.ack_set.append(((1 << size) - 1) & ~sum(1 << index for index in indexes))
                 if self.random.random() < 0.5:
                     data.batch_size = size
+            elif size > 1:
+                acked.rests.add(position)
             command.message_id.append(data)
         acked.asked_us = self.home.now_us
         attempt.acks.append(acked)

@@ -39,6 +39,8 @@ class Acked:
     units: frozenset[Unit]
     upto: Position | None = None
     """Every unit up to and including it."""
+    rests: set[Position] = field(default_factory=set)
+    """Batches that it names without saying which messages: those that nothing has acknowledged yet."""
     fate: str = "unknown"
     asked_us: int = 0
     told_us: int = NEVER
@@ -199,9 +201,11 @@ class History:
             if not count and not holders:
                 yield f"{unit} of {subscription} is gone, and no client acknowledged it"
             sure = [
-                attempt
+                (acked.told_us, unit[0] in acked.rests, attempt.name)
                 for attempt, acked in holders
                 if attempt.txn is not None and acked.fate == "stored" and acked.upto is None
             ]
-            if len(sure) > 1 and not seeks:
-                yield f"{unit} of {subscription} was acknowledged by {sure[0].name} and by {sure[1].name}"
+            # The rest of a batch may be asked for after a part of it, and nothing after that.
+            (*others, (_, is_rest, last)) = sorted(sure) or [(0, True, "")]
+            if not seeks and others and (len(others) > 1 or others[0][1] or not is_rest):
+                yield f"{unit} of {subscription} was acknowledged by {others[0][2]} and by {last}"

@@ -80,6 +80,24 @@ def test_a_batch_is_in_one_transaction_where_one_takes_all_of_it() -> None:
     in_world(story, ON)
 
 
+def test_a_batch_without_its_messages_is_what_is_left_of_it() -> None:
+    async def story(world: World) -> None:
+        client = await opened(world, kind="Shared")
+        at = await batch_of(client, 3)
+        part, rest, again = [await client.begin() for _ in range(3)]
+        for txn in (part, rest, again):
+            await client.add_subscription(txn)
+        assert not (await client.ack(part, at, ack_set=(0b110,))).HasField("error")
+        await client.commit(part)
+        assert not (await client.ack(rest, at)).HasField("error")
+        assert (await client.ack(again, at, ack_set=(0b101,))).error == pb.TransactionConflict
+        await client.commit(rest)
+        assert (await client.ack(again, at)).error == pb.TransactionConflict
+        assert (await world.topic()).subscriptions["s"].backlog_entries == 0
+
+    in_world(story, ON)
+
+
 def test_messages_of_a_batch_that_are_acknowledged_are_in_no_transaction() -> None:
     async def story(world: World) -> None:
         client = await opened(world, kind="Shared")
