@@ -85,15 +85,12 @@ class ClusterMetadata:
             except ValueError:
                 rows.append({"broker": name, "state": "not understood", "bundles": counts[name]})
             else:
-                rows.append(
-                    {
-                        **_row(name, report, counts[name], drained=name in drained),
-                        "leader": "leads" if name == leader else "",
-                    }
-                )
+                rows.append(_row(name, report, counts[name], drained=name in drained))
         for name in {*drained, *counts}.difference(names):
             state = "gone, drained" if name in drained else "gone"
             rows.append({"broker": name, "state": state, "bundles": counts[name]})
+        for row in rows:
+            row["leader"] = "leads" if row["broker"] == leader else ""
         return sorted(rows, key=lambda row: str(row["broker"]))
 
     async def last_moves(self) -> list[dict[str, object]]:
