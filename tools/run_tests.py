@@ -7,7 +7,12 @@
     ./dev test nightly               both twins with all that needs no JVM, every property with new cases, and
                                      what explores for long: simulation, mutants, fuzzing
     ./dev test tests/unit/base -x    paths, in one stage
-    ./dev test wire -k frame         options go to pytest
+    ./dev test wire -k frame         other options go to pytest
+    ./dev test --costs e2e           CPU seconds of each file and of the dearest tests
+    ./dev test --help                this text
+
+Stages: fast (unit, property, wire, simulation), new-cases, integration, compat, spark, e2e; a folder's name
+runs that folder alone.
 
 A test that fails beside others is run a second time, alone. If it passes then, it counts as
 passed and is listed as unsteady in the summary, its failure above: a race that has to be found.
@@ -37,6 +42,7 @@ import twin_tests
 COMPILED = "--compiled"
 TWINS = "--twins"
 NIGHTLY = "nightly"
+HELP = frozenset({"-h", "--help"})
 
 DEADLINE_S = 4 * 3600
 """Most seconds of all stages together, so that a test that hangs does not hang the run. Beside eight busy
@@ -155,6 +161,9 @@ class Outcome:
 
 def main(arguments: list[str]) -> int:
     """Runs what the arguments select in the project's root."""
+    if HELP & set(arguments):
+        print((__doc__ or "").strip())
+        return 0
     options = [argument for argument in arguments if argument.startswith("-")]
     # The word after -k, -m and the like belongs to the option.
     words = list(arguments)

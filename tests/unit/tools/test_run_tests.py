@@ -84,6 +84,18 @@ def started(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     return seen
 
 
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["unit", "--help"], ["nightly", "--twins", "-h"]])
+def test_help_starts_no_stage(
+    words: list[str], run_tests: ModuleType, started: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tests.main(words) == 0
+    assert started == []
+    printed = capsys.readouterr().out
+    assert printed.startswith("`./dev test`: the tests in stages")
+    for word in ("nightly", "--twins", "--compiled", "--costs", *STAGES):
+        assert word in printed
+
+
 STAGES = ["fast", "new-cases", "integration", "compat", "spark", "e2e"]
 
 
