@@ -11,7 +11,7 @@ Source: protobuf wire format.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -214,9 +214,7 @@ def read_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 def big_endian_u32(data: Bytes, at: Ints) -> Ints:
     """The big-endian four-byte numbers at these offsets."""
-    part: Any = data[at].astype(np.int64) << 24
-    part |= data[at + 1].astype(np.int64) << 16
-    part |= data[at + 2].astype(np.int64) << 8
-    part |= data[at + 3]
-    result: Ints = part
-    return result
+    high: Ints = data[at].astype(np.int64) << 24
+    upper: Ints = data[at + 1].astype(np.int64) << 16
+    lower: Ints = data[at + 2].astype(np.int64) << 8
+    return high | upper | lower | data[at + 3]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 METHOD_TOKEN = "token"
 METHOD_BASIC = "basic"
@@ -67,23 +66,27 @@ class Identity:
         return f"{self.role!r} via {self.via!r}" if self.via else repr(self.role)
 
 
-def certificate_role(certificate: Mapping[str, Any] | None) -> str | None:
+def subject_values(certificate: Mapping[str, object] | None, name: str) -> list[str]:
+    """What a verified certificate's subject says under this name; the certificate in the form of
+    `ssl.SSLSocket.getpeercert`, which has its pairs of names and values in tuples of tuples."""
+    subject = (certificate or {}).get("subject", ())
+    assert isinstance(subject, tuple)
+    return [str(value) for distinguished in subject for key, value in distinguished if key == name]
+
+
+def certificate_role(certificate: Mapping[str, object] | None) -> str | None:
     """The common name in a verified certificate, in the form of `ssl.SSLSocket.getpeercert`.
 
     None without a certificate, and for a certificate without exactly one common name.
     """
-    names = [
-        value
-        for distinguished in (certificate or {}).get("subject", ())
-        for key, value in distinguished
-        if key == "commonName"
-    ]
+    names = subject_values(certificate, "commonName")
     return names[0] if len(names) == 1 and names[0] else None
 
 
-def shown_role(told: Callable[[str], Any]) -> CertificateRole | None:
+def shown_role(told: Callable[[str], object]) -> CertificateRole | None:
     """The role in the client's certificate of the TLS handshake. `told`: a transport's `get_extra_info`."""
-    name = certificate_role(told("peercert"))
+    certificate = told("peercert")
+    name = certificate_role(certificate if isinstance(certificate, Mapping) else None)
     if name is None:
         return None
     role = CertificateRole(name)

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, TextIO
 
 import click
 
@@ -16,14 +16,14 @@ _COLUMN_MAX: Final = 60
 """Most characters of a table's cell; longer cells are cut, and `-o json` prints them whole."""
 
 
-def colors_wanted(stream: Any) -> bool:
+def colors_wanted(stream: TextIO) -> bool:
     """Whether to print colours to this stream: it is a terminal, and NO_COLOR is not set (no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def styled(text: str, **style: Any) -> str:
+def styled(text: str, fg: str | None = None, bold: bool | None = None) -> str:
     """`text` in a style of click; without the style when standard output gets no colours."""
-    return click.style(text, **style) if colors_wanted(sys.stdout) else text
+    return click.style(text, fg=fg, bold=bold) if colors_wanted(sys.stdout) else text
 
 
 def show(document: object, output: str, *, columns: Sequence[str] = ()) -> None:

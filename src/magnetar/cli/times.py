@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -36,11 +36,14 @@ class Moment(_Moment):
     def get_metavar(self, *args: object, **kwargs: object) -> str:
         return "TIME"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
         """See click. A time without a zone is local time; a plain number is Unix milliseconds. An invalid
         text ends the command with an error of usage."""
-        if isinstance(value, int) or value in WORDS:
-            return value if isinstance(value, int) else str(value)
+        if isinstance(value, int):
+            return value
+        assert isinstance(value, str)
+        if value in WORDS:
+            return value
         if value == "now":
             return time.time_ns() // 1_000_000
         if (age := age_ms(value)) is not None:

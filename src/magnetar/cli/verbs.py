@@ -30,6 +30,9 @@ _PLACES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
 """Placeholders that are filled by an argument of another name: the argument's name, and the function that
 makes a path of it."""
 
+Given = Mapping[str, Any]
+"""Arguments and options of a command by their names, as click converted them."""
+
 _DRIER: Final = click.Option(["--dry-run"], is_flag=True, help="Print the call and do not make it.")
 _SURE: Final = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
 
@@ -49,7 +52,7 @@ class Verb:
     query: Mapping[str, str] | None = None
     """Parameters of the query, each with the name of its option. Options that are not given add no parameter.
     """
-    body: Callable[[Mapping[str, object]], object] | None = None
+    body: Callable[[Given], object] | None = None
     """Makes the body from the arguments and options; None: the call has no body."""
     done: str = ""
     """Text to print after a call that has no answer, with arguments in braces."""
@@ -100,7 +103,7 @@ def command_of(verb: Verb) -> click.Command:
     )
 
 
-def path_of(template: str, given: Mapping[str, Any]) -> str:
+def path_of(template: str, given: Given) -> str:
     """The path with the arguments in place of the placeholders. Raises InvalidNameError."""
     made = ""
     for text, name, _, _ in Formatter().parse(template):
@@ -113,7 +116,7 @@ def path_of(template: str, given: Mapping[str, Any]) -> str:
     return made if made.startswith("/") else f"{paths.ROOT}/{made}"
 
 
-def _run(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> None:
+def _run(verb: Verb, caller: Caller, given: Given) -> None:
     # What is to be created is taken by its name.
     names = topics_named(caller, given["topic"]) if "topic" in given and verb.name != "create" else []
     if len(names) < 2:
@@ -130,19 +133,19 @@ def _run(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> None:
         _run_one(verb, caller, {**given, "topic": name, "yes": True})
 
 
-def _called(verb: Verb, caller: Caller, given: Mapping[str, object]) -> object:
+def _called(verb: Verb, caller: Caller, given: Given) -> object:
     with caller.admin() as admin:
         answer = admin.call(verb.method, path_of(verb.path, given), query=_query(verb, given))
     return answer if verb.rows is None else verb.rows(answer)
 
 
-def _query(verb: Verb, given: Mapping[str, object]) -> dict[str, object]:
+def _query(verb: Verb, given: Given) -> dict[str, object]:
     return {
         key: given[option] for key, option in (verb.query or {}).items() if given[option] not in (None, False)
     }
 
 
-def _run_one(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> None:
+def _run_one(verb: Verb, caller: Caller, given: Given) -> None:
     path = path_of(verb.path, given)
     query = _query(verb, given)
     body = None if verb.body is None else verb.body(given)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.errors import MagnetarError
 
@@ -38,7 +38,7 @@ class Job:
     error: str = ""
 
 
-Work = Callable[[Callable[[int, int], None]], Awaitable[Any]]
+Work = Callable[[Callable[[int, int], None]], Awaitable[object]]
 """The work of a job: gets a callback for its progress (done, total), and returns the result."""
 
 

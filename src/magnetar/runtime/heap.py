@@ -18,7 +18,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from magnetar.observability.metrics import Exposition, labels
 
@@ -145,7 +145,7 @@ class Heap:
         gc.set_threshold(_YOUNG_MAX, _NEVER, _NEVER)
         gc.callbacks.append(self._measure)
 
-    def _measure(self, phase: str, info: dict[str, Any]) -> None:
+    def _measure(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             self._began_s = time.perf_counter()
             return

@@ -7,8 +7,9 @@ parameters, is accepted too.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.errors import ClientError
 from magnetar.base.names import InvalidTopicNameError, TopicName
@@ -103,7 +104,7 @@ def _credentials(given: OptionValues) -> dict[str, str]:
 
 def _plugin_params(method: str, text: str) -> dict[str, str]:
     """`text` as Pulsar's Java class for `method` reads it. It may be a secret: errors do not show it."""
-    pairs: Any = {}
+    pairs: Mapping[str, object] = {}
     if text.startswith("{"):
         try:
             pairs = json.loads(text)

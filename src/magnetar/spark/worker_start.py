@@ -28,7 +28,7 @@ import socket
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 _log = logging.getLogger("magnetar.spark")
 
@@ -111,7 +111,7 @@ def launcher(python: str, cache_dir: Path) -> Path | None:
 def hand_over(path: str) -> None:
     """Lets a socket of this process that connects to `path` take over the open connection."""
 
-    def connect(self: socket.socket, address: Any) -> None:
+    def connect(self: socket.socket, address: str | tuple[object, ...]) -> None:
         if address != path:
             original(self, address)
             return

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.http_credentials import credentials_of
 from magnetar.auth.identity import METHOD_TLS, Credentials
+from magnetar.base.asgi import Receive, Scope, Send
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import pause, race
@@ -34,9 +35,6 @@ from magnetar.websocket.sockets import sockets_of
 
 _log = logging.getLogger("magnetar.websocket")
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ABORT: Final = "magnetar.abort"
 """Extension of a scope: called without arguments, it ends the connection and drops unsent bytes."""

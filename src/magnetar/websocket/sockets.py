@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
@@ -87,9 +87,9 @@ class OpenSockets:
         )
         return ()
 
-    def describe(self, topic: TopicName | None = None) -> dict[str, dict[str, object]]:
+    def describe(self, topic: TopicName | None = None) -> dict[str, dict[str, list[object]]]:
         """Statistics by topic, in the form of Pulsar's proxy; with `topic`, of this topic only."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, dict[str, list[object]]] = {}
         for endpoint in self._open:
             for name in endpoint.target.topics:
                 if topic is not None and name != topic:

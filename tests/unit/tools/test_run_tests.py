@@ -86,7 +86,10 @@ def started(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["unit", "--help"], ["nightly", "--twins", "-h"]])
 def test_help_starts_no_stage(
-    words: list[str], run_tests: ModuleType, started: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    run_tests: ModuleType,
+    started: list[tuple[str, str]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run_tests.main(words) == 0
     assert started == []

@@ -195,6 +195,9 @@ class Call:
         return check_properties(document)
 
 
+Document = dict[str, Any]
+"""An object in an answer of the admin API, in the form that Pulsar's has."""
+
 Handler = Callable[[Call], Awaitable[object]]
 
 Route = tuple[str, str, Handler]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Final, TypeAlias
 
 from magnetar.admin.calls.call_turns import CallTurns
+from magnetar.base.asgi import Receive, Scope, Send
 from magnetar.broker.limits.token_bucket import TokenBucket
 from magnetar.runtime.tasks import soon
 
@@ -35,10 +36,7 @@ _ADDRESSES_MAX: Final = 4_096
 _TOO_FAST: Final = b"too many calls in a second (http_calls_per_second); call more slowly\n"
 _BODY: Final = b"too many calls are in work; try again later\n"
 
-_Scope: TypeAlias = MutableMapping[str, Any]
-_Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_App: TypeAlias = Callable[[_Scope, _Receive, _Send], Coroutine[Any, Any, None]]
+_App: TypeAlias = Callable[[Scope, Receive, Send], Coroutine[object, object, None]]
 
 
 class CallPlaces:
@@ -65,7 +63,7 @@ class CallPlaces:
         """Running calls by address."""
         self._probes = 0
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["path"].rstrip("/") in PROBES and self._probes < _PROBES_MAX:
@@ -77,7 +75,7 @@ class CallPlaces:
         else:
             await self._call(scope, receive, send)
 
-    async def _call(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
         address = client[0] if client else ""
         calls = self._calls
@@ -117,7 +115,7 @@ def _exactly_ms() -> float:
     return time.monotonic_ns() / 1_000_000
 
 
-async def _refuse(send: _Send, status: int, body: bytes) -> None:
+async def _refuse(send: Send, status: int, body: bytes) -> None:
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", b"%d" % len(body)),

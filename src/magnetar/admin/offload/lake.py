@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
-from magnetar.admin.calls.call import Call, Route, natural
+from magnetar.admin.calls.call import Call, Document, Route, natural
 from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.names import TopicName
@@ -27,8 +27,6 @@ _MERGE: Final = "merge"
 KEEP_SECONDS: Final = 5 * 86_400
 """Seconds after which snapshots expire, except the last ones. Default of the query."""
 KEEP_SNAPSHOTS: Final = 10
-
-Document = dict[str, Any]
 
 
 def _lake(call: Call) -> LakeTables:

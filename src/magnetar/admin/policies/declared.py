@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from magnetar.admin.calls.call import Call
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.policies.policies import Policies
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, object]
 """A JSON schema for OpenAPI."""
 
 

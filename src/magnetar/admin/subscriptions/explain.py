@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.call import Call, Document, Route
 from magnetar.admin.topics.topics import parts
 from magnetar.broker.errors import SubscriptionNotFoundError
 from magnetar.broker.explain.reasons import diagnose, of_consumer
 from magnetar.broker.topic.any_topic import AnyTopic
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
-
-Document = dict[str, Any]
 
 
 def explanation(topic: AnyTopic, name: str) -> Document:

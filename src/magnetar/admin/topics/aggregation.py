@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-Document = dict[str, Any]
+from magnetar.admin.calls.call import Document
 
 
 def aggregate(documents: list[Document]) -> Document:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.call import Call, Document, Route
 from magnetar.admin.topics.topics import loaded, parts
 from magnetar.broker.topic.topic import Topic
-
-Document = dict[str, Any]
 
 _C: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/compaction"
 

@@ -8,8 +8,9 @@ a cursor that fell back because its ledger is damaged says why.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from magnetar.admin.calls.call import Document
 from magnetar.admin.topics.compaction import compacted_ledger
 from magnetar.base.ids import Position
 from magnetar.broker.subscription.subscription import Subscription
@@ -17,8 +18,6 @@ from magnetar.broker.topic.topic import Topic
 from magnetar.managedlog.info import CursorInfo, LedgerInfo, LogInfo
 from magnetar.managedlog.visible_reading import read_limit
 from magnetar.tiered.context import OffloadedCopy, segment_name
-
-Document = dict[str, Any]
 
 _STATES: Final = {
     "open": "LedgerOpened",

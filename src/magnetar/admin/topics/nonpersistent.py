@@ -4,9 +4,9 @@ share."""
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from typing import Final
 
-from magnetar.admin.calls.call import Call, Handler, Operation, Route
+from magnetar.admin.calls.call import Call, Document, Handler, Operation, Route
 from magnetar.admin.namespaces.bundles import within
 from magnetar.admin.topics import topics
 from magnetar.admin.topics.over_partitions import nothing, spread, union
@@ -25,8 +25,6 @@ from magnetar.base.names import NON_PERSISTENT
 from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.nonpersistent.nonpersistent_subscription import NonPersistentSubscription
 from magnetar.broker.nonpersistent.nonpersistent_topic import NonPersistentTopic
-
-Document = dict[str, Any]
 
 _N: Final = f"/admin/v2/{NON_PERSISTENT}/{{tenant}}/{{namespace}}"
 _T: Final = f"{_N}/{{topic}}"

@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import TypeAlias
 from urllib.parse import quote, urlencode
 
-from magnetar.admin.calls.call import AUTHORITATIVE, Call, Handler
+from magnetar.admin.calls.call import AUTHORITATIVE, Call, Document, Handler
 from magnetar.admin.calls.errors import status_of
 from magnetar.admin.calls.other_brokers import BrokerCall
 from magnetar.admin.calls.owners_asked import OwnersAsked
-from magnetar.admin.topics.aggregation import Document
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.ownership.bundle import Bundle

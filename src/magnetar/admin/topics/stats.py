@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from magnetar.admin.calls.call import Call, Operation, Route
+from magnetar.admin.calls.call import Call, Document, Operation, Route
 from magnetar.admin.calls.rates import Rates
 from magnetar.admin.topics import internals
 from magnetar.admin.topics.aggregation import aggregate
@@ -28,8 +28,6 @@ from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.topic import DEDUP_CURSOR, Topic
-
-Document = dict[str, Any]
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 

@@ -6,9 +6,9 @@ Readers never get the latter. The route is for operators who examine what a tran
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+from typing import Final
 
-from magnetar.admin.calls.call import Call, Route, natural
+from magnetar.admin.calls.call import Call, Document, Route, natural
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import LedgerId, Position
@@ -18,8 +18,6 @@ from magnetar.broker.transactions.stamp import transaction_of
 _ENTRIES_MAX: Final = 1_000
 _BYTES_MAX: Final = 1 << 20
 """Most bytes of an answer, unless its first entry alone is larger."""
-
-Document = dict[str, Any]
 
 
 async def all_entries(call: Call) -> object:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from magnetar.admin.calls.call import Document
 from magnetar.base.ids import Position
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic.topic import Topic
@@ -12,8 +11,6 @@ from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.broker.transactions.transactions import Transactions
 from magnetar.managedlog.visible_reading import last_visible
-
-Document = dict[str, Any]
 
 
 def coordinator_stats(number: int, coordinator: Coordinator | None) -> Document:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.brokers.brokers import broker_port
 from magnetar.admin.calls.call import Call, Route, natural
@@ -20,8 +20,6 @@ from magnetar.broker.transactions.coordinator import ANYBODY
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.broker.transactions.transactions import Transactions
-
-Document = dict[str, Any]
 
 _R: Final = "/admin/v3/transactions"
 _T: Final = "{tenant}/{namespace}/{topic}"

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from magnetar.auth.digest_md5 import DigestError, DigestServer
-from magnetar.auth.identity import certificate_role
+from magnetar.auth.identity import certificate_role, subject_values
 from magnetar.bookie.network.refusals import refused
 from magnetar.wire.bookkeeper.requests import Auth, BatchRead, BookieInfo, Request, StartTls, Unserved
 from magnetar.wire.bookkeeper.responses import AuthDone, BookieInfoDone, Refused, Response
@@ -49,18 +49,13 @@ class Access:
         return not (self.tls_required or self.roles or self.users)
 
 
-def role_of(certificate: Mapping[str, Any] | None) -> str | None:
+def role_of(certificate: Mapping[str, object] | None) -> str | None:
     """The role in a verified certificate, as `ssl.SSLSocket.getpeercert` returns it; None without one."""
-    units = [
-        value
-        for distinguished in (certificate or {}).get("subject", ())
-        for key, value in distinguished
-        if key == "organizationalUnitName"
-    ]
+    units = subject_values(certificate, "organizationalUnitName")
     for part in units[0].split(";") if units else ():
         code, colon, names = part.partition(":")
         if colon and code.strip() == _ROLES and (role := names.split(",")[0].strip()):
-            return str(role)
+            return role
     return certificate_role(certificate)
 
 

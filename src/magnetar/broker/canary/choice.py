@@ -6,12 +6,12 @@ decides: names, or patterns like `orders/*`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
+from magnetar.broker.policies.policy_shapes import Document
 
 PROPERTY: Final = "canary"
 """Property of a namespace: whether it has a canary."""
@@ -30,7 +30,7 @@ class CanarySettings:
     """After which a message counts as lost."""
 
 
-def wanted(namespace: NamespaceName, policies: Mapping[str, Any], patterns: tuple[str, ...]) -> bool:
+def wanted(namespace: NamespaceName, policies: Document, patterns: tuple[str, ...]) -> bool:
     """Whether the namespace of these policies has a canary."""
     said = (policies.get("properties") or {}).get(PROPERTY)
     if said is not None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.machine import Machine
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import ConflictError
+from magnetar.broker.policies.policy_shapes import Document
 
 THRESHOLD_POLICY: Final = "compaction_threshold"
 """Key of the policy of a namespace or topic: bytes since the horizon that begin a compaction; 0: never."""
@@ -89,8 +90,8 @@ class CompactionJob:
     def apply(
         self,
         config: BrokerConfig,
-        topic_policies: Mapping[str, Any],
-        namespace_policies: Mapping[str, object],
+        topic_policies: Document,
+        namespace_policies: Document,
     ) -> None:
         """These are in force now; the topic's threshold wins over the namespace's, which wins over the
         broker's."""

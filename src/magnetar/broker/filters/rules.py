@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters import expression
 from magnetar.broker.filters.entry_filter import FilterFactory
+from magnetar.broker.policies.policy_shapes import Document
 
 FILTERS_POLICY: Final = "entryFilters"
 """Key of a topic's document and of a namespace's."""
@@ -39,7 +40,7 @@ class FilterRules:
     budget_ms: int = 5
     """Milliseconds that a filter may take for a vector; a slower one is named in the log."""
 
-    def under(self, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> FilterRules:
+    def under(self, own: Document, namespace: Document) -> FilterRules:
         """The rules in force under the policies of a topic and of its namespace."""
         chosen = own.get(FILTERS_POLICY) or namespace.get(FILTERS_POLICY)
         if not chosen or not self.override:

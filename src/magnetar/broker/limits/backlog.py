@@ -6,10 +6,11 @@ in seconds. Eviction reduces the backlog to nine tenths of the allowed bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
+
+from magnetar.broker.policies.policy_shapes import Document
 
 KEEP_TENTHS: Final = 9
 """Part of the quota that stays filled after an eviction (Pulsar's factor)."""
@@ -54,7 +55,7 @@ class BacklogQuota:
         return (size_bytes >= self.limit) if self.kind is QuotaKind.SIZE else (age_s > self.limit)
 
 
-def fits_retention(quota: Mapping[str, Any], retention: Mapping[str, Any] | None) -> bool:
+def fits_retention(quota: Document, retention: Document | None) -> bool:
     """Whether a quota's document is below a retention's, as Pulsar demands when either is set: messages kept
     after their acknowledgement must include unacknowledged ones. No limit counts as below."""
     kept = retention or {}

@@ -7,11 +7,11 @@ Source: PIP-82 (names and shapes).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.broker.limits.token_bucket import Rate, RateLimiter
+from magnetar.broker.policies.policy_shapes import Document
 
 GROUP_POLICY: Final = "resource_group_name"
 """Key of a namespace's document: the name of its group."""
@@ -38,7 +38,7 @@ class ResourceGroups:
         self._clock = clock
         self._known: dict[str, ResourceGroup] = {}
 
-    def of(self, name: str, document: Mapping[str, Any]) -> ResourceGroup:
+    def of(self, name: str, document: Document) -> ResourceGroup:
         """The group; a new one, with full buckets, when its rates changed."""
         numbers = [max(0, int(document.get(number) or 0)) for number in NUMBERS]
         rates = Rate(numbers[0], numbers[1]), Rate(numbers[2], numbers[3])

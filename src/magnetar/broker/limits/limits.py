@@ -6,7 +6,6 @@ set wins. Names and shapes are Pulsar's. 0 means "no limit" unless a field's tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from magnetar.broker.filters.rules import FilterRules
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.groups import ResourceGroup
 from magnetar.broker.limits.token_bucket import Rate
+from magnetar.broker.policies.policy_shapes import Document
 
 ALL_TYPES: Final = frozenset({"Exclusive", "Shared", "Failover", "Key_Shared"})
 """Types of subscription, as the admin API writes them."""
@@ -62,8 +62,6 @@ class Limits:
     subscribe_rate: Rate = field(default_factory=Rate)
     """Subscribe commands of one consumer (`messages`)."""
 
-
-Document = Mapping[str, Any]
 
 _NAMESPACES_KNOWN: Final = 256
 """Documents whose limits are cached, including replaced ones."""

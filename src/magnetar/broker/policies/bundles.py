@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from magnetar.base.names import TopicName
+from magnetar.broker.policies.policy_shapes import Document
 from magnetar.metadata import keys
 
 LAST: Final = 0xFFFFFFFF
@@ -27,7 +28,7 @@ def equal_parts(number: int) -> dict[str, object]:
     return {"boundaries": [f"0x{bound:08x}" for bound in bounds], "numBundles": number}
 
 
-WHOLE: Final[dict[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+WHOLE: Final[Document] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
 """The bundles of a namespace whose document names none, as older ones may."""
 
 
@@ -36,12 +37,12 @@ def hash_of(topic: TopicName) -> int:
     return zlib.crc32(str(topic).encode())
 
 
-def ranges(policies: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+def ranges(policies: Document) -> Iterator[tuple[int, int]]:
     """Bounds of the bundles of a namespace, in order; `policies` is its document."""
     return itertools.pairwise(int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"])
 
 
-def range_of(topic: TopicName, policies: Mapping[str, object]) -> tuple[int, int]:
+def range_of(topic: TopicName, policies: Document) -> tuple[int, int]:
     """Bounds of the topic's bundle; `policies` is its namespace's document."""
     place = hash_of(topic)
     for bounds in ranges(policies):
@@ -50,7 +51,7 @@ def range_of(topic: TopicName, policies: Mapping[str, object]) -> tuple[int, int
     raise AssertionError(f"the bundles of {topic.namespace_name} do not end at the last hash")
 
 
-def bundle_of(topic: TopicName, policies: Mapping[str, object]) -> str:
+def bundle_of(topic: TopicName, policies: Document) -> str:
     """Name of the topic's bundle; `policies` is its namespace's document."""
     return keys.bundle(*range_of(topic, policies))
 

@@ -11,7 +11,10 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-Shape = Callable[[Any], bool]
+Shape = Callable[[object], bool]
+Document = Mapping[str, Any]
+"""Policies of a topic or a namespace, as stored. Their parts have the shapes of this module, or are left out
+(`without`), so that readers rely on them."""
 
 
 def _is_number(value: object) -> bool:
@@ -65,25 +68,28 @@ def _is_bound(text: object) -> bool:
         return False
 
 
-def _is_quota(value: Any) -> bool:
-    if not _is_policy(value):
+def _is_quota(value: object) -> bool:
+    if not isinstance(value, dict) or not _is_policy(value):
         return False
     limits = (value.get(name, -1) for name in ("limit", "limitSize", "limitTime"))
     policies = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
     return all(map(_is_number, limits)) and value.get("policy", policies[0]) in policies
 
 
-def _is_inactive(value: Any) -> bool:
+def _is_inactive(value: object) -> bool:
     modes = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
     return (
-        _is_policy(value)
+        isinstance(value, dict)
+        and _is_policy(value)
         and value.get("inactiveTopicDeleteMode", modes[0]) in modes
         and _is_number(value.get("maxInactiveDurationSeconds", 0))
     )
 
 
-def _is_creation(value: Any) -> bool:
-    return _is_policy(value) and _is_number(value.get("defaultNumPartitions") or 0)
+def _is_creation(value: object) -> bool:
+    return (
+        isinstance(value, dict) and _is_policy(value) and _is_number(value.get("defaultNumPartitions") or 0)
+    )
 
 
 def _is_grants(value: object) -> bool:
@@ -162,7 +168,7 @@ def passed_over(document: Mapping[str, object], *, of_topic: bool) -> list[str]:
     )
 
 
-_KEEPS: Final[Mapping[str, Any]] = {
+_KEEPS: Final[Mapping[str, object]] = {
     "retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
     "inactive_topic_policies": {
         "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
@@ -176,7 +182,7 @@ _KEEPS: Final[Mapping[str, Any]] = {
 """In place of parts that cannot be used. The default of the broker may delete what the part protected."""
 
 
-def without(document: Mapping[str, Any], wrong: Collection[str]) -> dict[str, Any]:
+def without(document: Mapping[str, object], wrong: Collection[str]) -> dict[str, object]:
     """The document without these parts, which cannot be used."""
     rest = {key: value for key, value in document.items() if key not in wrong}
     return rest | {key: value for key, value in _KEEPS.items() if key in wrong}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from magnetar.cli.messages.records import Record
     from magnetar.cli.messages.topic_reading import Range
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 FROM: Final = click.option(
     "--from",

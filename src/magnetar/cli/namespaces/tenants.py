@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from magnetar.cli.verbs import Verb, group
+from magnetar.cli.verbs import Given, Verb, group
 
 _ROLES: Final = click.Option(
     ["--admin-role", "roles"],
@@ -29,7 +28,7 @@ _BYTES: Final = click.Option(
 _FORCE: Final = click.Option(["--force"], is_flag=True, help="Also delete its namespaces and their topics.")
 
 
-def _body(given: Mapping[str, Any]) -> object:
+def _body(given: Given) -> object:
     return {"adminRoles": list(given["roles"]), "allowedClusters": list(given["clusters"])}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import click
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 FILE: Final = click.Path(path_type=Path)
 METADATA: Final = click.option(
@@ -73,7 +73,7 @@ def bookie_access(command: _F) -> _F:
             raise click.UsageError("--bookie-user and --bookie-password go together")
         return command(access=access, **options)
 
-    decorated: Any = checked
+    decorated: Callable[..., object] = checked
     for option in reversed(_BOOKIE_ACCESS):
         decorated = option(decorated)
     return cast(_F, decorated)

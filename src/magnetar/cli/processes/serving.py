@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
 
 _log = logging.getLogger("magnetar.server")
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Command = TypeVar("_Command", bound=Callable[..., object])
 
 FILE: Final = click.Path(path_type=Path)
 _PORT: Final = click.IntRange(0, 65535)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from magnetar.cli.verbs import Verb, group
+from magnetar.cli.verbs import Given, Verb, group
 
 TYPES: Final = (
     "AVRO", "JSON", "STRING", "BYTES", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN",
@@ -37,7 +36,7 @@ _DEFINITION: Final = (
 )
 
 
-def _body(given: Mapping[str, Any]) -> object:
+def _body(given: Given) -> object:
     file: Path | None = given["file"]
     properties = {}
     for pair in given["pairs"]:

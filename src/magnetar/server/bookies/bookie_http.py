@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 from urllib.parse import parse_qsl
 
 from magnetar.admin.serving.loop_server import CallProtocol, LoopServer, config_of
+from magnetar.base.asgi import Receive, Scope, Send
 from magnetar.base.errors import StartupError
 from magnetar.runtime.tasks import begin
 from magnetar.server.bookies.member_pages import Page, Pages
@@ -16,10 +16,6 @@ from magnetar.server.bookies.member_pages import Page, Pages
 _BODY_BYTES_MAX: Final = 4_096
 _BODY_S: Final = 60.0
 """Seconds for the arrival of a call's body."""
-
-_Scope: TypeAlias = MutableMapping[str, Any]
-_Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class BookieHttp:
@@ -52,7 +48,7 @@ class BookieHttp:
         self._server.stop()
         await self._task
 
-    async def _app(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         page = await self._page(scope, receive)
@@ -63,7 +59,7 @@ class BookieHttp:
         await send({"type": "http.response.start", "status": page.status, "headers": headers})
         await send({"type": "http.response.body", "body": page.body})
 
-    async def _page(self, scope: _Scope, receive: _Receive) -> Page:
+    async def _page(self, scope: Scope, receive: Receive) -> Page:
         try:
             async with asyncio.timeout(_BODY_S):
                 body = await _body(receive)
@@ -75,7 +71,7 @@ class BookieHttp:
         return await self._pages.answer(scope["method"], scope["path"], query, body)
 
 
-async def _body(receive: _Receive) -> bytes | None:
+async def _body(receive: Receive) -> bytes | None:
     """The body of a call; None when it is too large."""
     body = bytearray()
     while True:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError, Message
 
@@ -271,7 +271,7 @@ def _encode_auth(request: Auth) -> pb.Request:
     return message
 
 
-_WRITERS: Final[dict[type, Callable[[Any], pb.Request]]] = {
+_WRITERS: Final[dict[type, Callable[..., pb.Request]]] = {
     Read: _encode_read,
     WriteLac: _encode_write_lac,
     ReadLac: _encode_read_lac,

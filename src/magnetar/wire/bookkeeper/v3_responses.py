@@ -8,7 +8,7 @@ Source: BookKeeper protocol, version 3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -242,7 +242,7 @@ def _encode_refused(done: Refused) -> pb.Response:
     return _response(done.operation, done.txn_id, done.status)
 
 
-_ANSWER_WRITERS: Final[dict[type, Callable[[Any], pb.Response]]] = {
+_ANSWER_WRITERS: Final[dict[type, Callable[..., pb.Response]]] = {
     ReadDone: _encode_read_done,
     LacWritten: _encode_lac_written,
     LacRead: _encode_lac_read,
