@@ -6,7 +6,7 @@ Not per message: it runs at an interval, on topics that have a TTL or a quota.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
@@ -53,7 +53,7 @@ class BoundedTopic(Protocol):
     @property
     def producers(self) -> dict[str, Producer]: ...
     @property
-    def bounded_subscriptions(self) -> Iterable[Bounded]: ...
+    def bounded_subscriptions(self) -> Collection[Bounded]: ...
     def send_producer_away(self, producer: Producer) -> None: ...
 
 
@@ -154,6 +154,10 @@ async def _expire(topic: BoundedTopic, kept_from_ms: int) -> None:
         if subscription.durable and subscription.backlog_entries:
             if upto is None:
                 upto = log.previous_position(await log.position_of_time(kept_from_ms))
+            if subscription not in topic.bounded_subscriptions:
+                # It was deleted while another one was written, or the time was looked up. Its cursor refuses
+                # every write, and the rest of the topic's subscriptions would wait for the next round.
+                continue
             await subscription.expire_to(upto)
 
 

@@ -9,7 +9,7 @@ topic opens and deletes cursors.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import partial
 from typing import Final, Literal
 from weakref import ref
@@ -188,7 +188,7 @@ class Topic(AnyTopic):
         return subscription
 
     @property
-    def bounded_subscriptions(self) -> Iterable[Subscription]:
+    def bounded_subscriptions(self) -> Collection[Subscription]:
         """Subscriptions to which TTL and quotas apply."""
         return self.subscriptions.values()
 

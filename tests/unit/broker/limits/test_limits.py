@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.explain.reasons import DiagnosedState, diagnose
 from magnetar.wire import pulsar_pb2 as pb
@@ -362,6 +363,30 @@ def test_messages_expire() -> None:
         world.clock.advance(1)
         await world.broker.enforce_limits()
         assert (await world.topic()).subscriptions["s"].backlog_entries == 1
+
+    in_world(story)
+
+
+def test_a_subscription_that_is_deleted_meanwhile_does_not_keep_the_others_from_expiring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: World) -> None:
+        for name in ("a", "b"):
+            await world.peer().consumer(subscription=name)
+        await published(world, 5)
+        topic = await world.topic()
+        await limit(world, message_ttl_in_seconds=5)
+        world.clock.advance(5_001)
+        find = topic.log.position_of_time
+
+        async def meanwhile(publish_ms: int) -> Position:
+            await topic.drop_subscription(topic.subscriptions["a"])
+            return await find(publish_ms)
+
+        monkeypatch.setattr(topic.log, "position_of_time", meanwhile)
+        await world.broker.enforce_limits()
+        assert list(topic.subscriptions) == ["b"]
+        assert topic.subscriptions["b"].backlog_entries == 0
 
     in_world(story)
 
