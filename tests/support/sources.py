@@ -6,9 +6,9 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from source_trees import REPOSITORY, nodes, parsed
+from source_trees import REPOSITORY, below, nodes, parsed
 
-__all__ = ["PACKAGE", "REPOSITORY", "import_edges", "modules", "name_of", "nodes", "parsed"]
+__all__ = ["PACKAGE", "REPOSITORY", "below", "import_edges", "modules", "name_of", "nodes", "parsed"]
 
 PACKAGE = REPOSITORY / "src" / "magnetar"
 

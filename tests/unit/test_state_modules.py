@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sources import PACKAGE, nodes
+from support.sources import PACKAGE, below, nodes
 
 LIMITS = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
 
@@ -72,7 +72,7 @@ WAITERS = re.compile(
 
 def might_wait(node: ast.AST) -> bool:
     """Whether a name in it is one that the patterns above look for; to write all of it out costs far more."""
-    names = (getattr(each, "attr", None) or getattr(each, "id", "") for each in ast.walk(node))
+    names = (getattr(each, "attr", None) or getattr(each, "id", "") for each in below(node))
     return not {"deque", "Queue", "WaitingReads", "list"}.isdisjoint(names)
 
 
@@ -81,7 +81,7 @@ def queues(room: str, walked: Iterable[ast.AST]) -> Iterator[str]:
     for kind in walked:
         if not isinstance(kind, ast.ClassDef):
             continue
-        for node in ast.walk(kind):
+        for node in below(kind):
             if not isinstance(node, ast.Assign | ast.AnnAssign):
                 continue
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target

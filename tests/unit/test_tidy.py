@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sources import PACKAGE, REPOSITORY, import_edges, modules, name_of, nodes, parsed
+from support.sources import PACKAGE, REPOSITORY, below, import_edges, modules, name_of, nodes, parsed
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 """Names that say nothing of what is inside."""
@@ -85,7 +85,7 @@ def imported(walked: Iterable[ast.AST]) -> Iterator[str]:
     skipped: set[ast.AST] = set()
     for node in walked:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            skipped.update(inner for statement in node.body for inner in ast.walk(statement))
+            skipped.update(inner for statement in node.body for inner in below(statement))
         if node in skipped:
             continue
         if isinstance(node, ast.Import):
