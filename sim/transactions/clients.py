@@ -379,7 +379,7 @@ class Worker(TxnClient):
         self.history.attempts.append(attempt)
         await self.acknowledges(attempt, acked, plain=True)
         # It may be forgotten at a crash, also when it was answered.
-        attempt.committed, acked.fate = True, "unknown"
+        attempt.committed, attempt.told_us, acked.fate = True, acked.told_us, "unknown"
 
     def _take(self) -> frozenset[Unit]:
         count = min(len(self.available), self.random.choice((0, 1, 1, 2, 3)))

@@ -181,6 +181,7 @@ class History:
     def check_acks(self, subscription: str, units: Iterable[Unit], left: Iterable[Unit]) -> Iterator[str]:
         """`units`: all of the topic; `left`: those that are not acknowledged (T4, T10, T11)."""
         seeks = [seek for seek in self.seeks if seek.subscription == subscription]
+        last_seek = max((seek.asked_us for seek in seeks if seek.told_us < NEVER), default=0)
         remaining = Counter(left)
         for unit in units:
             holders = [
@@ -200,6 +201,8 @@ class History:
                 yield f"{unit} of {subscription} is there, and {holders[0][0].name} acknowledged it"
             if not count and not holders:
                 yield f"{unit} of {subscription} is gone, and no client acknowledged it"
+            elif not count and self._ended_before(last_seek, subscription, unit):
+                yield f"{unit} of {subscription} is gone, and was acknowledged before the last seek only"
             sure = [
                 (acked.told_us, unit[0] in acked.rests, attempt.name)
                 for attempt, acked in holders
@@ -209,3 +212,12 @@ class History:
             (*others, (_, is_rest, last)) = sorted(sure) or [(0, True, "")]
             if not seeks and others and (len(others) > 1 or others[0][1] or not is_rest):
                 yield f"{unit} of {subscription} was acknowledged by {others[0][2]} and by {last}"
+
+    def _ended_before(self, seek_us: int, subscription: str, unit: Unit) -> bool:
+        """Whether it was told of all that acknowledged it how they ended, before a seek was asked for."""
+        return all(
+            attempt.committed is False or attempt.told_us < seek_us
+            for attempt in self.attempts
+            for acked in attempt.acks
+            if acked.subscription == subscription and acked.fate != "refused" and acked.covers(unit)
+        )

@@ -82,6 +82,10 @@ def _starts_behind(visible: Visible, runs: Any) -> bool:
     return visible.end is not None and (runs[0].ledger_id, runs[0].first_entry) >= visible.end
 
 
+async def _strikes_none(self: Resolving, topic: str, subscription: str) -> bool:
+    return False
+
+
 TRANSACTION_MUTATIONS: Final = {
     "txn-settled": Mutation(
         "messages of a transaction are durable before it is decided",
@@ -135,6 +139,12 @@ TRANSACTION_MUTATIONS: Final = {
         "a read never goes on behind the first open transaction",
         [(Visible, "ends_within", _starts_behind)],
         2,
+        "transactions",
+    ),
+    "txn-strike": Mutation(
+        "a seek strikes its subscription's acknowledgements from headers that stay",
+        [(Resolving, "strike", _strikes_none)],
+        24,
         "transactions",
     ),
 }
