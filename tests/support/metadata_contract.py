@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import pytest
 
 from magnetar.base.clock import ManualClock
+from magnetar.base.errors import MetadataError
 from magnetar.metadata.paths import InvalidPathError
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
+    OPERATIONS_MAX,
     BadVersionError,
     Change,
     Delete,
@@ -207,6 +209,16 @@ async def transactions_are_all_or_nothing(store: MetadataStore, traits: Traits) 
     assert await store.transact([]) == []
 
 
+async def a_transaction_has_a_bound(store: MetadataStore, traits: Traits) -> None:
+    names = [f"/many/{number}" for number in range(OPERATIONS_MAX)]
+    await store.transact([Put(name, b"", MUST_NOT_EXIST) for name in names])
+    with pytest.raises(MetadataError, match="at most"):
+        await store.transact([Put(f"/more/{number}", b"") for number in range(OPERATIONS_MAX + 1)])
+    assert await store.children("/more") == []
+    await store.transact([Delete(name) for name in names])
+    assert await store.children("/many") == []
+
+
 async def watchers_hear_before_the_writer_continues(store: MetadataStore, traits: Traits) -> None:
     told: list[Notification] = []
     below: list[Notification] = []
@@ -340,6 +352,7 @@ CONTRACT: list[Script] = [
     delete_recursive,
     sequential_counters_never_go_back,
     transactions_are_all_or_nothing,
+    a_transaction_has_a_bound,
     watchers_hear_before_the_writer_continues,
     a_failed_write_is_not_announced,
     a_failing_watcher_harms_nobody_else,

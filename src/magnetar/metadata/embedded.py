@@ -39,6 +39,7 @@ from magnetar.metadata.store import (
     SessionEvent,
     Stat,
     Value,
+    check_count,
 )
 from magnetar.metadata.tree import Tree
 from magnetar.metadata.watched_store import WatchedStore
@@ -196,6 +197,7 @@ class EmbeddedMetadataStore(WatchedStore):
 
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
         fixed = tuple(operations)
+        check_count(fixed)
         return await self._write(lambda told: self._tree.transact(told, fixed), many=True)
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:

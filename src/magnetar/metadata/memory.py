@@ -16,6 +16,7 @@ from magnetar.metadata.store import (
     SessionEvent,
     Stat,
     Value,
+    check_count,
 )
 from magnetar.metadata.tree import Node, Tree
 from magnetar.metadata.watched_store import WatchedStore
@@ -146,6 +147,7 @@ class MemoryMetadataStore(WatchedStore):
         self._write(lambda told: self._tree.delete_recursive(told, path))
 
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+        check_count(operations)
         return self._write(lambda told: self._tree.transact(told, operations))
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:

@@ -123,6 +123,19 @@ class Delete:
     expected_version: int | None = ANY_VERSION
 
 
+OPERATIONS_MAX: Final = 60
+"""Most operations of one transaction: etcd takes 128 comparisons, of which a deletion needs two."""
+
+
+def check_count(operations: Sequence[Put | Delete]) -> None:
+    """Raises MetadataError for more than OPERATIONS_MAX."""
+    if len(operations) > OPERATIONS_MAX:
+        raise MetadataError(
+            f"{operations[0].path} and others: a transaction has {OPERATIONS_MAX} operations at most,"
+            f" not {len(operations)}"
+        )
+
+
 class SessionEvent(Enum):
     """A change of the session to which ephemeral values belong."""
 
@@ -176,7 +189,7 @@ class MetadataStore(Protocol):
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
         """Applies all operations or none; returns a Stat for each Put and None for each Delete, in order.
 
-        Raises what the first failing operation would raise alone.
+        At most OPERATIONS_MAX operations. Raises what the first failing operation would raise alone.
         """
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from magnetar.base.ids import LedgerId
 from magnetar.base.recent import Recent
@@ -17,6 +17,7 @@ from magnetar.metadata import keys
 from magnetar.metadata.documents import DamagedDocumentError, number_of
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
+    OPERATIONS_MAX,
     BadVersionError,
     Delete,
     MetadataStore,
@@ -28,11 +29,16 @@ from magnetar.metadata.store import (
 from magnetar.runtime.tasks import gathered
 from magnetar.wire.checksum import crc32c
 
+_T = TypeVar("_T")
+
 _VERSIONS_KEPT: Final = 100_000
 """A value whose version is not kept is read when it is to be written."""
 
 TOGETHER: Final = 100
 """Values that are read or written at once."""
+
+ENDED_TOGETHER: Final = OPERATIONS_MAX - 8
+"""Headers that become outcomes at once, mostly in one transaction of the store."""
 
 
 class KeptTransactions:
@@ -86,22 +92,21 @@ class KeptTransactions:
     async def end(
         self, coordinator: Coordinator, txns: Iterable[Transaction], pages: Iterable[int], *, again: bool
     ) -> None:
-        """Replaces headers by outcomes, atomically. `again`: an earlier attempt failed, and may have taken
-        effect all the same."""
+        """Replaces headers by outcomes: each outcome is durable before its header goes. `again`: an earlier
+        attempt failed, and may have taken effect all the same."""
         path = keys.transaction_outcomes(coordinator.number)
         if again:
             txns = [txn for txn in txns if await self.header(txn.id) is not None]
-        operations: list[Put | Delete] = [
-            Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in sorted(pages)
-        ]
-        operations += [Delete(_header(txn.id)) for txn in txns]
-        # A damaged page is overwritten only together with a copy of it: the outcomes in it may
+        # A damaged page is overwritten only after a copy of it is durable, or with it: the outcomes in it may
         # still be readable by hand.
         damaged = [(page, coordinator.outcomes.damaged.get(page)) for page in sorted(pages)]
-        operations += [
+        operations: list[Put | Delete] = [
             Put(_aside(coordinator.number, page, data), data) for page, data in damaged if data is not None
         ]
-        await self._store.transact(operations)
+        operations += [Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in sorted(pages)]
+        operations += [Delete(_header(txn.id)) for txn in txns]
+        for part in _parts(operations, OPERATIONS_MAX):
+            await self._store.transact(part)
         coordinator.outcomes.put_aside(pages)
 
     # -- outcomes ----------------------------------------------------------------------------------
@@ -152,7 +157,12 @@ class KeptTransactions:
     async def hide(self, log_name: str, hidden: Mapping[LedgerId, EntrySet]) -> None:
         """Durably: these entries of these ledgers, beside those that another process hid meanwhile."""
         folder = keys.hidden_entries(log_name)
-        sets = {f"{folder}/{each}": {each: entries} for each, entries in hidden.items()}
+        sets = [(f"{folder}/{each}", {each: entries}) for each, entries in hidden.items()]
+        for part in _parts(sets, OPERATIONS_MAX):
+            await self._hide(dict(part))
+
+    async def _hide(self, sets: dict[str, dict[LedgerId, EntrySet]]) -> None:
+        """The same for the values at these paths."""
         while True:
             tried = {path: self._versions.get(path) for path in sets}
             puts = [
@@ -196,6 +206,11 @@ def _together(
             for number, bits in entries.chunks.items():
                 into.add_chunk(number, bits)
     return union
+
+
+def _parts(whole: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """In order, each of up to `size`."""
+    return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
 def _header(txn_id: TxnId) -> str:

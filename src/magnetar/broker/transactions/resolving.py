@@ -13,7 +13,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId, TxnState
-from magnetar.broker.transactions.kept import TOGETHER, KeptTransactions
+from magnetar.broker.transactions.kept import ENDED_TOGETHER, TOGETHER, KeptTransactions
 from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
@@ -175,7 +175,7 @@ class Resolving:
         try:
             for number, resolved in list(self._resolved.items()):
                 coordinator = self.coordinators[number]
-                while part := resolved[:TOGETHER]:
+                while part := resolved[:ENDED_TOGETHER]:
                     pages, again = coordinator.ended(part), self._swept_in_vain
                     await self._kept.end(coordinator, part, pages, again=again)
                     del resolved[: len(part)]

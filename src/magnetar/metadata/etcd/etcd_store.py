@@ -52,6 +52,7 @@ from magnetar.metadata.store import (
     Stat,
     StoreUnreachableError,
     Value,
+    check_count,
 )
 from magnetar.metadata.watched_store import WatchedStore
 from magnetar.metadata.watches import SessionWatches
@@ -202,6 +203,7 @@ class EtcdMetadataStore(WatchedStore):
 
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
         self._check_open()
+        check_count(operations)
         for operation in operations:
             paths.split(operation.path)
         return await self._write(operations) if operations else []

@@ -23,6 +23,7 @@ from magnetar.metadata.store import (
     SessionEvent,
     Stat,
     Value,
+    check_count,
 )
 from magnetar.metadata.watched_store import WatchedStore
 from magnetar.metadata.watches import SessionWatches
@@ -156,6 +157,7 @@ class ZooKeeperMetadataStore(WatchedStore):
         self._check_open()
         if not operations:
             return []
+        check_count(operations)
         steps = []
         for operation in operations:
             paths.split(operation.path)

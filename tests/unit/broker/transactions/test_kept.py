@@ -14,9 +14,10 @@ from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import TransactionStateError
 from magnetar.broker.service import Broker
-from magnetar.broker.transactions.coordinator import ANYBODY
+from magnetar.broker.transactions.coordinator import ANYBODY, Coordinator
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.outcomes import PAGE
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.cursors.cursor import Cursor
@@ -25,7 +26,15 @@ from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata import keys
 from magnetar.metadata.keys import transaction_headers
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import BadVersionError, Delete, OutcomeUnknownError, Put, Stat, Value
+from magnetar.metadata.store import (
+    OPERATIONS_MAX,
+    BadVersionError,
+    Delete,
+    OutcomeUnknownError,
+    Put,
+    Stat,
+    Value,
+)
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire import pulsar_pb2 as pb
 from support.seen import Type
@@ -502,6 +511,35 @@ def test_nobody_overwrites_what_another_process_hid() -> None:
         await new.forget_topic(LOG)
         await old.hide(LOG, in_ledgers({1: entries(5)}))
         assert await hidden_in(store) == {1: [5]}
+
+    asyncio.run(story())
+
+
+def test_more_ledgers_than_a_transaction_of_the_store_takes_are_hidden() -> None:
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        await KeptTransactions(store).hide(
+            LOG, in_ledgers({id_: entries(id_) for id_ in range(OPERATIONS_MAX + 1)})
+        )
+        assert await hidden_in(store) == {id_: [id_] for id_ in range(OPERATIONS_MAX + 1)}
+
+    asyncio.run(story())
+
+
+def test_more_outcomes_than_a_transaction_of_the_store_takes_replace_their_headers() -> None:
+    # Each is in a page of its own: the page is durable before the header goes.
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        kept, coordinator = KeptTransactions(store), Coordinator(0, open_max=1)
+        ended = []
+        for number in range(OPERATIONS_MAX):
+            txn = Transaction(TxnId(0, number * PAGE), owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
+            txn.state = TxnState.COMMITTED
+            await kept.write(txn, b"header")
+            ended.append(txn)
+        await kept.end(coordinator, ended, coordinator.ended(ended), again=False)
+        assert await store.children(transaction_headers(0)) == []
+        assert len(await store.children(keys.transaction_outcomes(0))) == OPERATIONS_MAX
 
     asyncio.run(story())
 
