@@ -208,6 +208,7 @@ class Broker:
         """Ends background work and drops every connection."""
         self.policies.close()
         self.schemas.close()
+        self.unloaded.close()
         self.alarms.close()
         if self.owners is not None:
             await self.owners.close()

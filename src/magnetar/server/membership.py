@@ -17,6 +17,7 @@ from magnetar.broker.balance.load_meter import LoadMeter
 from magnetar.broker.listeners import Addresses, Listeners
 from magnetar.broker.ownership.owners import Owners
 from magnetar.broker.ownership.records import BrokerUrls
+from magnetar.broker.ownership.shares import share_of
 from magnetar.broker.service import Broker
 from magnetar.runtime.probe import refuses
 from magnetar.server.addresses import own_name, socket_name
@@ -59,6 +60,7 @@ def join(broker: Broker, config: StandaloneConfig, endpoints: Endpoints, clock: 
         version=__version__,
     )
     owners.balance = balance = Balance(broker, owners, meter)
+    broker.unloaded.share_of = partial(share_of, owners, broker.store)
     broker.collectors.append(balance.collect_metrics)
 
 

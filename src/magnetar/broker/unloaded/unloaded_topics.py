@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
@@ -12,6 +13,7 @@ from magnetar.broker.compaction.named import COMPACTION_CURSOR
 from magnetar.broker.rounds import guarded
 from magnetar.broker.system_topics import is_system
 from magnetar.broker.topic.topic import DEDUP_CURSOR
+from magnetar.broker.unloaded.changed_namespaces import ChangedNamespaces
 from magnetar.managedlog.peeking import StoredSummary
 from magnetar.runtime.tasks import pause
 from magnetar.tiered.policy import NO_POLICY, OffloadPolicy, has_work
@@ -25,8 +27,10 @@ INTERVAL_S: Final = 60.0
 """Between two rounds, from the end of the one to the beginning of the other."""
 TOPICS_PER_TURN: Final = 20
 """Topics examined in one go: about 2 ms."""
+NAMES_PER_TURN: Final = 2_000
+"""Names that are only looked at in one go: less than a millisecond."""
 PAUSE_S: Final = 0.01
-"""Then others have the event loop: 100,000 topics take a minute, and a sixth of one core."""
+"""Then others have the event loop: 100,000 topics take a minute, and a sixth of one core, the first time."""
 KEPT_MAX: Final = 10_000
 """Topics that are remembered one by one: some 500 bytes each."""
 WOKEN_MAX: Final = 100
@@ -61,42 +65,110 @@ class Seen:
     """When the round ended, Unix ms; 0: none has."""
 
 
+class Share(Protocol):
+    """The topics of a namespace that this broker looks after; another share of it compares unequal."""
+
+    def has(self, topic: TopicName) -> bool: ...
+
+
+@dataclass(slots=True)
+class _Examined:
+    """One namespace, as it was examined last."""
+
+    share: Share | None
+    sums: Sums = field(default_factory=Sums)
+    topics: dict[str, StoredSummary] = field(default_factory=dict)
+    behind: dict[str, int] = field(default_factory=dict)
+    """Both as in `Seen`."""
+    lasts: bool = True
+    """Whether it would be found the same until the store reports a change."""
+
+
 class UnloadedTopics:
-    """The unloaded topics of one broker."""
+    """The unloaded topics of one broker.
+
+    A namespace is examined again when the store reports a change below it, when topics of it are loaded, when
+    some may have to be offloaded, or when the broker's share of it is another one.
+    """
+
+    share_of: Callable[[NamespaceName], Awaitable[Share]] | None = None
+    """What of a namespace this one of several brokers looks after; None: everything."""
 
     def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker
         self._woken = 0
+        self._looked = 0
+        self._examined: dict[str, _Examined] = {}
+        """By namespace."""
+        self._changed = ChangedNamespaces(broker.store)
         self.seen = Seen()
         """By the last round that ended."""
+
+    def close(self) -> None:
+        """Ends what the store tells it."""
+        self._changed.close()
 
     async def begin(self) -> None:
         """The first round, at the start."""
         await guarded(self.round(), "looking at topics that are not loaded")
 
     async def round(self) -> None:
-        """Examines every name once. A topic that cannot be examined is logged and left out."""
+        """Examines every namespace that may have changed. A topic that cannot be examined is logged and left
+        out."""
         broker, seen = self._broker, Seen()
-        self._woken = 0
-        looked = 0
+        self._woken = self._looked = 0
+        await self._note_loaded()
+        if self._changed.take_all():
+            self._examined.clear()
+        kept = 0
         for tenant in await broker.policies.tenants():
             for namespace in map(NamespaceName.parse, await broker.policies.namespaces(tenant)):
-                sums = seen.sums.setdefault(str(namespace), Sums())
-                for log_name in await broker.logs.names(str(namespace)):
-                    looked += 1
-                    if looked % TOPICS_PER_TURN == 0:
-                        await pause(PAUSE_S)
-                    try:
-                        await self._look(TopicName.from_log_name(log_name), seen, sums)
-                    except MagnetarError as error:
-                        # The numbers of one topic are left out; the next round reads them again.
-                        _log.warning("%s cannot be checked: %s", log_name, error)
+                share = None if self.share_of is None else await self.share_of(namespace)
+                if self._changed.take(str(namespace)):
+                    self._examined.pop(str(namespace), None)
+                known = self._examined.get(str(namespace))
+                if known is None or not known.lasts or known.share != share:
+                    known = _Examined(share)
+                    await self._examine(namespace, known, KEPT_MAX - kept)
+                    self._examined[str(namespace)] = known
+                kept += len(known.topics)
+                seen.sums[str(namespace)] = known.sums
+                seen.topics |= known.topics
+                seen.behind |= known.behind
         seen.at_ms = broker.clock.now_ms()
+        for gone in self._examined.keys() - seen.sums.keys():
+            del self._examined[gone]
         self.seen = seen
 
-    async def _look(self, name: TopicName, seen: Seen, sums: Sums) -> None:
-        broker = self._broker
+    async def _note_loaded(self) -> None:
+        """Loaded topics are not counted, and the store need not report that one was loaded."""
+        for number, name in enumerate(list(self._broker.topics), 1):
+            self._changed.add(str(TopicName.parse(name).namespace_name))
+            if number % NAMES_PER_TURN == 0:
+                await pause(PAUSE_S)
+
+    async def _examine(self, namespace: NamespaceName, into: _Examined, room: int) -> None:
+        """`room`: how many topics may be remembered one by one."""
+        for number, log_name in enumerate(await self._broker.logs.names(str(namespace)), 1):
+            name = TopicName.from_log_name(log_name)
+            if into.share is not None and not into.share.has(name):
+                if number % NAMES_PER_TURN == 0:
+                    await pause(PAUSE_S)
+                continue
+            self._looked += 1
+            if self._looked % TOPICS_PER_TURN == 0:
+                await pause(PAUSE_S)
+            try:
+                await self._look(name, into, room)
+            except MagnetarError as error:
+                # The numbers of one topic are left out; the next round reads them again.
+                _log.warning("%s cannot be checked: %s", log_name, error)
+                into.lasts = False
+
+    async def _look(self, name: TopicName, into: _Examined, room: int) -> None:
+        broker, sums = self._broker, into.sums
         if str(name) in broker.topics:
+            into.lasts = False
             return
         found = await broker.logs.peek(name.log_name, _HIDDEN)
         if found is None:
@@ -105,13 +177,15 @@ class UnloadedTopics:
         sums.backlog_entries += found.backlog_entries
         sums.size_bytes += found.size_bytes
         sums.inexact += not (found.exact and all(cursor.exact for cursor in found.cursors))
-        if (found.entries or found.backlog_entries) and len(seen.topics) < KEPT_MAX:
-            seen.topics[str(name)] = found
-        if not (found.to_offload or found.in_both):
+        if (found.entries or found.backlog_entries) and len(into.topics) < room:
+            into.topics[str(name)] = found
+        if broker.offloading is None or not (found.to_offload or found.in_both):
             return
+        # Time alone may make it due.
+        into.lasts = False
         policy = await self._policy(name)
-        if policy.automatic and str(name) in seen.topics:
-            seen.behind[str(name)] = found.behind_since_ms
+        if policy.automatic and str(name) in into.topics:
+            into.behind[str(name)] = found.behind_since_ms
         if self._woken < WOKEN_MAX and await self._waits_for_offloading(name, found, policy):
             self._woken += 1
             # A loaded topic is offloaded as its policy says, and stays loaded until that is done.
