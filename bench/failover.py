@@ -49,6 +49,11 @@ class _Member:
             time.sleep(0.05)  # the file is the only sign; the deadline bounds the wait
         self.urls: dict[str, str] = json.loads(self._ready.read_text(encoding="utf-8"))
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def end(self, number: signal.Signals) -> None:
         """Sends a signal and waits for the end."""
         self._process.send_signal(number)
