@@ -38,6 +38,7 @@ from magnetar.server.addresses import in_url, listening
 from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
+from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.config import StandaloneConfig, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.settings.proxy_settings import ProxySettings
@@ -59,10 +60,13 @@ def run(config: StandaloneConfig, settings: ProxySettings) -> int:
 
 
 async def _serve(config: StandaloneConfig, settings: ProxySettings) -> int:
+    manager = ServiceManager.taken()
     process = ProxyProcess(config, settings)
     try:
         await process.start()
+        manager.ready()
         await process.wait()
+        manager.stopping()
     finally:
         await process.close()
     _log.info("stopped")

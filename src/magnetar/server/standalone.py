@@ -45,6 +45,7 @@ from magnetar.server.addresses import in_url, listening, own_name
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
+from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.broker_settings import broker_config
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
@@ -77,6 +78,7 @@ def run(config: StandaloneConfig, *, shares: bool = False) -> int:
 
 
 async def _serve(config: StandaloneConfig, *, shares: bool) -> int:
+    manager = ServiceManager.taken()
     server = Standalone(config, shares=shares)
     try:
         await server.start()
@@ -91,7 +93,9 @@ async def _serve(config: StandaloneConfig, *, shares: bool) -> int:
         sys.stdout.flush()
         _log.info("ready: clients at %s, admin at %s", server.endpoints.broker_url, server.endpoints.http_url)
         server.begin_rest()
+        manager.ready()
         code = await server.wait()
+        manager.stopping()
     finally:
         await server.close()
     _log.info("stopped")

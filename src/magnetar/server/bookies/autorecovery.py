@@ -24,6 +24,7 @@ from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.bookies.ledger_access import client_options
+from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.ledger_settings import LedgerSettings
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def run(config: AutoRecoveryConfig) -> int:
 
 
 async def _serve(config: AutoRecoveryConfig) -> int:
+    manager = ServiceManager.taken()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -94,7 +96,9 @@ async def _serve(config: AutoRecoveryConfig) -> int:
             if config.http_port is not None:
                 http = await _open_http(config.http_port, config.http_host, node)
             _tell(config, options.node_id, None if http is None else http.port)
+            manager.ready()
             await stop.wait()
+            manager.stopping()
         finally:
             if http is not None:
                 await http.stop()

@@ -32,6 +32,7 @@ from magnetar.server import open_files
 from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.bookies.bookie_security import BookieCredentials, BookieSecurity
 from magnetar.server.security import core_dumps
+from magnetar.server.service_manager import ServiceManager
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def run(config: BookieConfig) -> int:
 
 
 async def _serve(config: BookieConfig, url: MetadataUrl) -> int:
+    manager = ServiceManager.taken()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -132,7 +134,10 @@ async def _serve(config: BookieConfig, url: MetadataUrl) -> int:
             if config.http_port is not None:
                 http = await _open_http(config, config.http_port, node, registry)
             _tell(config, node, None if http is None else http.port)
-            return await _until_over(node, stop)
+            manager.ready()
+            code = await _until_over(node, stop)
+            manager.stopping()
+            return code
         finally:
             if http is not None:
                 await http.stop()
