@@ -8,6 +8,15 @@ from pathlib import Path
 
 REQUIREMENTS = Path("requirements")
 OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate")
+OF_THE_IMAGE = {
+    "image.txt": ("--extra", "auth", "--extra", "etcd", "--extra", "otel", "pyproject.toml"),
+    "image-history.txt": (
+        *("--extra", "auth", "--extra", "etcd", "--extra", "otel", "--extra", "lake"),
+        "pyproject.toml",
+    ),
+    "image-build.txt": (str(REQUIREMENTS / "image-build.in"),),
+}
+"""What the image installs: parts of the lock, with its versions and hashes."""
 EXTRAS = (
     "--extra",
     "auth",
@@ -36,6 +45,11 @@ def main() -> int:
         [*uv, "--upgrade", str(REQUIREMENTS / "iceberg.in"), "-o", str(REQUIREMENTS / "iceberg.txt")],
         [*uv, "--upgrade", str(REQUIREMENTS / "fuzz.in"), "-o", str(REQUIREMENTS / "fuzz.txt")],
         [*uv, "--upgrade", str(REQUIREMENTS / "uv.in"), "-o", str(REQUIREMENTS / "uv.txt")],
+        [*uv, "--upgrade", str(REQUIREMENTS / "deploy.in"), "-o", str(REQUIREMENTS / "deploy.txt")],
+        *(
+            [*uv, "-c", str(REQUIREMENTS / "lock.txt"), *sources, "-o", str(REQUIREMENTS / name)]
+            for name, sources in OF_THE_IMAGE.items()
+        ),
     ):
         code = subprocess.run(command, check=False).returncode
         if code != 0:
