@@ -16,7 +16,7 @@ from deployment.processes import DEPLOY, RENDERED
 CHART: Final = DEPLOY / "helm" / "magnetar"
 KUBERNETES: Final = "1.34.2"
 """The version whose API the manifests are checked against."""
-_MARK: Final = "# Made by ./dev deploy render; digest of the chart:"
+MARK: Final = "# Made by ./dev deploy render; digest of the chart:"
 
 
 def cases() -> dict[str, Path]:
@@ -34,18 +34,13 @@ def digest() -> str:
     return found.hexdigest()
 
 
-def rendered_from(path: Path) -> str:
-    """The digest that a rendered file names."""
-    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix(_MARK).strip()
-
-
 def render(helm: Path, values: Path) -> str:
     """The manifests, as Helm makes them without a cluster. Raises CalledProcessError."""
     command = [str(helm), "template", "r", str(CHART), "--namespace", "streams", "--values", str(values)]
     made = subprocess.run(
         [*command, "--kube-version", KUBERNETES], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
-    return f"{_MARK} {digest()}\n{made}"
+    return f"{MARK} {digest()}\n{made}"
 
 
 def write_all(helm: Path) -> None:

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from deployment import chart, kube_schemas
-from deployment.processes import COMPOSE, DEPLOY, IMAGE, JOB, RENDERED, ROOT, UNITS
+from deployment.processes import COMPOSE, DEPLOY, IMAGE, JOB, RENDERED, ROOT, UNITS, all_processes
+from deployment.starts import WrongError, check_process
+from magnetar.base.errors import StartupError
 
 _TOOLS: Final = ROOT / ".venv" / "deploy"
 _KUBERNETES_SUM: Final = "h1:WQdDvYJazkmkwSncgNwGvVtaCt4TYXIU3wSMRgvp3MI="
@@ -41,6 +43,7 @@ class MissingError(Exception):
 def check() -> int:
     """Runs every check; the number of those that failed."""
     steps: list[tuple[str, Callable[[], None]]] = [
+        ("every process: options, settings, probes", _processes),
         ("units of systemd: verify", _units),
         ("units of systemd: exposure", _exposure),
         ("image recipe: hadolint", _recipe),
@@ -57,7 +60,7 @@ def check() -> int:
             result = "passed"
         except MissingError as error:
             result = f"skipped: {error}"
-        except (subprocess.CalledProcessError, AssertionError) as error:
+        except (subprocess.CalledProcessError, AssertionError, WrongError, StartupError) as error:
             failed += 1
             result = f"FAILED: {error}"
         print(f"{name}: {result}", flush=True)
@@ -139,6 +142,11 @@ def _systemd(*arguments: str) -> str:
     mistakes = [line for line in lines if ".service:" in line and "Command" not in line]
     assert done.returncode == 0 or (arguments[0] == "verify" and not mistakes), "\n".join(lines)
     return "\n".join(lines)
+
+
+def _processes() -> None:
+    for process in all_processes():
+        check_process(process)
 
 
 def _units() -> None:

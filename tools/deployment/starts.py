@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Final
 
 import click
@@ -143,6 +142,13 @@ def _served(config: StandaloneConfig, pages: frozenset[str], *, https: bool) -> 
     return doors
 
 
+def check_process(process: Deployed) -> None:
+    """Raises WrongError, StartupError, click.UsageError if it would not start, or not answer its probes."""
+    doors = doors_of(process)
+    for probe in process.probes:
+        check_probe(probe, doors)
+
+
 def check_probe(probe: Probe, doors: list[Door]) -> None:
     """Raises WrongError for a probe that a healthy process would not answer."""
     for door in doors:
@@ -158,8 +164,3 @@ def check_probe(probe: Probe, doors: list[Door]) -> None:
             raise WrongError(f"port {probe.port} does not answer {probe.path} without credentials")
         return
     raise WrongError(f"no port {probe.port} is open")
-
-
-def settings_files() -> list[Path]:
-    """The examples of settings, for the units of systemd."""
-    return sorted((ROOT / "deploy" / "systemd" / "etc").glob("*.toml"))
