@@ -332,6 +332,26 @@ async def closing_ends_the_session(store: MetadataStore, traits: Traits) -> None
         store.watch("/", told.append)
 
 
+async def an_ephemeral_value_is_replaced_in_its_place(store: MetadataStore, traits: Traits) -> None:
+    """At no moment others see that it is not there: the report of a broker that misses makes it a new one."""
+    made = await store.put("/e/1", b"first", ephemeral=True)
+    told: list[Notification] = []
+    store.watch("/e", told.append)
+    replaced = await store.put("/e/1", b"second", expected_version=made.version, ephemeral=True)
+    assert replaced.version == made.version + 1
+    assert (replaced.ephemeral, replaced.created_by_self) == (True, True)
+    value = await store.get("/e/1")
+    assert value is not None
+    assert (value.data, value.stat.version, value.stat.ephemeral) == (b"second", replaced.version, True)
+    assert deleted("/e/1") not in told
+    with pytest.raises(BadVersionError):
+        await store.put("/e/1", b"late", expected_version=made.version, ephemeral=True)
+    await store.delete("/e/1")
+    with pytest.raises(BadVersionError):
+        await store.put("/e/1", b"gone", expected_version=replaced.version, ephemeral=True)
+    assert await store.get("/e/1") is None
+
+
 async def an_ephemeral_value_with_children_leaves_them(store: MetadataStore, traits: Traits) -> None:
     if not traits.ephemerals_with_children:
         return
@@ -360,6 +380,7 @@ CONTRACT: list[Script] = [
     many_writes_at_once,
     bad_paths_are_refused,
     closing_ends_the_session,
+    an_ephemeral_value_is_replaced_in_its_place,
     an_ephemeral_value_with_children_leaves_them,
 ]
 """Every script; each finds the store empty."""

@@ -80,8 +80,12 @@ class Step:
     behind."""
 
     def __post_init__(self) -> None:
-        plain = self.mode is CreateMode.PERSISTENT
-        if isinstance(self.write, Put) and self.write.expected_version != MUST_NOT_EXIST and plain:
+        if not isinstance(self.write, Put) or self.write.expected_version == MUST_NOT_EXIST:
+            return
+        # A value of a known version is there. An ephemeral one that may have any is likelier to be new.
+        if self.mode is CreateMode.PERSISTENT or (
+            self.mode is CreateMode.EPHEMERAL and self.write.expected_version is not ANY_VERSION
+        ):
             self.belief = Belief.VALUE
 
     def operation(self) -> Operation:
