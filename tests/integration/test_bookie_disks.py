@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -155,3 +156,25 @@ def test_it_is_as_full_as_the_fullest_disk(tmp_path: Path) -> None:
         await node.close()
 
     run(tmp_path, story)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no file system in memory at /dev/shm")
+def test_entries_are_read_where_the_kernel_never_tells_what_is_in_memory() -> None:
+    """On tmpfs, as on NFS, no read succeeds that must not wait. A bookie read an entry that is a block of
+    its own in a thread, asked again whether it is in memory, and so on for ever."""
+
+    async def story(world: World) -> None:
+        node = await world.start(world.first)
+        marks, payloads = Marks(), [b"%d" % entry for entry in range(10)]
+        client = LedgerClient(Cluster(world.ledgers, world.bookies))
+        writer = await client.create(LedgerOptions(layout=QuorumLayout(1, 1, 1)), marks)
+        for entry, payload in enumerate(payloads):
+            writer.append([payload])
+            await marks.reach(entry)
+        await writer.close()
+        await client.close()
+        await asyncio.wait_for(world.check({writer.ledger_id: payloads}), 60)
+        await node.close()
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        run(Path(folder), story)

@@ -55,6 +55,8 @@ class NotAtHandError(Exception):
         super().__init__(f"entry {entry_id} of ledger {index.ledger_id} is not in memory")
         self.index = index
         self.entry_id = entry_id
+        self.place = (index.ledger_id, entry_id)
+        """Ledger and entry. What is missing again when it was brought just now must be waited for."""
 
 
 class NetworkEntries:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from magnetar.base.errors import DiskFullError, StorageError
@@ -92,6 +92,7 @@ class BookieServer:
         self._outsiders = Outsiders()
         self._handshakes = Handshakes()
         self._all_held = False
+        self._brought: tuple[LedgerId, int] | None = None
         self.budget = ReadBudget(self._options.output_bytes_max, self._has_place)
         """For the answers to reads."""
         self._loads: IndexLoads
@@ -254,8 +255,16 @@ class BookieServer:
         try:
             self._do(self._outputs(connection, request))
         except NotAtHandError as missing:
-            self.budget.brings(connection)
-            self._tasks.spawn(self._ask_again(connection, request, missing))
+            if missing.place != self._brought:
+                self.budget.brings(connection)
+                self._tasks.spawn(self._ask_again(connection, request, missing))
+                return
+            # It is damaged, or its file system never tells what is in memory (tmpfs, NFS).
+            self.entries.waits = True
+            try:
+                self._do(self._outputs(connection, request))
+            finally:
+                self.entries.waits = False
 
     def _ask_late(self, connection: BookieConnection, request: Request) -> None:
         """Asks when the budget allows the answer, if the client is still there."""
@@ -269,25 +278,15 @@ class BookieServer:
     async def _ask_again(
         self, connection: BookieConnection, request: Request, missing: NotAtHandError
     ) -> None:
-        # The repeated query meets the damage again and answers it.
         try:
             await self.entries.bring(missing)
         except StorageError as error:
+            # The repeated query meets the damage again and answers it.
             _log.warning("%s", error)
-            if not connection.is_lost:
-                self._waiting(lambda: self._outputs(connection, request))
-            return
         finally:
             self.budget.brought(connection)
+        self._brought = missing.place
         self._ask_late(connection, request)
-
-    def _waiting(self, question: Callable[[], Sequence[Output]]) -> None:
-        """Queries, and waits for the device where the answer needs it."""
-        self.entries.waits = True
-        try:
-            self._do(question())
-        finally:
-            self.entries.waits = False
 
     def _outputs(self, connection: BookieConnection, request: Request) -> Sequence[Output]:
         ledgers = self.ledgers
