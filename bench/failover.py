@@ -5,7 +5,8 @@
 Starts two bookies and two brokers (`magnetar broker`) on the metadata service, publishes with the official
 Python client, kills the owner of the topic again and again, and starts another broker in its place. A figure
 is the time from the kill to the first acknowledgement after it. At the end the topic is read: what was
-acknowledged must be there, and first copies must be in order.
+acknowledged must be there, and first copies must be in order. With `--add-to FILE`, many kills can be done
+in several runs.
 """
 
 from __future__ import annotations
@@ -119,6 +120,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.failover", description=__doc__.splitlines()[0])
     parser.add_argument("--metadata", required=True, help="URL of a metadata service without a cluster")
     parser.add_argument("--kills", type=int, default=20, help="how many brokers are killed (20)")
+    parser.add_argument(
+        "--add-to", type=Path, help="file of waits in seconds, one a line: those of former runs count too"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="magnetar-failover-") as name:
         folder = Path(name)
@@ -136,6 +140,11 @@ def main() -> None:
         finally:
             for member in members:
                 member.end(signal.SIGKILL)
+    if options.add_to is not None:
+        with options.add_to.open("a+", encoding="utf-8") as file:
+            file.writelines(f"{each:.4f}\n" for each in waits)
+            file.seek(0)
+            waits = [float(line) for line in file]
     ordered = sorted(waits)
     print(
         f"{len(waits)} kills of the owner: publishing again after"
