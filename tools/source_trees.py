@@ -15,7 +15,7 @@ from typing import Final
 
 REPOSITORY: Final = Path(__file__).parents[1]
 
-_REST: Final = ("tests", "bench", "sim", "tools")
+_REST: Final = ("tests", "bench", "sim", "chaos", "tools")
 """Folders that few rules read beside `src`; they are parsed together, as it is."""
 
 

@@ -19,7 +19,7 @@ from support.sources import nodes, parsed
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "magnetar"
-FOLDERS = ("src", "tests", "bench", "sim", "tools")
+FOLDERS = ("src", "tests", "bench", "sim", "chaos", "tools")
 
 _SETTERS = {"setattr", "delattr", "patch.object", "mock.patch.object"}
 """Calls that change their first argument, by the end of their name."""

@@ -18,7 +18,7 @@ DOCUMENTS = [
 ]
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#[^)]*)?\)")
-FOLDERS = ("src", "bench", "sim", "tools", "tests")
+FOLDERS = ("src", "bench", "sim", "chaos", "tools", "tests")
 MODULE = re.compile(r"`([\w/]+\.py)`")
 DOCUMENT = re.compile(r"\bdocs/[\w/.-]+\.md\b")
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")

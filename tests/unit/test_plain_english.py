@@ -18,7 +18,7 @@ DOCUMENTS = [
     *REPOSITORY.glob("*.md"),
     *(
         path
-        for folder in ("docs", "src", "bench", "sim", "tools")
+        for folder in ("docs", "src", "bench", "sim", "chaos", "tools")
         for path in (REPOSITORY / folder).rglob("*.md")
     ),
 ]
@@ -89,7 +89,7 @@ def test_documents_are_plain() -> None:
 
 SOURCES = sorted(
     path
-    for folder in ("src", "bench", "sim", "tools", "tests")
+    for folder in ("src", "bench", "sim", "chaos", "tools", "tests")
     for path in (REPOSITORY / folder).rglob("*.py")
     if not path.name.endswith("_pb2.py") and not path.name.startswith("test_")
 )

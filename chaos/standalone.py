@@ -1,6 +1,7 @@
-"""`./dev chaos`: official clients publish and consume while an operator is busy and the broker is killed.
+"""`./dev chaos standalone`: official clients publish and consume while an operator is busy and the broker is
+killed.
 
-    ./dev chaos [--seconds N] [--seed S] [--bookies N] [--lake]
+    ./dev chaos standalone [--seconds N] [--seed S] [--bookies N] [--lake]
 
 Topics of six kinds: plain with delays, in batches, partitioned, chunked up to several MiB, by key and
 compacted, deduplicated. Each has a producer and two subscriptions that acknowledge and give back. Meanwhile
@@ -40,7 +41,8 @@ from typing import Any, Final
 
 import pulsar
 import websocket
-from chaos_backups import ChaosBackups
+
+from chaos.standalone_backups import ChaosBackups
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -443,7 +445,7 @@ def free_port() -> int:
 
 def main() -> int:
     """Runs what the arguments say; 1 when something acknowledged is not there."""
-    parser = argparse.ArgumentParser(prog="./dev chaos")
+    parser = argparse.ArgumentParser(prog="./dev chaos standalone")
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--bookies", type=int, default=0, help="beside the broker; 0: its own store")

@@ -1,4 +1,5 @@
-"""Backups that `./dev chaos` makes while everything goes on, and folders that it makes of them in the end."""
+"""Backups that `./dev chaos standalone` makes while everything goes on, and folders that it makes of them in
+the end."""
 
 from __future__ import annotations
 
