@@ -26,6 +26,18 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
+def waited_s() -> float:
+    """Seconds for which the main thread, which runs the event loop, was ready and waited for a processor.
+
+    0 where the system does not say. Source: proc(5), the second number of `schedstat`, in nanoseconds.
+    """
+    try:
+        return int((_PROC / "schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        # A kernel without the figure, or another system: a broker is then judged by what it uses alone.
+        return 0.0
+
+
 def open_descriptors() -> int | None:
     """Number of open file descriptors; None when it is unknown."""
     try:

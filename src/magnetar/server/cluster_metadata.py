@@ -147,5 +147,6 @@ def _row(name: str, report: BrokerReport, bundles: int, *, drained: bool) -> dic
         "messages_in_per_s": round(load.rate_in, 1),
         "messages_out_per_s": round(load.rate_out, 1),
         "cpu_percent": round(load.cpu_percent, 1),
+        "waited_percent": round(load.waited_percent, 1),
         "metadata_outages": report.outages,
     }

@@ -12,7 +12,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.bundle_load import BundleLoad
 from magnetar.broker.ownership.records import BUNDLES_TOLD_MAX, Load
-from magnetar.observability.process import resident_bytes
+from magnetar.observability.process import resident_bytes, waited_s
 from magnetar.runtime.tasks import SingleFlight, in_slices
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LoadMeter:
         self._clock = clock
         self._bundle_of = bundle_of
         self._seen: dict[TopicName, tuple[int, int, int, int]] = {}
-        self._last = clock.monotonic_ms(), _cpu_s()
+        self._last = clock.monotonic_ms(), _cpu_s(), waited_s()
         self._flights: SingleFlight[Load] = SingleFlight()
 
     async def read(self) -> Load:
@@ -47,7 +47,7 @@ class LoadMeter:
         return await self._flights.run("load", self._read)
 
     async def _read(self) -> Load:
-        now_ms, cpu_s = self._clock.monotonic_ms(), _cpu_s()
+        now_ms, cpu_s, wait_s = self._clock.monotonic_ms(), _cpu_s(), waited_s()
         passed_s = max(0.001, (now_ms - self._last[0]) / 1000)
         seen: dict[TopicName, tuple[int, int, int, int]] = {}
         of_bundles: dict[Bundle, BundleLoad] = {}
@@ -65,7 +65,8 @@ class LoadMeter:
                 of_bundles[bundle] = of_bundles[bundle].plus(load) if bundle in of_bundles else load
         self._seen, self.of_bundles, self.of_topics = seen, of_bundles, of_topics
         cpu_percent = 100 * (cpu_s - self._last[1]) / passed_s
-        self._last = now_ms, cpu_s
+        waited_percent = 100 * max(0.0, wait_s - self._last[2]) / passed_s
+        self._last = now_ms, cpu_s, wait_s
         used = {bundle: load for bundle, load in of_bundles.items() if load.in_use}
         most = sorted(used, key=lambda bundle: (-used[bundle].cost, bundle))[:BUNDLES_TOLD_MAX]
         return Load(
@@ -77,6 +78,7 @@ class LoadMeter:
             bytes_in=total.bytes_in,
             bytes_out=total.bytes_out,
             cpu_percent=cpu_percent,
+            waited_percent=waited_percent,
             memory_mib=resident_bytes() / _MIB,
             memory_limit_mib=_machine_mib(),
             of_bundles={bundle: used[bundle] for bundle in most},

@@ -4,8 +4,10 @@ Theory of operation. Reports of brokers come in (`told`), and the ends of moves 
 the moves to make now. Only the leader asks, but a leader that was not told yet that there is another one asks
 too: a second decision costs a move, never a message.
 
-A broker sheds when it has too much to do, as the strategy says. Moreover a broker that has just come gets
-bundles in use until it has its share of their number: what it could take is then seen at the next reports.
+A broker sheds when it has too much to do, as the strategy says. That is the time of a processor that it uses,
+and the time that it waits for one: on a busy machine it uses little because it gets little. Moreover a broker
+that has just come gets bundles in use until it has its share of their number: what it could take is then seen
+at the next reports.
 
 Rules that keep bundles from moving to and fro:
 1. Only fresh reports count: a broker that has not reported lately is neither relieved nor given anything.
@@ -28,7 +30,7 @@ from magnetar.broker.ownership.records import BrokerReport
 STALE_MS: Final = 17_000
 """Age of a report from which on it says nothing: three are missing."""
 CALM_POINTS: Final = 25.0
-"""A broker whose processor is less busy, in percent, has nothing to give away, whatever the others do."""
+"""A broker that wants less of a processor, in percent, has nothing to give away, whatever the others do."""
 MOVES_MAX: Final = 32
 """Bundles that are moved by one decision."""
 NEW_MS: Final = 60_000
@@ -78,8 +80,8 @@ class _Seen:
     report: BrokerReport
     since_ms: float
     told_ms: float
-    cpu_percent: float
-    """Averaged over reports."""
+    wanted_percent: float
+    """Averaged over reports; see `Load`."""
     rate: float
     size_rate: float
     unsettled: int = 0
@@ -134,14 +136,14 @@ class Shedding:
             if seen is None or seen.report.started_ms != report.started_ms:
                 load = report.load
                 self._seen[broker_id] = _Seen(
-                    report, now_ms, now_ms, load.cpu_percent, _rate(report), _size_rate(report)
+                    report, now_ms, now_ms, load.wanted_percent, _rate(report), _size_rate(report)
                 )
             elif seen.report.reported_ms != report.reported_ms:
                 self._count(seen, report, now_ms)
 
     def _count(self, seen: _Seen, report: BrokerReport, now_ms: float) -> None:
         old = 0.0 if seen.unsettled else 1.0 - _NEW_WEIGHT
-        seen.cpu_percent = old * seen.cpu_percent + (1 - old) * report.load.cpu_percent
+        seen.wanted_percent = old * seen.wanted_percent + (1 - old) * report.load.wanted_percent
         seen.rate = old * seen.rate + (1 - old) * _rate(report)
         seen.size_rate = old * seen.size_rate + (1 - old) * _size_rate(report)
         # One that gave or got a bundle for another reason is judged by the next report too.
@@ -204,10 +206,10 @@ class Shedding:
         # Not an even cut: what is left of the difference can be moved later, as the parts are smaller.
         return TooBig(largest, target.broker, (source.score + points - target.score) / (2 * share))
 
-    def cpu_percent(self, broker_id: str) -> float:
+    def wanted_percent(self, broker_id: str) -> float:
         """Averaged over reports; 0 for a broker that is not known."""
         seen = self._seen.get(broker_id)
-        return 0.0 if seen is None else seen.cpu_percent
+        return 0.0 if seen is None else seen.wanted_percent
 
     def _is_fresh(self, seen: _Seen, now_ms: float) -> bool:
         return now_ms - seen.told_ms < STALE_MS
@@ -223,7 +225,7 @@ class Shedding:
     def _score(self, seen: _Seen) -> float:
         if self.settings.strategy is SheddingStrategy.UNIFORM:
             return seen.rate + seen.size_rate / 1024
-        return seen.cpu_percent
+        return seen.wanted_percent
 
     # -- too much to do ----------------------------------------------------------------------------
 
@@ -240,8 +242,8 @@ class Shedding:
         if len(fresh) < 2:
             return False
         if self.settings.strategy is SheddingStrategy.THRESHOLD:
-            average = sum(each.cpu_percent for each in fresh.values()) / len(fresh)
-            return seen.cpu_percent > max(CALM_POINTS, average + self.settings.threshold_points)
+            average = sum(each.wanted_percent for each in fresh.values()) / len(fresh)
+            return seen.wanted_percent > max(CALM_POINTS, average + self.settings.threshold_points)
         least_rate = min(each.rate for each in fresh.values())
         least_size = min(each.size_rate for each in fresh.values())
         by_rate = seen.rate > max(_QUIET_RATE, least_rate * (1 + self.settings.rate_difference_percent / 100))

@@ -137,6 +137,8 @@ class Load:
     """Bytes per second."""
     cpu_percent: float = 0.0
     """Percent of one core, which is what a broker can use."""
+    waited_percent: float = 0.0
+    """Percent of the time in which it was ready to run and waited for a processor, which others had."""
     memory_mib: float = 0.0
     """Resident memory of the process."""
     memory_limit_mib: float = 0.0
@@ -144,6 +146,11 @@ class Load:
     of_bundles: Mapping[Bundle, BundleLoad] = field(default_factory=dict)
     """Bundles of the broker with the most to do, `BUNDLES_TOLD_MAX` at most; those that no client uses are
     left out."""
+
+    @property
+    def wanted_percent(self) -> float:
+        """Percent of one core that it would use if the machine had nothing else to do."""
+        return self.cpu_percent + self.waited_percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +186,7 @@ class BrokerReport:
                 "persistentTopicsEnabled": True,
                 "nonPersistentTopicsEnabled": True,
                 "cpu": {"usage": round(load.cpu_percent, 1), "limit": 100.0},
+                "cpuWaited": round(load.waited_percent, 1),
                 "memory": {"usage": round(load.memory_mib, 1), "limit": round(load.memory_limit_mib, 1)},
                 "bandwidthIn": {"usage": round(load.bytes_in / _KBIT_BYTES, 1), "limit": 0.0},
                 "bandwidthOut": {"usage": round(load.bytes_out / _KBIT_BYTES, 1), "limit": 0.0},
@@ -224,6 +232,7 @@ class BrokerReport:
                 bytes_in=_number(document, "msgThroughputIn"),
                 bytes_out=_number(document, "msgThroughputOut"),
                 cpu_percent=_number(cpu, "usage") if isinstance(cpu, dict) else 0.0,
+                waited_percent=_number(document, "cpuWaited"),
                 memory_mib=_number(memory, "usage") if isinstance(memory, dict) else 0.0,
                 memory_limit_mib=_number(memory, "limit") if isinstance(memory, dict) else 0.0,
                 of_bundles=_bundles(document.get("lastStats") or {}),

@@ -32,6 +32,7 @@ _COLUMNS: Final = (
     "messages_in_per_s",
     "messages_out_per_s",
     "cpu_percent",
+    "waited_percent",
     "metadata_outages",
 )
 

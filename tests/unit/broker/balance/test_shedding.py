@@ -205,9 +205,10 @@ def test_a_process_that_started_again_is_a_new_broker() -> None:
     cluster = Cluster(dict.fromkeys(range(4), 1000), {}).grow_old()
     cluster.rounds(1)
     first = cluster.report("b0")
+    first = replace(first, load=replace(first.load, waited_percent=5.0))
     cluster.shedding.told({"b0": replace(first, started_ms=2, reported_ms=1)}, cluster.now_ms)
-    assert cluster.shedding.cpu_percent("b0") == first.load.cpu_percent
-    assert cluster.shedding.cpu_percent("b1") == 0
+    assert cluster.shedding.wanted_percent("b0") == first.load.cpu_percent + 5.0
+    assert cluster.shedding.wanted_percent("b1") == 0
 
 
 def test_a_broker_that_hangs_gets_nothing_although_it_was_idle() -> None:
@@ -241,3 +242,76 @@ def test_a_move_that_failed_is_asked_for_again() -> None:
     cluster.moves_fail = False
     assert cluster.rounds(20)
     assert max(cluster.busy().values()) - min(cluster.busy().values()) <= 10
+
+
+def told(
+    shedding: Shedding, at_ms: int, **wanted: float | tuple[float, dict[Bundle, BundleLoad]]
+) -> dict[str, BrokerReport]:
+    """Reports of brokers: percent of a core, or that with the bundles; counted by `shedding`."""
+    reports = {}
+    for broker, each in wanted.items():
+        percent, bundles = each if isinstance(each, tuple) else (each, {})
+        urls = BrokerUrls(Addresses(plain=f"pulsar://{broker}", http=f"http://{broker}"))
+        rate = sum(load.rate_in for load in bundles.values())
+        load = Load(bundles=len(bundles), rate_in=rate, cpu_percent=percent, of_bundles=bundles)
+        reports[broker] = BrokerReport(urls, load, reported_ms=at_ms)
+    shedding.told(reports, at_ms)
+    return reports
+
+
+def anywhere(_: Bundle) -> frozenset[str]:
+    return frozenset({"b0", "b1", "b2"})
+
+
+BUSY = {bundle(number): BundleLoad(1_000, producers=1) for number in range(6)}
+
+
+def overloaded(others: Mapping[str, float]) -> tuple[Shedding, int]:
+    """A view in which b0 has had too much to do in enough reports, and nothing was decided for it yet."""
+    shedding, at_ms = Shedding(), 0
+    for _ in range(2 + NEW_MS // _REPORT_MS):
+        at_ms += _REPORT_MS
+        told(shedding, at_ms, b0=(60.0, BUSY), **others)
+        shedding.decide(lambda _: None, at_ms)
+    assert shedding.overloaded("b0")
+    return shedding, at_ms
+
+
+def test_a_bundle_without_load_is_not_moved() -> None:
+    """Its broker is busy with something else, and would be as busy without it."""
+    idle = {bundle(number): BundleLoad(producers=1) for number in range(6)}
+    shedding, at_ms = Shedding(), 0
+    for _ in range(2 + NEW_MS // _REPORT_MS):
+        at_ms += _REPORT_MS
+        told(shedding, at_ms, b0=(60.0, idle), b1=(1.0, {bundle(9): BundleLoad(producers=1)} | idle))
+        assert shedding.decide(anywhere, at_ms) == []
+    assert shedding.overloaded("b0")
+
+
+def test_one_report_moves_once() -> None:
+    """Decisions come every second, reports every five: after a move that failed, a new report must ask."""
+    shedding, at_ms = overloaded({"b1": 1.0, "b2": 5.0})
+    assert shedding.decide(anywhere, at_ms)
+    shedding.ended(Shed(bundle(0), "b0", "b1", LOAD), at_ms, made=False)
+    assert shedding.decide(anywhere, at_ms + 1_000) == []
+
+
+def test_a_broker_whose_report_is_of_before_its_last_move_gets_nothing() -> None:
+    """It seems to have less to do than it has."""
+    shedding, at_ms = overloaded({"b1": 1.0, "b2": 5.0})
+    assert {move.target for move in shedding.decide(anywhere, at_ms)} == {"b1", "b2"}
+    shedding.ended(Shed(bundle(99), "b9", "b1", LOAD), at_ms, made=True)
+    assert {move.target for move in shedding.decide(anywhere, at_ms)} == {"b2"}
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_report_across_a_change_does_not_count(changed: bool) -> None:
+    """Of a broker that got or gave a bundle for another reason, for instance at a look-up."""
+    shedding, at_ms = Shedding(), 0
+    for percent in (1.0,) * (NEW_MS // _REPORT_MS) + (90.0, 90.0):
+        at_ms += _REPORT_MS
+        more = {bundle(9): BundleLoad(1_000, producers=1)} if changed and percent > 1.0 else {}
+        more = more if at_ms == NEW_MS + 2 * _REPORT_MS else {}
+        told(shedding, at_ms, b0=(percent, BUSY | more), b1=1.0)
+        shedding.decide(lambda _: None, at_ms)
+    assert shedding.overloaded("b0") is not changed

@@ -22,18 +22,22 @@ _IDS = ["a:8080", "b:8080", "c:8080"]
 
 
 @pytest.mark.parametrize(
-    ("cpu_percent", "hot"), [(20.0, None), (60.0, (_WHOLE, "b:8080"))], ids=["a calm broker", "a busy one"]
+    ("used", "waited", "hot"),
+    [(20.0, 0.0, None), (60.0, 0.0, (_WHOLE, "b:8080")), (20.0, 40.0, (_WHOLE, "b:8080"))],
+    ids=["a calm broker", "a busy one", "one on a busy machine"],
 )
 def test_the_only_bundle_is_named_for_a_split_when_its_broker_is_busy(
-    cpu_percent: float, hot: tuple[Bundle, str] | None
+    used: float, waited: float, hot: tuple[Bundle, str] | None
 ) -> None:
-    """The processor decides, not the messages: 10,000 a second took 20 % of a core, which is calm."""
+    """The processor decides, not the messages: 10,000 a second took 20 % of a core, which is calm, unless the
+    broker waited for another 40 % that others had."""
     clock, shedding = ManualClock(), Shedding()
     busy = Load(
         bundles=1,
         rate_in=10_000,
         bytes_in=1_360_000,
-        cpu_percent=cpu_percent,
+        cpu_percent=used,
+        waited_percent=waited,
         of_bundles={_WHOLE: _SPIKE},
     )
     for _ in range(NEW_MS // 5_000 + 4):

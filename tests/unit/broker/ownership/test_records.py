@@ -55,8 +55,14 @@ def test_the_record_of_an_owner_is_pulsars() -> None:
 def test_a_report_tells_the_load_of_bundles_as_pulsar_does() -> None:
     each = BundleLoad(10.5, 20.0, 1000.0, 2000.0, topics=3, producers=2, consumers=1)
     load = Load(
-        bundles=4, cpu_percent=12.5, memory_mib=80.0, memory_limit_mib=900.0, of_bundles={BUNDLE: each}
+        bundles=4,
+        cpu_percent=12.5,
+        waited_percent=30.5,
+        memory_mib=80.0,
+        memory_limit_mib=900.0,
+        of_bundles={BUNDLE: each},
     )
+    assert load.wanted_percent == 43.0
     report = BrokerReport(URLS, load, reported_ms=77)
     document = json.loads(report.encode())
     assert document["lastStats"][str(BUNDLE)]["msgThroughputOut"] == 2000.0

@@ -20,9 +20,7 @@ from magnetar.metadata.memory import MemoryMetadataStore
 
 NAMESPACE = NamespaceName.parse("public/default")
 BOUNDS = (0, 1 << 30, 2 << 30, 3 << 30, 0xFFFFFFFF)
-OWN, TAKEN, FREE, LAST = (
-    Bundle(NAMESPACE, lower, upper) for lower, upper in itertools.pairwise(BOUNDS)
-)
+OWN, TAKEN, FREE, LAST = (Bundle(NAMESPACE, lower, upper) for lower, upper in itertools.pairwise(BOUNDS))
 
 
 def topic_in(bundle: Bundle) -> TopicName:

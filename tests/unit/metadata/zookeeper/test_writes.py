@@ -46,7 +46,7 @@ def test_the_likelier_case_is_tried_first() -> None:
     assert Step(Put("/a", b"x", 4)).operation() == SetData("/a", b"x", 4)
     assert Step(Put("/a", b"x"), CreateMode.EPHEMERAL).operation() == Create("/a", b"x", CreateMode.EPHEMERAL)
     known = Step(Put("/a", b"x", 4), CreateMode.EPHEMERAL)
-    assert known.operation() == SetData("/a", b"x", 4), "deleted and created anew it would be gone for a moment"
+    assert known.operation() == SetData("/a", b"x", 4), "created anew it would be gone for a moment"
     new = Step(Put("/a", b"x", MUST_NOT_EXIST), CreateMode.EPHEMERAL)
     assert new.operation() == Create("/a", b"x", CreateMode.EPHEMERAL)
     assert Step(Delete("/a")).operation() == Remove("/a", -1)
