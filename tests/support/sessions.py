@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -88,6 +89,8 @@ class Peer(Seen):
         self.closed: str | None = None
         """Why the broker closed the connection."""
         self.aborted = False
+        self.handed_to: Path | None = None
+        """Where the process receives sockets that the connection went to."""
         self.session = Session(world.broker, self, peer="peer", local_host="127.0.0.1", port=6650)
         self._server = ServerParser(FRAME_BYTES_MAX)
         self._client = ClientParser(FRAME_BYTES_MAX)
@@ -132,6 +135,9 @@ class Peer(Seen):
     def abort(self, reason: str) -> None:
         self.aborted = True
         self.close(reason)
+
+    def hand_over(self, place: Path) -> None:
+        self.handed_to = place
 
     # -- the client
 

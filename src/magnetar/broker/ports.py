@@ -16,6 +16,8 @@ from magnetar.broker.topic.producer import ProducerConnection
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from magnetar.auth.identity import Identity
     from magnetar.auth.renewal import Renewal
     from magnetar.base.clock import Clock
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from magnetar.broker.session.openings import Openings
     from magnetar.broker.session.outputs import OutputBudget
     from magnetar.broker.session.requests import NumberedCommand, Refusal
+    from magnetar.broker.siblings.siblings import Siblings
     from magnetar.broker.subscription.any_subscription import AttachedConsumer
     from magnetar.broker.topic.any_topic import AnyTopic
     from magnetar.broker.topic.disk_mark import DiskMark
@@ -71,6 +74,7 @@ class BrokerPort(Protocol):
     schemas: SchemaRegistry
     offloading: Offloading | None
     listeners: Listeners
+    siblings: Siblings | None
     guard: Guard | None
     tasks: TaskGroup
     alarms: Alarms
@@ -157,6 +161,8 @@ class OwnersPort(Protocol):
     async def require(self, names: Iterable[TopicName]) -> None: ...
 
     async def locate(self, name: TopicName, *, authoritative: bool) -> TopicPlace: ...
+
+    async def intend(self, name: TopicName, broker_id: str) -> None: ...
 
 
 class PartitionedPort(Protocol):
@@ -258,6 +264,8 @@ class SessionPort(ConsumerConnection, ProducerConnection, Protocol):
     def connected(self) -> bool: ...
 
     def welcomed(self) -> None: ...
+
+    def hand_over(self, place: Path) -> None: ...
 
     def closing(self, reason: str) -> None: ...
 

@@ -62,6 +62,7 @@ from magnetar.tiered.offloading import Offloading
 if TYPE_CHECKING:
     from magnetar.broker.ownership.owners import Owners
     from magnetar.broker.ports import SessionPort
+    from magnetar.broker.siblings.siblings import Siblings
     from magnetar.broker.staging import PointsInTime
     from magnetar.lake.tables import LakeTables
     from magnetar.metadata.bookkeeper.registry import ListBookies
@@ -81,6 +82,8 @@ class Broker:
 
     owners: Owners | None = None
     """Which of several brokers serves which topics; None: this one serves all. Set before `start`."""
+    siblings: Siblings | None = None
+    """Processes that share ports with this one; None: there are none."""
 
     def __init__(
         self,
@@ -164,8 +167,7 @@ class Broker:
     async def start(self, broker_url: str, http_url: str) -> None:
         """Makes what a new cluster starts with and begins the periodic work."""
         stat = await self.store.put(f"{keys.PRODUCER_NAME_COUNTER}/start-", b"", sequential=True)
-        number = int(stat.path.rpartition("-")[2])
-        self._name_prefix = f"{self.config.cluster}-{number}"
+        self._name_prefix = f"{self.config.cluster}-{int(stat.path.rpartition('-')[2])}"
         self.broker_id = self.broker_id or urlsplit(http_url).netloc
         await self.policies.bootstrap(broker_url, http_url)
         await self._in_force.configure()
@@ -183,8 +185,7 @@ class Broker:
         self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
         self.tasks.every(STORED_S, self._look_at_stored)
         if self.guard is not None:
-            interval_s = self.guard.authentication.renewal_check_s
-            self.tasks.every(interval_s, lambda: renewals.check_all(self))
+            self.tasks.every(self.guard.authentication.renewal_check_s, lambda: renewals.check_all(self))
 
     @property
     def draining(self) -> bool:

@@ -3,6 +3,9 @@
     Text:   `2026-01-31T12:00:00.123Z INFO magnetar.broker message`
     JSON:   `{"time": ..., "level": ..., "event": ..., "logger": ..., "message": ..., "error": ...}`
 
+One of several processes writes its number behind the level, `INFO    [2] magnetar.broker message`, and in
+JSON as `"process": 2`.
+
 `events.py` defines events. Each event has a bounded number of records per minute, see `configure`; the next
 record tells how many were dropped. In the audit log only refusals are limited, per refused client, so that no
 client can fill the disk with them or hide those of other clients.
@@ -60,8 +63,12 @@ escapes."""
 class _LineFormatter(logging.Formatter):
     """Text records."""
 
+    def __init__(self, process: int) -> None:
+        super().__init__()
+        self._process = f" [{process}]" if process else ""
+
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time_of(record)} {record.levelname:<7} {record.name} {_message_of(record)}"
+        text = f"{_time_of(record)} {record.levelname:<7}{self._process} {record.name} {_message_of(record)}"
         error = _error_of(self, record)
         return f"{text}\\n{error.translate(_CONTROLS)}" if error else text
 
@@ -69,14 +76,20 @@ class _LineFormatter(logging.Formatter):
 class _JsonFormatter(logging.Formatter):
     """JSON records; line breaks of an error are escaped by the encoder."""
 
+    def __init__(self, process: int) -> None:
+        super().__init__()
+        self._process = process
+
     def format(self, record: logging.LogRecord) -> str:
-        document = {
+        document: dict[str, object] = {
             "time": _time_of(record),
             "level": record.levelname,
             "event": _event_of(record),
             "logger": record.name,
             "message": _message_of(record),
         }
+        if self._process:
+            document["process"] = self._process
         error = _error_of(self, record)
         if error:
             document["error"] = error
@@ -180,9 +193,10 @@ def configure(
     path: Path | None = None,
     as_json: bool = False,
     per_minute_max: int = PER_MINUTE_MAX,
+    process: int = 0,
 ) -> logging.Handler:
     """Sends the records of this package to stderr, or to the end of the file at `path`; of one event at most
-    `per_minute_max`, 0 for all.
+    `per_minute_max`, 0 for all. `process`: the number of this one among several; 0: it is alone.
 
     May be called again: the handler of the call before is replaced and closed. Returns the handler.
     Raises StartupError when the level is unknown or the file cannot be opened.
@@ -191,7 +205,7 @@ def configure(
         raise StartupError(f"log level {level!r} is unknown; take one of {', '.join(LEVELS)}")
     handler = _handler(path)
     handler.addFilter(_Limiter(per_minute_max))
-    handler.setFormatter(_JsonFormatter() if as_json else _LineFormatter())
+    handler.setFormatter(_JsonFormatter(process) if as_json else _LineFormatter(process))
     logger = logging.getLogger(_ROOT)
     for old in list(logger.handlers):
         logger.removeHandler(old)

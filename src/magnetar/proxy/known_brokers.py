@@ -78,7 +78,8 @@ class KnownBrokers:
         entries: list[BrokerAddress] = []
         web: list[str] = []
         for broker in brokers:
-            addresses = (broker.addresses, *broker.listeners.values())
+            # What several processes share: brokers of other machines redirect look-ups there.
+            addresses = (broker.addresses, *broker.listeners.values(), broker.shared)
             urls = [each.tls if self._tls else each.plain for each in addresses]
             targets = list(filter(None, map(self._address, filter(None, urls))))
             entries += targets[:1]

@@ -104,6 +104,16 @@ class Acceptor:
         for task in self._opening:
             task.cancel()
 
+    def take(self, accepted: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Serves a socket that another process accepted, as if it had been accepted here."""
+        try:
+            address = accepted.getpeername()[0]
+        except OSError:
+            # The client went away on the way.
+            accepted.close()
+            return
+        self._enter(accepted, address, protocol)
+
     async def wait_closed(self) -> None:
         """Returns when no connection is being set up any more."""
         if unfinished := [*self._opening, *self._ending]:
@@ -121,9 +131,11 @@ class Acceptor:
                     raise
                 self._wait_for_files(error)
                 return
-            self._enter(accepted, peer[0])
+            self._enter(accepted, peer[0], self._protocol)
 
-    def _enter(self, accepted: socket.socket, address: str) -> None:
+    def _enter(
+        self, accepted: socket.socket, address: str, protocol: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
         # A connection that is closed to free its place goes in the next turn of the loop: until then there is
         # one more than places.
         obstacle = self._entrance.obstacle(address)
@@ -147,7 +159,7 @@ class Acceptor:
             self._failed(counted, ConnectionAbortedError("too many TLS handshakes of its address"))
             return
         counted.setblocking(False)
-        task = self._loop.create_task(self._open(counted))
+        task = self._loop.create_task(self._open(counted, protocol))
         self._opening[task] = counted
         task.add_done_callback(partial(self._opened, counted))
 
@@ -165,13 +177,13 @@ class Acceptor:
         task.cancel()
         return True
 
-    async def _open(self, counted: _Counted) -> None:
+    async def _open(self, counted: _Counted, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         try:
             if self._tls is None:
-                await self._loop.connect_accepted_socket(self._protocol, counted)
+                await self._loop.connect_accepted_socket(protocol, counted)
             else:
                 await self._loop.connect_accepted_socket(
-                    self._protocol, counted, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
+                    protocol, counted, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
                 )
         except OSError as error:
             self._failed(counted, error)

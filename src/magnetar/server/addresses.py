@@ -49,19 +49,44 @@ def listening(host: str, port: int, option: str) -> socket.socket:
 
     Raises StartupError.
     """
+    bound = reserved(host, port, option)
+    listen(bound, option)
+    return bound
+
+
+def reserved(host: str, port: int, option: str) -> socket.socket:
+    """A socket that has its port and refuses connections, until `listen`. Another socket that is made so can
+    have the same port, and one of them can listen. Raises StartupError.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        bound.listen(_BACKLOG)
+        # Of free ports the kernel would else give one that another socket has reserved in this way.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.setblocking(False)
     except OSError as error:
         bound.close()
-        if error.errno == errno.EADDRINUSE:
-            raise StartupError(
-                f"port {port} on {host} is in use: stop the process that uses it,"
-                f" or choose another with {option} (0 takes a free one)"
-            ) from error
-        raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        raise _refused(error, host, port, option) from error
     return bound
+
+
+def listen(bound: socket.socket, option: str) -> None:
+    """Has a socket listen, which may do so already; it is closed when it cannot. Raises StartupError."""
+    host, port = bound.getsockname()[:2]
+    try:
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise _refused(error, host, port, option) from error
+
+
+def _refused(error: OSError, host: str, port: int, option: str) -> StartupError:
+    if error.errno == errno.EADDRINUSE:
+        return StartupError(
+            f"port {port} on {host} is in use: stop the process that uses it,"
+            f" or choose another with {option} (0 takes a free one)"
+        )
+    return StartupError(f"cannot listen on {host}:{port}: {error.strerror}")

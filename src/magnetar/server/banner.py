@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import magnetar
 from magnetar.base.errors import StartupError
 
 
@@ -61,6 +63,13 @@ def banner(
         "",
     ]
     return "\n".join(lines)
+
+
+def say(endpoints: Endpoints, *, data_dir: Path | None, authentication: str) -> None:
+    """Writes the banner to the terminal."""
+    text = banner(endpoints, version=magnetar.__version__, data_dir=data_dir, authentication=authentication)
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def write_ready_file(path: Path, endpoints: Endpoints, *, data_dir: Path | None) -> None:

@@ -7,7 +7,7 @@ see docs/decisions/0030-many-brokers.md.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar import __version__
 from magnetar.base.clock import Clock
@@ -22,7 +22,11 @@ from magnetar.broker.service import Broker
 from magnetar.runtime.probe import refuses
 from magnetar.server.addresses import own_name, socket_name
 from magnetar.server.banner import Endpoints
+from magnetar.server.processes.neighbours import shared_urls, siblings_of
 from magnetar.server.settings.config import StandaloneConfig
+
+if TYPE_CHECKING:
+    from magnetar.server.processes.member import SharingProcess
 
 _PROBE_S: Final = 1.0
 """Seconds for the answer of a broker that may be dead."""
@@ -47,13 +51,23 @@ def check(config: StandaloneConfig) -> None:
         )
 
 
-def join(broker: Broker, config: StandaloneConfig, endpoints: Endpoints, clock: Clock) -> None:
-    """Prepares the broker to join the cluster when it starts."""
+def join(
+    broker: Broker,
+    config: StandaloneConfig,
+    endpoints: Endpoints,
+    clock: Clock,
+    member: SharingProcess | None,
+) -> None:
+    """Prepares the broker to join the cluster when it starts. `member`: it is one of several processes."""
     broker.policies.documents.share()
     meter = LoadMeter(broker, clock, lambda name: owners.ownership.bundle_of(name))
+    urls = _urls(config, endpoints, broker.listeners)
+    if member is not None:
+        urls = shared_urls(config, urls, member.seat)
+        broker.siblings = siblings_of(config, urls, member.seat)
     owners = broker.owners = Owners(
         broker,
-        _urls(config, endpoints, broker.listeners),
+        urls,
         socket=socket_name(config.plain_host or config.host, broker.listeners.http_port),
         probe=partial(refuses, within_s=_PROBE_S),
         load=meter.read,
@@ -75,6 +89,9 @@ def _urls(config: StandaloneConfig, endpoints: Endpoints, listeners: Listeners) 
     )
     if not listeners.internal:
         return BrokerUrls(own)
+    if config.processes > 1:
+        # Whether a process is there must be seen at its own port. A listener is an address of the shared one.
+        return BrokerUrls(own, listeners.named)
     told = listeners.named[listeners.internal]
     # The name of a broker is that of its own HTTP port, whatever a listener says.
     return BrokerUrls(Addresses(told.plain, told.tls, own.http, own.https), listeners.named)

@@ -21,12 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import magnetar
 from magnetar.admin.serving.server import AdminServer
 from magnetar.base.errors import MagnetarError
 from magnetar.bookie.store_options import Durability
 from magnetar.broker.full_disk import disk_measured
-from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
 from magnetar.broker.session.connection import Connection, SharedBuffer
 from magnetar.ledger.embedded import EmbeddedLedgers
@@ -41,12 +39,13 @@ from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.runtime.threads import in_thread
 from magnetar.server import open_files
-from magnetar.server.addresses import in_url, listening, own_name
-from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
+from magnetar.server.addresses import in_url, listen, listening, own_name, reserved
+from magnetar.server.banner import Endpoints, remove_ready_file, say, write_ready_file
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
+from magnetar.server.security.given_credentials import given_credentials
 from magnetar.server.service_manager import ServiceManager
-from magnetar.server.settings.broker_settings import broker_config
+from magnetar.server.settings.broker_settings import broker_config, listeners_of
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.storage.datafolder import DataFolder, used_percent
@@ -57,40 +56,36 @@ from magnetar.server.tiering import Tiering, open_tiering
 
 if TYPE_CHECKING:
     from magnetar.auth.authentication import Authentication
+    from magnetar.server.processes.member import SharingProcess
     from magnetar.server.security.credential_files import BrokerCredentials
     from magnetar.server.security.watched_files import CredentialFiles
 
 _log = logging.getLogger("magnetar.server")
 
-"""Connections that may wait to be accepted."""
 _ORPHANS_S = 600
 """Seconds between two searches for unnamed ledgers."""
 _DISK_S = 1
 """Seconds between two measurements of the disk."""
 
 
-def run(config: StandaloneConfig, *, shares: bool = False) -> int:
-    """Runs until SIGTERM or SIGINT; the exit code. `shares`: one of several brokers. Raises StartupError."""
+def run(config: StandaloneConfig, *, shares: bool = False, member: SharingProcess | None = None) -> int:
+    """Runs until SIGTERM or SIGINT; the exit code. `shares`: one of several brokers; `member`: one of several
+    processes of this machine. Raises StartupError."""
     open_files.raise_limit()
     if config.authentication or config.tls_certificate is not None:
         core_dumps.forbid()
-    return event_loop.run(_serve(config, shares=shares))
+    return event_loop.run(_serve(config, shares=shares, member=member))
 
 
-async def _serve(config: StandaloneConfig, *, shares: bool) -> int:
+async def _serve(config: StandaloneConfig, *, shares: bool, member: SharingProcess | None) -> int:
     manager = ServiceManager.taken()
-    server = Standalone(config, shares=shares)
+    server = Standalone(config, shares=shares, member=member)
     try:
         await server.start()
-        sys.stdout.write(
-            banner(
-                server.endpoints,
-                version=magnetar.__version__,
-                data_dir=server.data_dir,
-                authentication=config.authentication,
-            )
-        )
-        sys.stdout.flush()
+        if member is not None:
+            member.tell_ready(server.endpoints)
+        else:
+            say(server.endpoints, data_dir=server.data_dir, authentication=config.authentication)
         _log.info("ready: clients at %s, admin at %s", server.endpoints.broker_url, server.endpoints.http_url)
         server.begin_rest()
         manager.ready()
@@ -102,15 +97,6 @@ async def _serve(config: StandaloneConfig, *, shares: bool) -> int:
     return code
 
 
-def _credentials(config: StandaloneConfig) -> BrokerCredentials | None:
-    """None where there is neither TLS nor authentication, and so nothing to load. Raises StartupError."""
-    if not config.authentication and config.tls_certificate is None:
-        return None
-    from magnetar.server.security.credential_files import BrokerCredentials
-
-    return BrokerCredentials(config)
-
-
 async def _look_at_disk(broker: Broker, folder: Path) -> None:
     await disk_measured(broker, await in_thread(lambda: used_percent(folder)))
 
@@ -118,10 +104,13 @@ async def _look_at_disk(broker: Broker, folder: Path) -> None:
 class Standalone:
     """The composed process. `start`, then `wait`, then `close`, which is safe at any stage."""
 
-    def __init__(self, config: StandaloneConfig, *, shares: bool = False) -> None:
-        """`shares`: it is one of several brokers of a cluster."""
+    def __init__(
+        self, config: StandaloneConfig, *, shares: bool = False, member: SharingProcess | None = None
+    ) -> None:
+        """`shares`: it is one of several brokers of a cluster; `member`: of this machine."""
         self.config = config
         self._shares = shares
+        self._member = member
         self.endpoints = Endpoints("", "")
         """Where it is reached; set by `start`."""
         needs_folder = not (shares or config.ephemeral)
@@ -160,7 +149,7 @@ class Standalone:
             from magnetar.server import membership
 
             membership.check(config)
-        credentials = _credentials(config)
+        credentials = given_credentials(config)
         tls = None if credentials is None else credentials.tls
         plain = config.plain_host or config.host
         listener = self._bind(plain, config.broker_port, "--port")
@@ -185,23 +174,17 @@ class Standalone:
                 broker_tls_url=f"pulsar+ssl://{host}:{tls_port}",
                 https_url=f"https://{host}:{https_port}",
             )
-        named = parse_listeners(config.advertised_listeners)
-        broker.listeners = Listeners(
-            plain_port=listener.getsockname()[1],
-            tls_port=tls_port,
-            http_port=http_port,
-            https_port=https_port,
-            named=named,
-            internal=config.internal_listener or next(iter(named), ""),
-        )
+        broker.listeners = listeners_of(config, listener.getsockname()[1], http_port, tls_port, https_port)
         broker.broker_id = f"{own_name(config.advertised_address, plain)}:{http_port}"
         if self._shares:
-            membership.join(broker, config, self.endpoints, self._clock)
+            membership.join(broker, config, self.endpoints, self._clock, self._member)
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
         self._broker = broker
         self._listen(broker, listener, None)
         if tls_listener is not None:
             self._listen(broker, tls_listener, tls)
+        if self._member is not None:
+            self._share_ports(self._member, broker, tls)
         if config.ready_file is not None:
             write_ready_file(config.ready_file, self.endpoints, data_dir=self.data_dir)
             self._cleanup.callback(remove_ready_file, config.ready_file)
@@ -219,15 +202,42 @@ class Standalone:
         if credentials.files.watched:
             self._tasks.every(self.config.credential_refresh_seconds, credentials.files.look)
 
-    def _admin(self, broker: Broker, host: str, port: int, tls: ssl.SSLContext | None) -> int:
-        """Binds the port of an admin service; `settle` begins to serve it."""
-        admin = AdminServer(broker, host=host, port=port, ssl_context=tls, entrance=self._callers)
+    def _share_ports(self, member: SharingProcess, broker: Broker, tls: ssl.SSLContext | None) -> None:
+        """Serves the ports that this process shares with others, and takes connections from them."""
+        sockets = member.sockets()
+        acceptor = self._listen(broker, sockets.broker, None)
+        if sockets.broker_tls is not None:
+            self._listen(broker, sockets.broker_tls, tls)
+        for shared, context in ((sockets.http, None), (sockets.https, tls)):
+            if shared is not None:
+                self._admin(broker, "", 0, context, shared)
+        buffer = SharedBuffer()
+
+        def take(taken: socket.socket, first: bytes) -> None:
+            acceptor.take(taken, lambda: Connection(broker, buffer, first))
+
+        self._cleanup.callback(member.receive(take))
+        self._cleanup.callback(member.follow(broker, self._stop.set))
+
+    def _admin(
+        self,
+        broker: Broker,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        listener: socket.socket | None = None,
+    ) -> int:
+        """Binds the port of an admin service; `settle` begins to serve it. `listener`: it is bound."""
+        places = self._callers
+        admin = AdminServer(broker, host=host, port=port, ssl_context=tls, entrance=places, listener=listener)
         self._cleanup.push_async_callback(admin.stop)
         self._admins.append(admin)
         return admin.listen()
 
     def _bind(self, host: str, port: int, option: str) -> socket.socket:
-        bound = listening(host, port, option)
+        # One of several processes listens when it serves: until then it refuses clients, and so counts as
+        # gone.
+        bound = (listening if self._member is None else reserved)(host, port, option)
         self._cleanup.callback(bound.close)
         return bound
 
@@ -292,8 +302,9 @@ class Standalone:
         self._cleanup.push_async_callback(broker.drain)
         return broker
 
-    def _listen(self, broker: Broker, bound: socket.socket, tls: ssl.SSLContext | None) -> None:
+    def _listen(self, broker: Broker, bound: socket.socket, tls: ssl.SSLContext | None) -> Acceptor:
         shared = SharedBuffer()
+        listen(bound, "--port")
         acceptor = Acceptor(
             bound,
             self._clients,
@@ -303,6 +314,7 @@ class Standalone:
             make_room=lambda address: not address and broker.greetings.drop_oldest() is not None,
         )
         self._cleanup.callback(acceptor.close)
+        return acceptor
 
     def _watch_over(self, broker: Broker) -> None:
         """Canaries, and the export of metrics; imported here, as no client waits for them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import magnetar
@@ -222,6 +223,9 @@ class Line:
 
     def abort(self, reason: str) -> None:
         self._close(reason, tell=True)
+
+    def hand_over(self, place: Path) -> None:
+        raise AssertionError("a line names no other process in its CONNECT")
 
     def _close(self, reason: str, *, tell: bool) -> None:
         if self.closed:

@@ -43,8 +43,10 @@ class AdminServer:
         port: int,
         ssl_context: ssl.SSLContext | None = None,
         entrance: Entrance | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
-        """`port` 0 takes a free one; `ssl_context`: serves HTTPS with it; `entrance` counts the sockets."""
+        """`port` 0 takes a free one; `ssl_context`: serves HTTPS with it; `entrance` counts the sockets.
+        `listener` listens already, and `host` and `port` are its own; it is closed in the end."""
         self._entrance = entrance
         self._ssl_context = ssl_context
         self._broker = broker
@@ -52,7 +54,7 @@ class AdminServer:
         self._port = port
         self._task: asyncio.Task[None] | None = None
         self._server: HttpServer | None = None
-        self._socket: socket.socket | None = None
+        self._socket = listener
         self._serving = asyncio.Event()
 
     def listen(self) -> int:
@@ -60,7 +62,8 @@ class AdminServer:
 
         Raises StartupError when the address cannot be used.
         """
-        self._socket = _listen(self._host, self._port)
+        if self._socket is None:
+            self._socket = _listen(self._host, self._port)
         return int(self._socket.getsockname()[1])
 
     def serve(self) -> None:

@@ -27,6 +27,10 @@ def connect(session: SessionPort, request: pb.CommandConnect) -> None:
     if request.ByteSize() > CONNECT_BYTES_MAX:
         session.close(f"a CONNECT of more than {CONNECT_BYTES_MAX} bytes")
         return
+    siblings = session.broker.siblings
+    if siblings is not None and (place := siblings.find(request.proxy_to_broker_url)) is not None:
+        session.hand_over(place)
+        return
     guard = session.broker.guard
     if guard is None:
         _welcome(session, request)

@@ -53,7 +53,7 @@ def look_up(session: SessionPort, command: Command) -> None:
         named = request.advertised_listener_name
         if session.broker.owners is not None:
             place = await session.broker.owners.locate(topic, authoritative=request.authoritative)
-            session.reply(_of_place(session, place, request))
+            session.reply(await _of_place(session, place, topic, request))
             return
         at = listeners.addresses(session.host, session.port, listener=named)
         # Without an advertised address, clients keep the one that brought them here, so that forwarded ports
@@ -75,11 +75,32 @@ def look_up(session: SessionPort, command: Command) -> None:
     )
 
 
-def _of_place(session: SessionPort, place: TopicPlace, request: pb.CommandLookupTopic) -> bytes:
-    """The answer in a cluster of several brokers. Raises ServiceNotReadyError for an unknown listener."""
-    named = request.advertised_listener_name
+async def _of_place(
+    session: SessionPort, place: TopicPlace, topic: TopicName, request: pb.CommandLookupTopic
+) -> bytes:
+    """The answer in a cluster of several brokers.
+
+    Raises ServiceNotReadyError for an unknown listener, NamespaceNotFoundError, MetadataError.
+    """
+    broker, named = session.broker, request.advertised_listener_name
+    siblings = broker.siblings
+    urls = siblings.own if place.urls is None and siblings is not None else place.urls
+    is_sibling = siblings is not None and urls is not None and siblings.has(urls.broker_id)
+    if siblings is not None and urls is not None and is_sibling and session.port in siblings.ports:
+        if place.redirect and broker.owners is not None:
+            # A client cannot repeat the look-up at a process that it reaches by a CONNECT only.
+            await broker.owners.intend(topic, urls.broker_id)
+        at = urls.addresses
+        return commands.lookup_response(
+            request.request_id, at.plain, service_url_tls=at.tls, through_service_url=True
+        )
     if place.urls is None:
-        at = session.broker.listeners.addresses(session.host, session.port, listener=named)
+        at = broker.listeners.addresses(session.host, session.port, listener=named)
+    elif place.urls.shared.plain and not is_sibling and session.port != broker.listeners.tls_port:
+        at = place.urls.shared_of(named)
+        return commands.lookup_response(
+            request.request_id, at.plain, service_url_tls=at.tls, redirect=True, authoritative=place.redirect
+        )
     else:
         at = place.urls.of_listener(named)
     return commands.lookup_response(

@@ -12,6 +12,7 @@ from magnetar.broker.listeners import NOWHERE
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.closing import BundleTopics
 from magnetar.broker.ownership.health_topics import health_topic
+from magnetar.broker.ownership.listing import owners_in
 from magnetar.broker.ownership.ownership import Claim, Close, Delete, Effect, Ownership
 from magnetar.broker.ownership.peers import Peers
 from magnetar.broker.ownership.records import (
@@ -205,6 +206,22 @@ class Claims:
         _log.warning("%s leaves its owner %s, which refuses connections", bundle, owner.broker_id)
         await self.remove(bundle, value)
         return True
+
+    async def remove_former(self) -> None:
+        """Removes the records of bundles that a former process with this broker's id had: they get an owner
+        at the next look-up, and clients are not sent here meanwhile. To be called while this process has the
+        report of the id, and no bundle. Raises MetadataError.
+        """
+        for bundle, broker_id in (await owners_in(self._store)).items():
+            if broker_id == self._urls.broker_id:
+                value = await self._store.get(owner_path(bundle))
+                if value is not None and self._is_former(value):
+                    await self.remove(bundle, value)
+
+    def _is_former(self, value: Value) -> bool:
+        owner = urls_of(value)
+        is_of_this_id = owner is not None and owner.broker_id == self._urls.broker_id
+        return is_of_this_id and not value.stat.created_by_self
 
     async def remove_leftover(self, bundle: Bundle) -> None:
         """Removes this broker's record of a bundle that it does not have: of a claim whose answer was lost.

@@ -18,7 +18,7 @@ from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
 from magnetar.broker.ownership.records import BrokerUrls, decode_move, encode_move, move_path, owner_path
 from magnetar.broker.ownership.states import BundleState
-from magnetar.metadata.store import MetadataStore, NotFoundError
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError
 from magnetar.runtime.tasks import gathered, pause
 
 _log = logging.getLogger("magnetar.broker.ownership")
@@ -122,6 +122,17 @@ class Moves:
         if now is None or now.broker_id != owner.broker_id:
             return False
         return not await self._claims.free_if_dead(bundle, value)
+
+    async def intend(self, bundle: Bundle, to: str) -> None:
+        """Writes down which broker is to have a bundle without an owner: it claims it, or waits for it when a
+        client attaches there. Without effect when the bundle has an owner. Raises MetadataError.
+        """
+        if await self._store.get(owner_path(bundle)) is not None:
+            return
+        value = await self._store.get(move_path(bundle))
+        version = MUST_NOT_EXIST if value is None else value.stat.version
+        with contextlib.suppress(BadVersionError):  # another broker has decided meanwhile
+            await self._store.put(move_path(bundle), encode_move(to), expected_version=version)
 
     async def give_all_away(self, chosen: Callable[[Bundle], str]) -> None:
         """Moves every bundle to the broker `chosen` for it; returns when all have left.

@@ -24,13 +24,7 @@ from magnetar.broker.ownership.peers import Peers, Probe
 from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.ownership.placement import SentBundles, least_loaded
 from magnetar.broker.ownership.placement_rules import PlacementRules
-from magnetar.broker.ownership.records import (
-    MOVES,
-    NAMESPACES,
-    BrokerUrls,
-    Load,
-    owner_path,
-)
+from magnetar.broker.ownership.records import MOVES, NAMESPACES, BrokerUrls, Load, owner_path
 from magnetar.broker.ownership.reporting import REPORT_S, ReportedProcess, Reporting
 from magnetar.broker.ownership.states import BundleState
 from magnetar.broker.policies.bundles import range_of
@@ -119,6 +113,7 @@ class Owners:
         )
         self._session_began()
         await self.reporting.show()
+        await self._claims.remove_former()
         await self.peers.load()
         await self.rules.load()
         self.tasks.every(REPORT_S, self.reporting.round)
@@ -198,6 +193,10 @@ class Owners:
             _log.warning("some bundles have not left yet: %s", error)
 
     # -- questions ---------------------------------------------------------------------------------
+
+    async def intend(self, name: TopicName, broker_id: str) -> None:
+        """See `Moves.intend`. Raises NamespaceNotFoundError, MetadataError."""
+        await self._moves.intend(await self.bundle_of(name), broker_id)
 
     async def move(self, bundle: Bundle, to: str = "", *, owner: str = "") -> bool:
         """See `Moves.move`."""

@@ -68,6 +68,8 @@ class Peers:
         """Brokers with a session, this one too, by id."""
         self.drained: frozenset[str] = frozenset()
         """Brokers that are to own nothing, whether they are there or not."""
+        self.leaving: frozenset[str] = frozenset()
+        """Brokers that are being stopped together with this one."""
         self._store = store
         self._own_id = own_id
         self._socket = socket
@@ -112,7 +114,8 @@ class Peers:
     def takes_bundles(self, broker_id: str) -> bool:
         """Whether the broker is there and does not drain, for an operator or because it is being stopped."""
         report = self.reports.get(broker_id)
-        return report is not None and not (report.draining or broker_id in self.drained)
+        leaves = broker_id in self.drained or broker_id in self.leaving
+        return report is not None and not (report.draining or leaves)
 
     # -- this broker -------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from magnetar.base.names import InvalidNameError
-from magnetar.broker.listeners import Addresses, unknown_listener
+from magnetar.broker.listeners import NOWHERE, Addresses, unknown_listener
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.bundle_load import NUMBERS, BundleLoad
 
@@ -62,6 +62,9 @@ class BrokerUrls:
     addresses: Addresses
     """Addresses of the listener for clients that name none."""
     listeners: Mapping[str, Addresses] = field(default_factory=dict)
+    shared: Addresses = NOWHERE
+    """Addresses that the broker shares with other processes of its machine; without them: NOWHERE. Clients
+    that connect there are led to the right process."""
 
     @property
     def broker_id(self) -> str:
@@ -70,11 +73,19 @@ class BrokerUrls:
 
     def of_listener(self, name: str) -> Addresses:
         """The addresses that a client is told. Raises ServiceNotReadyError for an unknown listener."""
+        return self._told(name, self.addresses)
+
+    def shared_of(self, name: str) -> Addresses:
+        """As `of_listener`, of the port that it shares with other processes. Where it does, advertised
+        listeners are addresses of that port."""
+        return self._told(name, self.shared)
+
+    def _told(self, name: str, own: Addresses) -> Addresses:
         if not name:
-            return self.addresses
+            return own
         if name not in self.listeners:
             raise unknown_listener(name, self.listeners)
-        told, own = self.listeners[name], self.addresses
+        told = self.listeners[name]
         return Addresses(told.plain, told.tls, told.http or own.http, told.https or own.https)
 
     def encode(self) -> bytes:
@@ -88,15 +99,8 @@ class BrokerUrls:
             f"{plain}Tls": at.tls or None,
             http: at.http or None,
             f"{http}Tls": at.https or None,
-            "advertisedListeners": {
-                name: {
-                    "brokerServiceUrl": each.plain or None,
-                    "brokerServiceUrlTls": each.tls or None,
-                    "brokerHttpUrl": each.http or None,
-                    "brokerHttpsUrl": each.https or None,
-                }
-                for name, each in self.listeners.items()
-            },
+            "advertisedListeners": {name: _listener(each) for name, each in self.listeners.items()},
+            **({"sharedAddresses": _listener(self.shared)} if self.shared != NOWHERE else {}),
         }
 
     @classmethod
@@ -109,10 +113,14 @@ class BrokerUrls:
         told = document.get("advertisedListeners") or {}
         if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
             raise ValueError("advertisedListeners is an object of objects")
+        shared = document.get("sharedAddresses") or {}
+        if not isinstance(shared, dict):
+            raise ValueError("sharedAddresses is an object")
         own = (plain, f"{plain}Tls", http, f"{http}Tls")
         found = cls(
             Addresses(*(_url(document, name) for name in own)),
             {name: Addresses(*(_url(each, field) for field in _OF_LISTENER)) for name, each in told.items()},
+            Addresses(*(_url(shared, field) for field in _OF_LISTENER)),
         )
         if not found.broker_id:
             raise ValueError(f"without {http} and {http}Tls the record names no broker")
@@ -255,6 +263,11 @@ def _bundles(told: object) -> dict[Bundle, BundleLoad]:
         with contextlib.suppress(InvalidNameError, ValueError):  # a later version tells more
             found[Bundle.parse(text)] = BundleLoad.of({name: _number(each, name) for name in NUMBERS})
     return found
+
+
+def _listener(at: Addresses) -> dict[str, str | None]:
+    urls = (at.plain, at.tls, at.http, at.https)
+    return {name: url or None for name, url in zip(_OF_LISTENER, urls, strict=True)}
 
 
 def encode_move(to: str) -> bytes:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final, cast
 
 from magnetar.auth.identity import shown_role
@@ -21,7 +23,10 @@ from magnetar.broker.session.answering import owner_of
 from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.broker.session.session import Session
 from magnetar.broker.session.slices import sliced
-from magnetar.wire.frames import FrameError, frame_bytes_max
+from magnetar.runtime.descriptors import DATA_BYTES_MAX, hand_over
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.frames import NO_REQUEST, FrameError, frame_bytes_max
 from magnetar.wire.server import ServerParser
 
 _log = logging.getLogger("magnetar.broker.connection")
@@ -31,7 +36,8 @@ _SHARED_BYTES: Final = 256 << 10
 _JOIN_BELOW_BYTES: Final = 4_096
 """Chunks smaller than this on average are joined before writing; larger ones are written as a vector."""
 _TURN: Final = "its part of a turn"
-"""Reason for which a connection is not read."""
+_HANDED_OVER: Final = "it goes to another process"
+"""Reasons for which a connection is not read."""
 
 
 class SharedBuffer:
@@ -51,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         "_broker",
         "_closing",
         "_filled",
+        "_first",
         "_flush_scheduled",
         "_large",
         "_left",
@@ -68,8 +75,11 @@ class Connection(asyncio.BufferedProtocol):
         "_turns",
     )
 
-    def __init__(self, broker: Broker, shared: SharedBuffer) -> None:
+    def __init__(self, broker: Broker, shared: SharedBuffer, first: bytes = b"") -> None:
+        """`first`: what another process read from the socket before it handed it over."""
         self._broker = broker
+        self._first = first
+        """All that was read from a client whose CONNECT is not answered."""
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._parser = ServerParser(frame_bytes_max(broker.config.message_bytes_max))
@@ -106,6 +116,9 @@ class Connection(asyncio.BufferedProtocol):
             certificate_role=shown_role(transport.get_extra_info),
         )
         handshake.arrive(self._session)
+        if self._first:
+            self._shared.data[: len(self._first)] = self._first
+            self.buffer_updated(len(self._first))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
@@ -151,6 +164,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _parse(self, buffer: bytearray | bytes, size: int) -> None:
         parser, timed = self._parser, self._quotas.timed
+        if not self._session.connected and self._broker.siblings is not None:
+            # No frame is taken off before the CONNECT, so this is everything.
+            self._first = bytes(memoryview(buffer)[: min(size, DATA_BYTES_MAX + 1)])
         begun_ms = self._quotas.now_ms() if timed else None
         try:
             events, consumed = parser.parse(buffer, size, self._turns.per_read)
@@ -326,6 +342,35 @@ class Connection(asyncio.BufferedProtocol):
             self._closing = True
             _log.info("%s: connection dropped: %s", self._peer, reason)
             self._session.closing(reason)
+            self._transport.abort()
+
+    def hand_over(self, place: Path) -> None:
+        first, self._first = self._first, b""
+        plain = self._transport.get_extra_info("sslcontext") is None
+        if not plain or len(first) > DATA_BYTES_MAX:
+            self.close("a CONNECT with TLS, or with commands behind it, cannot go to another process")
+            return
+        # The transport closes its own descriptor only: the connection lives as long as one of them is open.
+        descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
+        self._session.throttle(_HANDED_OVER)
+        self._broker.tasks.spawn(self._hand_over(place, descriptor, first))
+
+    async def _hand_over(self, place: Path, descriptor: int, first: bytes) -> None:
+        try:
+            if not self._closing:
+                await hand_over(place, descriptor, first)
+        except (OSError, TimeoutError) as error:
+            # The process was killed, and is being replaced: the client looks its topic up again.
+            _log.warning("%s: the process at %s takes no connection: %s", self._peer, place.name, error)
+            why = "the broker is restarting; look the topic up again"
+            self._session.reply(commands.error(NO_REQUEST, pb.ServiceNotReady, why))
+            self.close("its broker process is gone")
+        finally:
+            os.close(descriptor)
+        if not self._closing:
+            self._closing = True
+            _log.debug("%s: connection handed over to %s", self._peer, place.name)
+            self._session.closing("handed over")
             self._transport.abort()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 from magnetar.base.ids import ConsumerId, Position, ProducerId
 from magnetar.broker.listeners import NOWHERE
+from magnetar.broker.session.transport import Transport
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.producer import Producer
@@ -17,9 +19,15 @@ from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts, en
 class Replies(ABC):
     """Replies of a session, which decides where frames are written."""
 
+    _transport: Transport
+
     @abstractmethod
     def reply(self, frame: bytes) -> None:
         """Sends a frame, unless the connection is closed."""
+
+    def hand_over(self, place: Path) -> None:
+        """The client goes to the process that receives sockets at `place`; see `Transport`."""
+        self._transport.hand_over(place)
 
     def receipts(
         self,

@@ -80,7 +80,7 @@ class Session(Replies):
         """Whether dispatch stopped because `out` was full: it continues after the flush."""
         self.client_version = ""
         self.broker = broker
-        self._transport = transport
+        self._transport: Transport = transport
         self.host = broker.config.advertised_host or local_host
         self.port = port
         self.certificate_role = certificate_role

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final, Protocol
 
 
@@ -24,6 +25,10 @@ class Transport(Protocol):
     def abort(self, reason: str) -> None:
         """Closes at once."""
 
+    def hand_over(self, place: Path) -> None:
+        """Gives the socket, with all that was read from it, to the process that receives at `place`. Only
+        from the handling of the first command on."""
+
 
 class Gone:
     """Replaces the driver of a lost connection: session and driver do not refer to each other."""
@@ -40,6 +45,8 @@ class Gone:
     def close(self, reason: str) -> None: ...
 
     def abort(self, reason: str) -> None: ...
+
+    def hand_over(self, place: Path) -> None: ...
 
 
 GONE: Final = Gone()

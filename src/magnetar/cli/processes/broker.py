@@ -21,6 +21,11 @@ from magnetar.cli.processes.serving import FILE, serve, serving_options
 @click.option(
     "--data", "data_dir", type=FILE, help="Folder for decisions of `magnetar storage` on this broker.  [none]"
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    help="Broker processes, which use as many cores and share the ports.  [1]",
+)
 @serving_options("Host that clients and other brokers are told to connect to.  [as --host]")
 @end_at_once()
 def broker(config: Path | None, **overrides: object) -> int:

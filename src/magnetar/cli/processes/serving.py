@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -72,14 +71,13 @@ def serve(config: Path | None, overrides: Mapping[str, object], *, shares: bool)
     # What is imported stays: collecting among it takes a tenth of the start. `Heap.settle` starts it again.
     gc.disable()
     # Imported here, so that `magnetar --help` need not wait for the server's rooms.
-    from magnetar.server.settings.config import default_data_dir
-    from magnetar.server.settings.loading import load
+    from magnetar.base.errors import StartupError
+    from magnetar.server.settings.loading import in_cluster, load
 
     loaded = load(overrides, file=config)
     settings = loaded.config
-    if shares and settings.data_dir == default_data_dir():
-        # That is a standalone server's; nothing that a broker of a cluster needs is in a folder.
-        settings = replace(settings, data_dir=None)
+    if shares:
+        settings = in_cluster(settings)
     from magnetar.observability import logs
     from magnetar.server.standalone import run
 
@@ -94,4 +92,13 @@ def serve(config: Path | None, overrides: Mapping[str, object], *, shares: bool)
         _log.info("%s", note)
     for detail in loaded.details:
         _log.debug("%s", detail)
+    if settings.processes > 1:
+        if not shares:
+            raise StartupError(
+                "magnetar standalone is one process: leave `processes` out, or start"
+                " magnetar broker --processes with a metadata service and bookies"
+            )
+        from magnetar.server.processes.supervisor import run as supervise
+
+        return supervise(settings, config, overrides)
     return run(settings, shares=shares)

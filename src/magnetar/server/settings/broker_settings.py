@@ -5,12 +5,28 @@ from __future__ import annotations
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.dedup.dedup_state import DedupLimits
 from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
+from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.policies.creation import CreationRules
 from magnetar.broker.policies.schema_rules import SchemaRules
 from magnetar.ledger.api import Copies
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.settings.config import StandaloneConfig, names
 from magnetar.server.settings.limit_settings import default_limits, tenant_limits
+
+
+def listeners_of(
+    config: StandaloneConfig, plain_port: int, http_port: int, tls_port: int, https_port: int
+) -> Listeners:
+    """The addresses for look-ups; ports that are 0 are not served."""
+    named = parse_listeners(config.advertised_listeners)
+    return Listeners(
+        plain_port=plain_port,
+        tls_port=tls_port,
+        http_port=http_port,
+        https_port=https_port,
+        named=named,
+        internal=config.internal_listener or next(iter(named), ""),
+    )
 
 
 def broker_config(config: StandaloneConfig) -> BrokerConfig:

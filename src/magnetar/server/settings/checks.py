@@ -29,6 +29,7 @@ _LARGEST: Final = {
     "bookies": 100,
     "unacked_blocked_percent": 100,
     "loop_percent_per_role": 100,
+    "processes": 64,
 }
 """Largest values of settings with a special bound."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -44,6 +45,7 @@ _AT_LEAST_ONE: Final = (
 """Limits that must be at least 1."""
 
 _SECONDS: Final = {
+    "processes": 1,
     "idle_topic_unload_seconds": 0,
     "inactive_topic_seconds": 1,
     "compaction_interval_seconds": 1,

@@ -83,6 +83,12 @@ def load(
     return Loaded(_with_folder(config, environment), notes, details, tuple(warnings))
 
 
+def in_cluster(config: StandaloneConfig) -> StandaloneConfig:
+    """The settings of one of several brokers of a cluster: without the default folder, which is a standalone
+    server's, as nothing that such a broker needs is in a folder."""
+    return replace(config, data_dir=None) if config.data_dir == default_data_dir() else config
+
+
 def _with_folder(config: StandaloneConfig, environment: Mapping[str, str]) -> StandaloneConfig:
     if config.data_dir is not None:
         return replace(config, data_dir=config.data_dir.expanduser().absolute())

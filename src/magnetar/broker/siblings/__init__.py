@@ -1,0 +1,1 @@
+"""Several broker processes of one machine behind one port."""
