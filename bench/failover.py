@@ -52,7 +52,7 @@ class _Member:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Id of the process."""
         return self._process.pid
 
     def end(self, number: signal.Signals) -> None:

@@ -49,7 +49,7 @@ _SETTLE_S: Final = 10.0
 _CALLERS: Final = 4
 _REDIRECTS_MAX: Final = 10
 _NUMBERS: Final = itertools.count()
-"""Of brokers."""
+"""Numbers of the brokers that are started."""
 
 
 def name_of(number: int) -> TopicName:

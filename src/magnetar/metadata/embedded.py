@@ -196,8 +196,7 @@ class EmbeddedMetadataStore(WatchedStore):
         await self._write(lambda told: self._tree.delete_recursive(told, path))
 
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
-        fixed = tuple(operations)
-        check_count(fixed)
+        check_count(fixed := tuple(operations))
         return await self._write(lambda told: self._tree.transact(told, fixed), many=True)
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:

@@ -15,9 +15,9 @@ from magnetar.base.errors import StartupError
 from magnetar.broker.balance.balance import Balance
 from magnetar.broker.balance.load_meter import LoadMeter
 from magnetar.broker.listeners import Addresses, Listeners
+from magnetar.broker.ownership.namespace_share import share_of
 from magnetar.broker.ownership.owners import Owners
 from magnetar.broker.ownership.records import BrokerUrls
-from magnetar.broker.ownership.shares import share_of
 from magnetar.broker.service import Broker
 from magnetar.runtime.probe import refuses
 from magnetar.server.addresses import own_name, socket_name

@@ -15,7 +15,7 @@ from magnetar.broker.system_topics import is_system
 from magnetar.broker.topic.topic import DEDUP_CURSOR
 from magnetar.broker.unloaded.changed_namespaces import ChangedNamespaces
 from magnetar.managedlog.peeking import StoredSummary
-from magnetar.runtime.tasks import pause
+from magnetar.runtime.tasks import SingleFlight, pause
 from magnetar.tiered.policy import NO_POLICY, OffloadPolicy, has_work
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Seen:
     """When the round ended, Unix ms; 0: none has."""
 
 
-class Share(Protocol):
+class TopicShare(Protocol):
     """The topics of a namespace that this broker looks after; another share of it compares unequal."""
 
     def has(self, topic: TopicName) -> bool: ...
@@ -75,7 +75,7 @@ class Share(Protocol):
 class _Examined:
     """One namespace, as it was examined last."""
 
-    share: Share | None
+    share: TopicShare | None
     sums: Sums = field(default_factory=Sums)
     topics: dict[str, StoredSummary] = field(default_factory=dict)
     behind: dict[str, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class UnloadedTopics:
     some may have to be offloaded, or when the broker's share of it is another one.
     """
 
-    share_of: Callable[[NamespaceName], Awaitable[Share]] | None = None
+    share_of: Callable[[NamespaceName], Awaitable[TopicShare]] | None = None
     """What of a namespace this one of several brokers looks after; None: everything."""
 
     def __init__(self, broker: BrokerPort) -> None:
@@ -101,6 +101,8 @@ class UnloadedTopics:
         self._examined: dict[str, _Examined] = {}
         """By namespace."""
         self._changed = ChangedNamespaces(broker.store)
+        self._rounds: SingleFlight[None] = SingleFlight()
+        """The first one of very many topics takes longer than the time between two."""
         self.seen = Seen()
         """By the last round that ended."""
 
@@ -113,8 +115,11 @@ class UnloadedTopics:
         await guarded(self.round(), "looking at topics that are not loaded")
 
     async def round(self) -> None:
-        """Examines every namespace that may have changed. A topic that cannot be examined is logged and left
-        out."""
+        """Examines every namespace that may have changed, or joins a round under way. A topic that cannot be
+        examined is logged and left out."""
+        await self._rounds.run("round", self._round)
+
+    async def _round(self) -> None:
         broker, seen = self._broker, Seen()
         self._woken = self._looked = 0
         await self._note_loaded()

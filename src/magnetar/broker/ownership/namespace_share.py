@@ -43,7 +43,7 @@ async def share_of(owners: Owners, store: MetadataStore, namespace: NamespaceNam
         return NamespaceShare(own, None)
     taken: set[tuple[int, int]] = set()
     for name in await store.children(f"{NAMESPACES}/{namespace}"):
-        with contextlib.suppress(ValueError, InvalidNameError):  # it is no bundle
+        with contextlib.suppress(ValueError, InvalidNameError):  # the name is not a bundle's
             bundle = Bundle.parse(f"{namespace}/{name}")
             taken.add((bundle.lower, bundle.upper))
     return NamespaceShare(own, frozenset(taken) - own)

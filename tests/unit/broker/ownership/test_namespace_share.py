@@ -12,10 +12,10 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.namespace_share import NamespaceShare, share_of
 from magnetar.broker.ownership.owners import Owners
 from magnetar.broker.ownership.ownership import Ownership
 from magnetar.broker.ownership.records import owner_path
-from magnetar.broker.ownership.shares import NamespaceShare, share_of
 from magnetar.metadata.memory import MemoryMetadataStore
 
 NAMESPACE = NamespaceName.parse("public/default")
