@@ -59,5 +59,8 @@ class ManagedLogConfig:
     cursor_fold_ranges_max: int = 1000
     """A closed cursor's state is stored in the metadata store when it has at most this many acknowledged
     ranges and half-acknowledged batches; otherwise it stays in its ledger."""
+    cursors_for_pulsar: bool = False
+    """Whether Pulsar's brokers may read the cursors after these ones: they take the last entry of a cursor
+    ledger for the whole state."""
     recovery_read_bytes: int = 1024 * 1024
     """Bytes of a cursor ledger per read during its recovery."""

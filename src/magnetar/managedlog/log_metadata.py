@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog import managedlog_pb2 as pb
+from magnetar.managedlog.compressed_values import plain
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.offload_codec import decode_context, encode_context
 from magnetar.tiered.api import SealedLedger
@@ -44,6 +45,8 @@ class LedgerRecord:
     """Messages before the ledger's first entry."""
     offload: OffloadContext | None = None
     """Its copy in an object store, perhaps incomplete; None without one."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What Pulsar's plugins noted; kept as it is."""
 
     @property
     def sealed(self) -> bool:
@@ -182,10 +185,14 @@ def _copies_of(ledgers: Iterable[LedgerRecord]) -> list[OffloadedCopy]:
     return list(found.values())
 
 
+def _texts(properties: Mapping[str, str]) -> list[pb.KeyValue]:
+    return [pb.KeyValue(key=key, value=value) for key, value in properties.items()]
+
+
 def encode(metadata: LogMetadata) -> bytes:
     """The bytes of a log's value."""
     info = pb.ManagedLedgerInfo(
-        properties=[pb.KeyValue(key=key, value=value) for key, value in metadata.properties.items()],
+        properties=_texts(metadata.properties),
         nextIndex=metadata.next_index,
         lastBrokerTimeMs=metadata.last_broker_time_ms,
         deletedLedgers=metadata.deleted_ledgers,
@@ -198,6 +205,7 @@ def encode(metadata: LogMetadata) -> bytes:
             record.timestamp = ledger.timestamp_ms
         if ledger.offload is not None:
             record.offloadContext.CopyFrom(encode_context(ledger.offload))
+        record.properties.extend(_texts(ledger.properties))
     for copy in metadata.deleted_copies:
         info.deletedCopies.add(ledgerId=copy.ledger_id, offloadContext=encode_context(copy.context))
     if metadata.terminated is not None:
@@ -210,7 +218,7 @@ def decode(data: bytes, where: str) -> LogMetadata:
     """The inverse of `encode`; `where` names the value in InvalidLogDataError."""
     info = pb.ManagedLedgerInfo()
     try:
-        info.ParseFromString(data)
+        info.ParseFromString(plain(data, where))
     except DecodeError as error:
         raise InvalidLogDataError(where, f"not a ManagedLedgerInfo: {error}") from error
     if not info.IsInitialized():
@@ -227,6 +235,7 @@ def decode(data: bytes, where: str) -> LogMetadata:
                 item.timestamp,
                 item.baseIndex,
                 decode_context(item.offloadContext) if item.HasField("offloadContext") else None,
+                {each.key: each.value for each in item.properties},
             )
             for item in info.ledgerInfo
         )

@@ -4,54 +4,61 @@
 # source: managedlog.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "managedlog.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'managedlog.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x10managedlog.proto\x12\x13magnetar.managedlog"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t"+\n\x0cLongProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\x03"-\n\x0eStringProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t"7\n\x12NestedPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03"\x8e\x01\n\x0cMessageRange\x12>\n\rlowerEndpoint\x18\x01 \x02(\x0b\x32\'.magnetar.managedlog.NestedPositionInfo\x12>\n\rupperEndpoint\x18\x02 \x02(\x0b\x32\'.magnetar.managedlog.NestedPositionInfo"m\n\x1d\x42\x61tchedEntryDeletionIndexInfo\x12\x39\n\x08position\x18\x01 \x02(\x0b\x32\'.magnetar.managedlog.NestedPositionInfo\x12\x11\n\tdeleteSet\x18\x02 \x03(\x03"\xb4\x01\n\x0eOffloadContext\x12\x0e\n\x06uidMsb\x18\x01 \x01(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12\x42\n\x0e\x64riverMetadata\x18\x06 \x01(\x0b\x32*.magnetar.managedlog.OffloadDriverMetadata"X\n\x15OffloadDriverMetadata\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\x31\n\nproperties\x18\x02 \x03(\x0b\x32\x1d.magnetar.managedlog.KeyValue"\\\n\x0b\x44\x65letedCopy\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12;\n\x0eoffloadContext\x18\x02 \x02(\x0b\x32#.magnetar.managedlog.OffloadContext"\xf8\x03\n\x11ManagedLedgerInfo\x12\x45\n\nledgerInfo\x18\x01 \x03(\x0b\x32\x31.magnetar.managedlog.ManagedLedgerInfo.LedgerInfo\x12\x43\n\x12terminatedPosition\x18\x02 \x01(\x0b\x32\'.magnetar.managedlog.NestedPositionInfo\x12\x31\n\nproperties\x18\x03 \x03(\x0b\x32\x1d.magnetar.managedlog.KeyValue\x12\x12\n\tnextIndex\x18\xe8\x07 \x01(\x03\x12\x19\n\x10lastBrokerTimeMs\x18\xe9\x07 \x01(\x03\x12\x17\n\x0e\x64\x65letedLedgers\x18\xea\x07 \x03(\x03\x12\x38\n\rdeletedCopies\x18\xeb\x07 \x03(\x0b\x32 .magnetar.managedlog.DeletedCopy\x1a\xa1\x01\n\nLedgerInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12;\n\x0eoffloadContext\x18\x05 \x01(\x0b\x32#.magnetar.managedlog.OffloadContext\x12\x12\n\tbaseIndex\x18\xe8\x07 \x01(\x03"\xd4\x03\n\x11ManagedCursorInfo\x12\x17\n\x0f\x63ursorsLedgerId\x18\x01 \x02(\x03\x12\x1a\n\x12markDeleteLedgerId\x18\x02 \x01(\x03\x12\x19\n\x11markDeleteEntryId\x18\x03 \x01(\x03\x12\x44\n\x19individualDeletedMessages\x18\x04 \x03(\x0b\x32!.magnetar.managedlog.MessageRange\x12\x35\n\nproperties\x18\x05 \x03(\x0b\x32!.magnetar.managedlog.LongProperty\x12\x12\n\nlastActive\x18\x06 \x01(\x03\x12Y\n\x1d\x62\x61tchedEntryDeletionIndexInfo\x18\x07 \x03(\x0b\x32\x32.magnetar.managedlog.BatchedEntryDeletionIndexInfo\x12=\n\x10\x63ursorProperties\x18\x08 \x03(\x0b\x32#.magnetar.managedlog.StringProperty\x12\x17\n\x0e\x64\x65letedLedgers\x18\xea\x07 \x03(\x03\x12\x15\n\x0credeliveries\x18\xeb\x07 \x01(\x0c\x12\x14\n\x0bsideLedgers\x18\xec\x07 \x03(\x03"\xdc\x02\n\x0cPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\x12\x44\n\x19individualDeletedMessages\x18\x03 \x03(\x0b\x32!.magnetar.managedlog.MessageRange\x12\x35\n\nproperties\x18\x04 \x03(\x0b\x32!.magnetar.managedlog.LongProperty\x12Y\n\x1d\x62\x61tchedEntryDeletionIndexInfo\x18\x05 \x03(\x0b\x32\x32.magnetar.managedlog.BatchedEntryDeletionIndexInfo\x12\x0e\n\x05\x61\x63ked\x18\xe8\x07 \x01(\x0c\x12\x0e\n\x05\x64\x65lta\x18\xe9\x07 \x01(\x08\x12\x1a\n\x11propertiesChanged\x18\xea\x07 \x01(\x08\x12\x15\n\x0credeliveries\x18\xeb\x07 \x01(\x0c'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10managedlog.proto\x12\x13magnetar.managedlog\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"+\n\x0cLongProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\x03\"-\n\x0eStringProperty\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"7\n\x12NestedPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"\x8e\x01\n\x0cMessageRange\x12>\n\rlowerEndpoint\x18\x01 \x02(\x0b\x32\'.magnetar.managedlog.NestedPositionInfo\x12>\n\rupperEndpoint\x18\x02 \x02(\x0b\x32\'.magnetar.managedlog.NestedPositionInfo\"m\n\x1d\x42\x61tchedEntryDeletionIndexInfo\x12\x39\n\x08position\x18\x01 \x02(\x0b\x32\'.magnetar.managedlog.NestedPositionInfo\x12\x11\n\tdeleteSet\x18\x02 \x03(\x03\"*\n\x0bLongListMap\x12\x0b\n\x03key\x18\x01 \x02(\x03\x12\x0e\n\x06values\x18\x02 \x03(\x03\"\xb4\x01\n\x0eOffloadContext\x12\x0e\n\x06uidMsb\x18\x01 \x01(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12\x42\n\x0e\x64riverMetadata\x18\x06 \x01(\x0b\x32*.magnetar.managedlog.OffloadDriverMetadata\"X\n\x15OffloadDriverMetadata\x12\x0c\n\x04name\x18\x01 \x02(\t\x12\x31\n\nproperties\x18\x02 \x03(\x0b\x32\x1d.magnetar.managedlog.KeyValue\"\\\n\x0b\x44\x65letedCopy\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12;\n\x0eoffloadContext\x18\x02 \x02(\x0b\x32#.magnetar.managedlog.OffloadContext\"\xab\x04\n\x11ManagedLedgerInfo\x12\x45\n\nledgerInfo\x18\x01 \x03(\x0b\x32\x31.magnetar.managedlog.ManagedLedgerInfo.LedgerInfo\x12\x43\n\x12terminatedPosition\x18\x02 \x01(\x0b\x32\'.magnetar.managedlog.NestedPositionInfo\x12\x31\n\nproperties\x18\x03 \x03(\x0b\x32\x1d.magnetar.managedlog.KeyValue\x12\x12\n\tnextIndex\x18\xe8\x07 \x01(\x03\x12\x19\n\x10lastBrokerTimeMs\x18\xe9\x07 \x01(\x03\x12\x17\n\x0e\x64\x65letedLedgers\x18\xea\x07 \x03(\x03\x12\x38\n\rdeletedCopies\x18\xeb\x07 \x03(\x0b\x32 .magnetar.managedlog.DeletedCopy\x1a\xd4\x01\n\nLedgerInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12;\n\x0eoffloadContext\x18\x05 \x01(\x0b\x32#.magnetar.managedlog.OffloadContext\x12\x31\n\nproperties\x18\x06 \x03(\x0b\x32\x1d.magnetar.managedlog.KeyValue\x12\x12\n\tbaseIndex\x18\xe8\x07 \x01(\x03\"\xd4\x03\n\x11ManagedCursorInfo\x12\x17\n\x0f\x63ursorsLedgerId\x18\x01 \x02(\x03\x12\x1a\n\x12markDeleteLedgerId\x18\x02 \x01(\x03\x12\x19\n\x11markDeleteEntryId\x18\x03 \x01(\x03\x12\x44\n\x19individualDeletedMessages\x18\x04 \x03(\x0b\x32!.magnetar.managedlog.MessageRange\x12\x35\n\nproperties\x18\x05 \x03(\x0b\x32!.magnetar.managedlog.LongProperty\x12\x12\n\nlastActive\x18\x06 \x01(\x03\x12Y\n\x1d\x62\x61tchedEntryDeletionIndexInfo\x18\x07 \x03(\x0b\x32\x32.magnetar.managedlog.BatchedEntryDeletionIndexInfo\x12=\n\x10\x63ursorProperties\x18\x08 \x03(\x0b\x32#.magnetar.managedlog.StringProperty\x12\x17\n\x0e\x64\x65letedLedgers\x18\xea\x07 \x03(\x03\x12\x15\n\x0credeliveries\x18\xeb\x07 \x01(\x0c\x12\x14\n\x0bsideLedgers\x18\xec\x07 \x03(\x03\"\xa6\x03\n\x0cPositionInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\x12\x44\n\x19individualDeletedMessages\x18\x03 \x03(\x0b\x32!.magnetar.managedlog.MessageRange\x12\x35\n\nproperties\x18\x04 \x03(\x0b\x32!.magnetar.managedlog.LongProperty\x12Y\n\x1d\x62\x61tchedEntryDeletionIndexInfo\x18\x05 \x03(\x0b\x32\x32.magnetar.managedlog.BatchedEntryDeletionIndexInfo\x12H\n\x1eindividualDeletedMessageRanges\x18\x06 \x03(\x0b\x32 .magnetar.managedlog.LongListMap\x12\x0e\n\x05\x61\x63ked\x18\xe8\x07 \x01(\x0c\x12\x0e\n\x05\x64\x65lta\x18\xe9\x07 \x01(\x08\x12\x1a\n\x11propertiesChanged\x18\xea\x07 \x01(\x08\x12\x15\n\x0credeliveries\x18\xeb\x07 \x01(\x0c\"H\n\x13\x43ompressedValueInfo\x12\x17\n\x0f\x63ompressionType\x18\x01 \x02(\x05\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "managedlog_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'managedlog_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_KEYVALUE"]._serialized_start = 41
-    _globals["_KEYVALUE"]._serialized_end = 79
-    _globals["_LONGPROPERTY"]._serialized_start = 81
-    _globals["_LONGPROPERTY"]._serialized_end = 124
-    _globals["_STRINGPROPERTY"]._serialized_start = 126
-    _globals["_STRINGPROPERTY"]._serialized_end = 171
-    _globals["_NESTEDPOSITIONINFO"]._serialized_start = 173
-    _globals["_NESTEDPOSITIONINFO"]._serialized_end = 228
-    _globals["_MESSAGERANGE"]._serialized_start = 231
-    _globals["_MESSAGERANGE"]._serialized_end = 373
-    _globals["_BATCHEDENTRYDELETIONINDEXINFO"]._serialized_start = 375
-    _globals["_BATCHEDENTRYDELETIONINDEXINFO"]._serialized_end = 484
-    _globals["_OFFLOADCONTEXT"]._serialized_start = 487
-    _globals["_OFFLOADCONTEXT"]._serialized_end = 667
-    _globals["_OFFLOADDRIVERMETADATA"]._serialized_start = 669
-    _globals["_OFFLOADDRIVERMETADATA"]._serialized_end = 757
-    _globals["_DELETEDCOPY"]._serialized_start = 759
-    _globals["_DELETEDCOPY"]._serialized_end = 851
-    _globals["_MANAGEDLEDGERINFO"]._serialized_start = 854
-    _globals["_MANAGEDLEDGERINFO"]._serialized_end = 1358
-    _globals["_MANAGEDLEDGERINFO_LEDGERINFO"]._serialized_start = 1197
-    _globals["_MANAGEDLEDGERINFO_LEDGERINFO"]._serialized_end = 1358
-    _globals["_MANAGEDCURSORINFO"]._serialized_start = 1361
-    _globals["_MANAGEDCURSORINFO"]._serialized_end = 1829
-    _globals["_POSITIONINFO"]._serialized_start = 1832
-    _globals["_POSITIONINFO"]._serialized_end = 2180
+  DESCRIPTOR._loaded_options = None
+  _globals['_KEYVALUE']._serialized_start=41
+  _globals['_KEYVALUE']._serialized_end=79
+  _globals['_LONGPROPERTY']._serialized_start=81
+  _globals['_LONGPROPERTY']._serialized_end=124
+  _globals['_STRINGPROPERTY']._serialized_start=126
+  _globals['_STRINGPROPERTY']._serialized_end=171
+  _globals['_NESTEDPOSITIONINFO']._serialized_start=173
+  _globals['_NESTEDPOSITIONINFO']._serialized_end=228
+  _globals['_MESSAGERANGE']._serialized_start=231
+  _globals['_MESSAGERANGE']._serialized_end=373
+  _globals['_BATCHEDENTRYDELETIONINDEXINFO']._serialized_start=375
+  _globals['_BATCHEDENTRYDELETIONINDEXINFO']._serialized_end=484
+  _globals['_LONGLISTMAP']._serialized_start=486
+  _globals['_LONGLISTMAP']._serialized_end=528
+  _globals['_OFFLOADCONTEXT']._serialized_start=531
+  _globals['_OFFLOADCONTEXT']._serialized_end=711
+  _globals['_OFFLOADDRIVERMETADATA']._serialized_start=713
+  _globals['_OFFLOADDRIVERMETADATA']._serialized_end=801
+  _globals['_DELETEDCOPY']._serialized_start=803
+  _globals['_DELETEDCOPY']._serialized_end=895
+  _globals['_MANAGEDLEDGERINFO']._serialized_start=898
+  _globals['_MANAGEDLEDGERINFO']._serialized_end=1453
+  _globals['_MANAGEDLEDGERINFO_LEDGERINFO']._serialized_start=1241
+  _globals['_MANAGEDLEDGERINFO_LEDGERINFO']._serialized_end=1453
+  _globals['_MANAGEDCURSORINFO']._serialized_start=1456
+  _globals['_MANAGEDCURSORINFO']._serialized_end=1924
+  _globals['_POSITIONINFO']._serialized_start=1927
+  _globals['_POSITIONINFO']._serialized_end=2349
+  _globals['_COMPRESSEDVALUEINFO']._serialized_start=2351
+  _globals['_COMPRESSEDVALUEINFO']._serialized_end=2423
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,14 @@ class BatchedEntryDeletionIndexInfo(_message.Message):
     deleteSet: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, position: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., deleteSet: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class LongListMap(_message.Message):
+    __slots__ = ("key", "values")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    values: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, key: _Optional[int] = ..., values: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class OffloadContext(_message.Message):
     __slots__ = ("uidMsb", "uidLsb", "complete", "bookkeeperDeleted", "timestamp", "driverMetadata")
     UIDMSB_FIELD_NUMBER: _ClassVar[int]
@@ -89,20 +97,22 @@ class DeletedCopy(_message.Message):
 class ManagedLedgerInfo(_message.Message):
     __slots__ = ("ledgerInfo", "terminatedPosition", "properties", "nextIndex", "lastBrokerTimeMs", "deletedLedgers", "deletedCopies")
     class LedgerInfo(_message.Message):
-        __slots__ = ("ledgerId", "entries", "size", "timestamp", "offloadContext", "baseIndex")
+        __slots__ = ("ledgerId", "entries", "size", "timestamp", "offloadContext", "properties", "baseIndex")
         LEDGERID_FIELD_NUMBER: _ClassVar[int]
         ENTRIES_FIELD_NUMBER: _ClassVar[int]
         SIZE_FIELD_NUMBER: _ClassVar[int]
         TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
         OFFLOADCONTEXT_FIELD_NUMBER: _ClassVar[int]
+        PROPERTIES_FIELD_NUMBER: _ClassVar[int]
         BASEINDEX_FIELD_NUMBER: _ClassVar[int]
         ledgerId: int
         entries: int
         size: int
         timestamp: int
         offloadContext: OffloadContext
+        properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
         baseIndex: int
-        def __init__(self, ledgerId: _Optional[int] = ..., entries: _Optional[int] = ..., size: _Optional[int] = ..., timestamp: _Optional[int] = ..., offloadContext: _Optional[_Union[OffloadContext, _Mapping]] = ..., baseIndex: _Optional[int] = ...) -> None: ...
+        def __init__(self, ledgerId: _Optional[int] = ..., entries: _Optional[int] = ..., size: _Optional[int] = ..., timestamp: _Optional[int] = ..., offloadContext: _Optional[_Union[OffloadContext, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., baseIndex: _Optional[int] = ...) -> None: ...
     LEDGERINFO_FIELD_NUMBER: _ClassVar[int]
     TERMINATEDPOSITION_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
@@ -146,12 +156,13 @@ class ManagedCursorInfo(_message.Message):
     def __init__(self, cursorsLedgerId: _Optional[int] = ..., markDeleteLedgerId: _Optional[int] = ..., markDeleteEntryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., lastActive: _Optional[int] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., cursorProperties: _Optional[_Iterable[_Union[StringProperty, _Mapping]]] = ..., deletedLedgers: _Optional[_Iterable[int]] = ..., redeliveries: _Optional[bytes] = ..., sideLedgers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PositionInfo(_message.Message):
-    __slots__ = ("ledgerId", "entryId", "individualDeletedMessages", "properties", "batchedEntryDeletionIndexInfo", "acked", "delta", "propertiesChanged", "redeliveries")
+    __slots__ = ("ledgerId", "entryId", "individualDeletedMessages", "properties", "batchedEntryDeletionIndexInfo", "individualDeletedMessageRanges", "acked", "delta", "propertiesChanged", "redeliveries")
     LEDGERID_FIELD_NUMBER: _ClassVar[int]
     ENTRYID_FIELD_NUMBER: _ClassVar[int]
     INDIVIDUALDELETEDMESSAGES_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: _ClassVar[int]
+    INDIVIDUALDELETEDMESSAGERANGES_FIELD_NUMBER: _ClassVar[int]
     ACKED_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     PROPERTIESCHANGED_FIELD_NUMBER: _ClassVar[int]
@@ -161,8 +172,17 @@ class PositionInfo(_message.Message):
     individualDeletedMessages: _containers.RepeatedCompositeFieldContainer[MessageRange]
     properties: _containers.RepeatedCompositeFieldContainer[LongProperty]
     batchedEntryDeletionIndexInfo: _containers.RepeatedCompositeFieldContainer[BatchedEntryDeletionIndexInfo]
+    individualDeletedMessageRanges: _containers.RepeatedCompositeFieldContainer[LongListMap]
     acked: bytes
     delta: bool
     propertiesChanged: bool
     redeliveries: bytes
-    def __init__(self, ledgerId: _Optional[int] = ..., entryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., acked: _Optional[bytes] = ..., delta: _Optional[bool] = ..., propertiesChanged: _Optional[bool] = ..., redeliveries: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, ledgerId: _Optional[int] = ..., entryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., individualDeletedMessageRanges: _Optional[_Iterable[_Union[LongListMap, _Mapping]]] = ..., acked: _Optional[bytes] = ..., delta: _Optional[bool] = ..., propertiesChanged: _Optional[bool] = ..., redeliveries: _Optional[bytes] = ...) -> None: ...
+
+class CompressedValueInfo(_message.Message):
+    __slots__ = ("compressionType", "uncompressedSize")
+    COMPRESSIONTYPE_FIELD_NUMBER: _ClassVar[int]
+    UNCOMPRESSEDSIZE_FIELD_NUMBER: _ClassVar[int]
+    compressionType: int
+    uncompressedSize: int
+    def __init__(self, compressionType: _Optional[int] = ..., uncompressedSize: _Optional[int] = ...) -> None: ...

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar.base.ids import NO_LEDGER, LedgerId, Position
 from magnetar.managedlog import managedlog_pb2 as pb
+from magnetar.managedlog.compressed_values import plain
 from magnetar.managedlog.cursors import entry_set_codec, redeliveries
 from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
 from magnetar.managedlog.cursors.cursor_delta import CursorDelta
@@ -28,6 +29,8 @@ from magnetar.managedlog.errors import InvalidLogDataError
 
 IN_STORE: Final = LedgerId(-1)
 """`cursorsLedgerId` of a cursor whose state is in the metadata store."""
+_RANGES_MAX: Final = 10_000
+"""As many as Pulsar stores of a cursor by default (`managedLedgerMaxUnackedRangesToPersist`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,46 @@ def _acked(ranges: Sequence[pb.MessageRange]) -> dict[LedgerId, EntrySet]:
     return acked
 
 
-def encode_entry(delta: CursorDelta) -> bytes:
-    """One entry of a cursor ledger: a delta, or a snapshot when `delta.replaces`."""
+def _words(acked: Mapping[LedgerId, EntrySet]) -> list[pb.LongListMap]:
+    return [
+        pb.LongListMap(key=ledger_id, values=map(_signed, words_of_bits(acked[ledger_id].bits())))
+        for ledger_id in sorted(acked)
+    ]
+
+
+def _acked_words(ledgers: Sequence[pb.LongListMap]) -> dict[LedgerId, EntrySet]:
+    acked: dict[LedgerId, EntrySet] = {}
+    for item in ledgers:
+        entries = EntrySet.of_bits(bits_of_words(item.values))
+        if entries.count:
+            acked[LedgerId(item.key)] = entries
+    return acked
+
+
+def _of_entry(info: pb.PositionInfo) -> dict[LedgerId, EntrySet]:
+    """The acknowledged entries, in whichever of the three forms they are."""
+    if info.acked:
+        return entry_set_codec.decode(info.acked)
+    # Where both forms of Pulsar's are there, its brokers read the ranges.
+    if info.individualDeletedMessages:
+        return _acked(info.individualDeletedMessages)
+    return _acked_words(info.individualDeletedMessageRanges)
+
+
+def encode_entry(delta: CursorDelta, *, for_pulsar: bool = False) -> bytes:
+    """One entry of a cursor ledger: a delta, or a snapshot when `delta.replaces`.
+
+    `for_pulsar`: Pulsar's brokers may read it as the whole state.
+    """
     info = pb.PositionInfo(ledgerId=delta.mark_delete.ledger_id, entryId=delta.mark_delete.entry_id)
-    if delta.acked:
+    if delta.acked and for_pulsar:
+        ranges = _ranges(delta.acked)
+        # Brokers before 4.0 know the ranges only; many ranges take less space as words.
+        if len(ranges) <= _RANGES_MAX:
+            info.individualDeletedMessages.extend(ranges)
+        else:
+            info.individualDeletedMessageRanges.extend(_words(delta.acked))
+    elif delta.acked:
         info.acked = entry_set_codec.encode(delta.acked)
     if delta.partial:
         info.batchedEntryDeletionIndexInfo.extend(_batches(delta.partial))
@@ -121,7 +160,7 @@ def decode_entry(data: bytes, where: str) -> CursorDelta:
     info = pb.PositionInfo()
     try:
         info.ParseFromString(data)
-        acked = entry_set_codec.decode(info.acked) if info.acked else _acked(info.individualDeletedMessages)
+        acked = _of_entry(info)
         given_back = redeliveries.decode(info.redeliveries)
     except (DecodeError, ValueError, entry_set_codec.MalformedAckedError) as error:
         raise InvalidLogDataError(where, f"not a PositionInfo: {error}") from error
@@ -165,7 +204,7 @@ def decode_info(data: bytes, where: str) -> CursorValue:
     """The inverse of `encode_info`; `where` names the value in InvalidLogDataError."""
     value = pb.ManagedCursorInfo()
     try:
-        value.ParseFromString(data)
+        value.ParseFromString(plain(data, where))
         given_back = redeliveries.decode(value.redeliveries)
     except (DecodeError, ValueError) as error:
         raise InvalidLogDataError(where, f"not a ManagedCursorInfo: {error}") from error

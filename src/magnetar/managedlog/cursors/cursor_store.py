@@ -133,9 +133,9 @@ class CursorStore:
     def _append(self, ledger: DeltaLedger) -> None:
         """Writes the changes, or the whole state again, into the ledger."""
         assert ledger.writer.ledger_id == self._ledger_id, "deltas go where recovery looks for them"
-        whole = ledger.wants_snapshot
+        whole = ledger.wants_snapshot or (self._config.cursors_for_pulsar and self._small())
         try:
-            entry = encode_entry(self.state.snapshot() if whole else self.state.take_delta())
+            entry = self._encoded(self.state.snapshot() if whole else self.state.take_delta())
             delta_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
         except (LedgerError, ValueError) as error:
             # Also an encoding error: the flusher calls other cursors in the same turn.
@@ -145,6 +145,9 @@ class CursorStore:
         self._delta_entry = delta_entry
         self._writes.begin(Writing.DELTA)
         ledger.wrote(len(entry), whole=whole)
+
+    def _encoded(self, delta: CursorDelta) -> bytes:
+        return encode_entry(delta, for_pulsar=delta.replaces and self._config.cursors_for_pulsar)
 
     def flush_failed(self, error: Exception) -> None:
         """The failed delta took its changes along: the next write must be a snapshot, with them again."""
@@ -200,7 +203,7 @@ class CursorStore:
             self._writes.include()
             snapshot = self.state.snapshot()
             bound = CursorDelta(snapshot.mark_delete, True, properties=snapshot.properties)
-            entry = encode_entry(snapshot)
+            entry = self._encoded(snapshot)
             ledger.began(len(entry))
             delta_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
             await ledger.snapshot_durable
@@ -319,6 +322,10 @@ class CursorStore:
                     writes.begin(Writing.FOLD)
                     await self._fold()
                 else:
+                    if self._config.cursors_for_pulsar:
+                        # The last entry may be a delta, which Pulsar would take for the whole state.
+                        self._ledger = None
+                        self.state.set_properties(self.state.properties)
                     await self.flush()
         finally:
             self.abandon()

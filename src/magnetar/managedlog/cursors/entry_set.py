@@ -36,6 +36,26 @@ class EntrySet:
         # No chunk has a lower number, so that removing from below does not scan all of them.
         self._low = 0
 
+    @classmethod
+    def of_bits(cls, bits: int) -> EntrySet:
+        """The entries whose bits are set, lowest first."""
+        made = cls()
+        number = 0
+        while bits:
+            made.add_chunk(number, bits & FULL)
+            bits >>= CHUNK_BITS
+            number += 1
+        return made
+
+    def bits(self) -> int:
+        """The inverse of `of_bits`."""
+        data = bytearray((self.last() + 8) // 8)
+        for number, chunk in self.chunks.items():
+            start = number * (CHUNK_BITS // 8)
+            part = chunk.to_bytes(CHUNK_BITS // 8, "little")[: len(data) - start]
+            data[start : start + len(part)] = part
+        return int.from_bytes(data, "little")
+
     def __len__(self) -> int:
         return self.count
 
