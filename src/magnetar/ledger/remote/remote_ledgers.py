@@ -25,7 +25,7 @@ from magnetar.ledger.api import (
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle, LedgerOptions, LedgerWriteHandle
 from magnetar.ledger.client.placement import NotEnoughBookiesError
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.remote.stored_entries import runs, stored
+from magnetar.ledger.remote.stored_entries import is_bare, runs, stored
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup
 
@@ -136,8 +136,12 @@ def _in_words(error: LedgerError) -> LedgerError:
 class RemoteWriter(RemoteReader):
     """Writes an open ledger, and reads its durable entries."""
 
-    def __init__(self, ledgers: RemoteLedgers, handle: LedgerWriteHandle, relay: _Relay, fate: _Fate) -> None:
+    def __init__(
+        self, ledgers: RemoteLedgers, handle: LedgerWriteHandle, relay: _Relay, fate: _Fate, *, bare: bool
+    ) -> None:
+        """`bare`: without broker metadata, see `stored_entries.is_bare`."""
         super().__init__(handle, fate)
+        self._bare = bare
         self._ledgers = ledgers
         self._writing = handle
         self._relay = relay
@@ -159,7 +163,9 @@ class RemoteWriter(RemoteReader):
             raise error
         if self._closing:
             raise LedgerClosedError(f"ledger {self.ledger_id} is closed")
-        return self._writing.append(stored(entries, counts, base_index, broker_time_ms))
+        return self._writing.append(
+            entries if self._bare else stored(entries, counts, base_index, broker_time_ms)
+        )
 
     async def close(self) -> LedgerEnd:
         if (known := self._fenced or self._relay.error) is not None:
@@ -236,7 +242,8 @@ class RemoteLedgers:
             raise TooFewBookiesError(error.needed, error.usable) from error
         except ValueError as error:
             raise LedgerWriteError(f"the copies cannot be placed: {error}") from error
-        writer = RemoteWriter(self, handle, relay, self._fate(handle.ledger_id))
+        fate = self._fate(handle.ledger_id)
+        writer = RemoteWriter(self, handle, relay, fate, bare=is_bare(custom_metadata))
         self._writers[handle.ledger_id] = writer
         return writer
 

@@ -12,7 +12,7 @@ Source: PIP-70, BrokerEntryMetadata.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from magnetar.base.entries import EntryRun
@@ -26,6 +26,13 @@ _TIME: Final = 0x08
 _INDEX: Final = 0x10
 _MESSAGES: Final = 0x78
 _ONE_MESSAGE: Final = b"\x78\x01"
+
+
+def is_bare(tags: Mapping[str, bytes]) -> bool:
+    """Whether Pulsar stores the entries of a ledger with this custom metadata without broker metadata: those
+    of cursors and of schemas."""
+    component = tags.get("component")
+    return component == b"schema" or (component == b"managed-ledger" and "pulsar/cursor" in tags)
 
 
 def stored(

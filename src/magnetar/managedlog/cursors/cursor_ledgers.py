@@ -8,37 +8,17 @@ work and nothing else.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import LedgerError, MagnetarError
+from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerReader, Ledgers, LedgerWriter, WriterListener
+from magnetar.ledger.whole import write_whole
 from magnetar.managedlog.cursors.cursor_store import SIDE_COMPONENT, CursorStore
 
 _READ_BYTES: Final = 1 << 20
-
-
-class _Written:
-    """Waits until a ledger is durable up to its last entry (WriterListener)."""
-
-    __slots__ = ("done", "last_entry")
-
-    def __init__(self, last_entry: int) -> None:
-        self.last_entry = last_entry
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def durable(self, last_entry: int) -> None:
-        if last_entry >= self.last_entry and not self.done.done():
-            self.done.set_result(None)
-
-    def failed(self, error: LedgerError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
-            # The waiting caller may have left.
-            self.done.exception()
 
 
 class CursorLedgers:
@@ -63,17 +43,13 @@ class CursorLedgers:
 
         Raises LedgerError, MetadataError, LogError: then nothing is kept.
         """
-        heard = _Written(len(entries) - 1)
-        writer = await self._ledgers.create(heard, self._tags)
+        ledger_id = await write_whole(self._ledgers, entries, self._tags, self._clock.now_ms())
         try:
-            writer.append(entries, None, 0, self._clock.now_ms())
-            await heard.done
-            await writer.close()
-            await self._store.change_side_ledgers(add=(writer.ledger_id,))
+            await self._store.change_side_ledgers(add=(ledger_id,))
         except MagnetarError:
-            await self._ledgers.delete(writer.ledger_id)
+            await self._ledgers.delete(ledger_id)
             raise
-        return writer.ledger_id
+        return ledger_id
 
     async def begin(self, listener: WriterListener) -> LedgerWriter:
         """Creates a ledger for more entries than fit in memory, named before it has any: so a reader after a
