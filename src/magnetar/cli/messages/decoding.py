@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ClientError
 from magnetar.base.names import TopicName
-from magnetar.cli.messages import avro
 from magnetar.cli.messages.records import Record
+from magnetar.schemas import avro_plain as avro
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
-from magnetar.cli.messages import avro
+from magnetar.schemas import avro_plain as avro
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.cli.messages.avro import AvroError
 from magnetar.cli.messages.decoding import decode_payload, plain, text
 from magnetar.cli.messages.encoding import encode_payload
 from magnetar.cli.messages.message_options import resumable
@@ -18,6 +17,7 @@ from magnetar.cli.storage.progress import ShownProgress
 from magnetar.client.compression import compress
 from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError
+from magnetar.schemas.avro_plain import AvroError
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.cli.messages.avro import AvroError, decode, encode
 from magnetar.cli.messages.decoding import plain
+from magnetar.schemas.avro_plain import AvroError, decode, encode
 
 SCHEMA = {
     "type": "record",
