@@ -53,7 +53,7 @@ class ManagedLogs:
         self.config = config or ManagedLogConfig()
         self.cache_budget = CacheBudget(self.config.cache_bytes)
         self._store = store
-        self._ledgers = ledgers
+        self.ledgers = ledgers
         self._clock = clock
         self._spawn = spawn
         self._tiers = tiers
@@ -87,7 +87,7 @@ class ManagedLogs:
                 name,
                 resources=LogResources(
                     store=self._store,
-                    ledgers=self._ledgers,
+                    ledgers=self.ledgers,
                     clock=self._clock,
                     config=self.config if copies is None else replace(self.config, copies=copies),
                     spawn=self._spawn,
@@ -192,7 +192,7 @@ class ManagedLogs:
             for child in children:
                 await self._store.delete_recursive(f"{path}/{child}")
             for ledger_id in emptied.deleted_ledgers:
-                await self._ledgers.delete(ledger_id)
+                await self.ledgers.delete(ledger_id)
             if self._tiers is not None and metadata.copies:
                 await self._tiers.retire(name, metadata.copies)
             for copy in metadata.copies:

@@ -1,14 +1,13 @@
 """Schemas of topics, by version, in the metadata store.
 
 A version is a counter from 0, on the wire eight bytes, big-endian. A schema with the same meaning as a stored
-one gets the stored version. Key: /schemas/{tenant}/{namespace}/{topic}/{version}; value:
-`pulsar.proto.Schema`. Partitions of a topic share its schemas.
+one gets the stored version. Partitions of a topic share its schemas. `storage.py` says how they are stored.
 
 When the schemas of an existing topic are removed, their definitions are kept, because messages name their
 version. A version with an empty value then ends the validity of those before it, and the count continues.
 
 Source: Pulsar binary protocol (`Schema`, GET_SCHEMA). Pulsar keeps definitions in a ledger, and a lost ledger
-makes the topic unusable; so they are part of the metadata here.
+makes the topic unusable; so they are part of the metadata here, but for clusters that were Pulsar's.
 """
 
 from __future__ import annotations
@@ -20,14 +19,12 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
-from google.protobuf.message import DecodeError
-
+from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
 from magnetar.base.recent import Recent
+from magnetar.ledger.api import Ledgers
 from magnetar.metadata import keys
-from magnetar.metadata.documents import DamagedDocumentError
 from magnetar.metadata.store import (
-    MUST_NOT_EXIST,
     BadVersionError,
     Change,
     MetadataStore,
@@ -36,6 +33,8 @@ from magnetar.metadata.store import (
 )
 from magnetar.schemas.compatibility import Strategy, check, identity
 from magnetar.schemas.errors import IncompatibleSchemaError
+from magnetar.schemas.pulsar_storage import PulsarSchemas
+from magnetar.schemas.storage import SchemaNodes, SchemaStorage
 from magnetar.wire import pulsar_pb2 as pb
 
 _VERSION = struct.Struct(">q")
@@ -98,21 +97,6 @@ class _History:
         return None
 
 
-def _decoded(path: str, data: bytes) -> pb.Schema:
-    """A stored version. Raises DamagedDocumentError."""
-    try:
-        schema = pb.Schema.FromString(data)
-    except DecodeError as error:
-        raise DamagedDocumentError(path, "it is not a schema") from error
-    if not schema.IsInitialized():
-        raise DamagedDocumentError(path, "it is a schema without required fields")
-    return schema
-
-
-def _key(base: str, version: int) -> str:
-    return f"{base}/{version:010d}"
-
-
 def _same(versions: Iterable[StoredSchema], schema: pb.Schema) -> StoredSchema | None:
     wanted = identity(schema)
     for stored in versions:
@@ -125,11 +109,18 @@ def _check(versions: Iterable[StoredSchema], schema: pb.Schema, strategy: Strate
     check(schema, [(each.version, each.schema) for each in versions], strategy)
 
 
+def registry_of(store: MetadataStore, ledgers: Ledgers, clock: Clock, *, for_pulsar: bool) -> SchemaRegistry:
+    """A registry that stores schemas in `store`, or `for_pulsar` where Pulsar reads them."""
+    return SchemaRegistry(store, PulsarSchemas(store, ledgers, clock) if for_pulsar else None)
+
+
 class SchemaRegistry:
     """All schemas, loaded per topic on first use; those that another broker changed are read anew."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, storage: SchemaStorage | None = None) -> None:
+        """`storage`: where the versions are; None: in nodes of `store`."""
         self._store = store
+        self._storage: SchemaStorage = storage or SchemaNodes(store)
         self._loaded: Recent[str, _History] = Recent(_HISTORIES_KEPT)
         """By `keys.schema`."""
         self._reads: dict[str, list[object]] = {}
@@ -149,9 +140,8 @@ class SchemaRegistry:
     # -- what other brokers change -----------------------------------------------------------------
 
     def _changed(self, notification: Notification) -> None:
-        base, _, version = notification.path.rpartition("/")
-        if notification.change is Change.CHILDREN_CHANGED or not version.isdigit():
-            # A version that was added or removed is reported by its own path.
+        base = self._storage.topic_of(notification)
+        if base is None:
             return
         # What is being read now may lack the change, and it is not reported again.
         self._reads.pop(base, None)
@@ -201,11 +191,8 @@ class SchemaRegistry:
 
     async def _read(self, base: str) -> _History:
         history = _History([], 0)
-        for child in sorted(await self._store.children(base)):
-            value = await self._store.get(f"{base}/{child}")
-            if value is not None:
-                schema = _decoded(f"{base}/{child}", value.data) if value.data else None
-                history.append(int(child), schema, value.stat.created_ms)
+        for version, schema, created_ms in await self._storage.read(base):
+            history.append(version, schema, created_ms)
         return history
 
     async def versions(self, topic: TopicName) -> list[StoredSchema]:
@@ -229,8 +216,7 @@ class SchemaRegistry:
         # A client requests it because a message names it: another broker may have stored it just now.
         base = keys.schema(topic.base)
         await self._store.sync()
-        value = await self._store.get(_key(base, version))
-        if value is None or not value.data:
+        if not await self._storage.has(base, version):
             return None
         self._loaded.forget(base)
         return (await self._history(topic)).of_version(version)
@@ -288,7 +274,7 @@ class SchemaRegistry:
     async def delete(self, topic: TopicName) -> None:
         """Deletes all versions, together with the topic and its messages."""
         async with self._lock(topic):
-            await self._store.delete_recursive(keys.schema(topic.base))
+            await self._storage.delete(keys.schema(topic.base))
             self._reads.pop(keys.schema(topic.base), None)
             self._loaded.forget(keys.schema(topic.base))
 
@@ -298,12 +284,10 @@ class SchemaRegistry:
         """Stores the next version after `history`; None when another broker has stored one, so that the
         caller must read the history again. Raises MetadataError."""
         base, version = keys.schema(topic.base), history.next_version
-        path = _key(base, version)
+        path = self._storage.path_of(base, version)
         self._writing.add(path)
         try:
-            stat = await self._store.put(
-                path, b"" if schema is None else schema.SerializeToString(), expected_version=MUST_NOT_EXIST
-            )
+            created_ms = await self._storage.add(base, version, schema)
         except BadVersionError:
             await self._read_anew(base)
             if (await self._history(topic)).next_version <= version:
@@ -318,7 +302,7 @@ class SchemaRegistry:
         finally:
             self._writing.discard(path)
         if self._loaded.get(base) is history:
-            return history.append(version, schema, stat.created_ms)
+            return history.append(version, schema, created_ms)
         # It was forgotten meanwhile. What was read since may lack this version.
         self._loaded.forget(base)
-        return StoredSchema(version, schema or pb.Schema(), stat.created_ms)
+        return StoredSchema(version, schema or pb.Schema(), created_ms)
