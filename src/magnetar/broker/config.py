@@ -19,6 +19,8 @@ class BrokerConfig:
     """The configuration of a broker at start."""
 
     cluster: str = "standalone"
+    adopted: bool = False
+    """Whether Apache Pulsar made the cluster: what it reads is stored in its form (metadata/adoption.py)."""
     advertised_host: str | None = None
     """Host in lookup answers; None: the address through which the client reached us."""
     message_bytes_max: int = 5 * 1024 * 1024

@@ -56,7 +56,7 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import TaskGroup, in_slices, pause, soon, yield_loop
-from magnetar.schemas.registry import SchemaRegistry
+from magnetar.schemas.registry import registry_of
 from magnetar.tiered.offloading import Offloading
 
 if TYPE_CHECKING:
@@ -97,11 +97,10 @@ class Broker:
         offloading: Offloading | None = None,
     ) -> None:
         """Without `authentication` all may do everything; without `offloading` no ledger is offloaded."""
-        self.config, self.clock = config, clock
+        self.config, self.clock, self.offloading = config, clock, offloading
         self.store, self.logs = store, logs
         self.policies = PolicyStore(store, config.cluster)
-        self.schemas = SchemaRegistry(store)
-        self.offloading = offloading
+        self.schemas = registry_of(store, logs.ledgers, clock, for_pulsar=config.adopted)
         self.bookies: ListBookies | None = None
         """Lists the bookies that hold messages; None: this process does."""
         self.lake: LakeTables | None = None
@@ -169,7 +168,8 @@ class Broker:
         stat = await self.store.put(f"{keys.PRODUCER_NAME_COUNTER}/start-", b"", sequential=True)
         self._name_prefix = f"{self.config.cluster}-{int(stat.path.rpartition('-')[2])}"
         self.broker_id = self.broker_id or urlsplit(http_url).netloc
-        await self.policies.bootstrap(broker_url, http_url)
+        if not self.config.adopted:
+            await self.policies.bootstrap(broker_url, http_url)
         await self._in_force.configure()
         await self.transactions.start()
         if self.owners is not None:

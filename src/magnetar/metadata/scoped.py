@@ -27,27 +27,36 @@ class ScopedMetadataStore:
     Values outside the path are neither seen nor touched, so independent programs can share a service.
     """
 
-    def __init__(self, store: MetadataStore, scope: str, *, beside: frozenset[str] = frozenset()) -> None:
-        """`scope`: the path that is the root here, not "/" itself. `beside`: paths that are the same here as
-        in the other store, shared with its other users."""
+    def __init__(
+        self, store: MetadataStore, scope: str, *, beside: frozenset[str] = frozenset(), home: str = ""
+    ) -> None:
+        """`scope`: the path that is the root here, not "/" itself. `beside`: paths of one name which, with
+        all that is below them, lie below `home` in the other store, shared with its other users; `home`: a
+        path, or "" for the root. They are not listed among the children of the root here."""
         paths.split(scope)
         self._store = store
         self._scope = scope
         self._beside = beside
+        self._home = home
+
+    def _is_beside(self, path: str) -> bool:
+        return bool(self._beside) and path[: path.find("/", 1) if "/" in path[1:] else None] in self._beside
 
     def _outer(self, path: str) -> str:
         """The path of a value in the other store."""
         paths.split(path)
-        return path if path in self._beside else self._scope + path
+        return (self._home if self._is_beside(path) else self._scope) + path
 
     def _outer_parent(self, path: str) -> str:
         paths.check(path)
-        if path in self._beside:
-            return path
+        if self._is_beside(path):
+            return self._home + path
         return self._scope if path == paths.ROOT else self._scope + path
 
     def _inner(self, path: str) -> str:
-        return path.removeprefix(self._scope) or paths.ROOT
+        if paths.covers(self._scope, path):
+            return path.removeprefix(self._scope) or paths.ROOT
+        return path.removeprefix(self._home)
 
     def _stat(self, stat: Stat) -> Stat:
         return stat._replace(path=self._inner(stat.path))
@@ -109,8 +118,9 @@ class ScopedMetadataStore:
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         def told(notification: Notification) -> None:
-            if notification.path in self._beside or paths.covers(self._scope, notification.path):
-                callback(Notification(notification.change, self._inner(notification.path)))
+            path = self._inner(notification.path)
+            if paths.covers(self._scope, notification.path) or self._is_beside(path):
+                callback(Notification(notification.change, path))
 
         return self._store.watch(self._outer_parent(prefix), told)
 

@@ -17,14 +17,27 @@ from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.listing import owners_in
 from magnetar.broker.ownership.records import DRAINS, BrokerReport, drain_path
 from magnetar.broker.policies.policies import PolicyStore
+from magnetar.ledger.client.ledger_options import LedgerClientOptions
+from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata import keys
+from magnetar.metadata.adoption import (
+    RECORD,
+    Adoption,
+    home_of,
+    pulsar_store,
+    scope_of,
+    store_of_cluster,
+)
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
-from magnetar.metadata.bookkeeper.cluster import initialize_cluster
-from magnetar.metadata.bookkeeper.ledger_layouts import LedgerLayout
+from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
+from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayout
+from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata_url
-from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MetadataStore, NotFoundError
 from magnetar.runtime.clock import SystemClock
+from magnetar.server.adoption.findings import AdoptionFindings
+from magnetar.server.adoption.importing import import_topic_policies
+from magnetar.server.adoption.survey import Survey
 
 _PATIENCE_S: Final = 10.0
 """Seconds after which an operator is told that the metadata service cannot be reached."""
@@ -33,12 +46,15 @@ _PATIENCE_S: Final = 10.0
 class ClusterMetadata:
     """The metadata of one cluster. Use `opened`."""
 
-    def __init__(self, service: MetadataStore, url: MetadataUrl, cluster: str) -> None:
+    def __init__(
+        self, service: MetadataStore, url: MetadataUrl, cluster: str, store: MetadataStore, *, adopted: bool
+    ) -> None:
         """Use `opened`."""
+        self._adopted = adopted
         self._service = service
         self._url = url
         self._cluster = cluster
-        self._store = ScopedMetadataStore(service, f"/magnetar/{cluster}")
+        self._store = store
 
     @classmethod
     @asynccontextmanager
@@ -50,7 +66,8 @@ class ClusterMetadata:
             raise StartupError(f"{url!r}: brokers of a cluster share a service, zk://… or etcd://…")
         service = await open_metadata(parsed, SystemClock(), call_timeout_s=_PATIENCE_S)
         try:
-            yield cls(service, parsed, cluster)
+            store, adopted = await store_of_cluster(service, cluster)
+            yield cls(service, parsed, cluster, store, adopted=adopted)
         finally:
             await service.close()
 
@@ -59,6 +76,8 @@ class ClusterMetadata:
 
         Raises LayoutError, MetadataError.
         """
+        if self._adopted:
+            raise StartupError(f"the cluster {self._cluster} was adopted: all that it needs is there")
         layout = self._url.layout or LedgerLayout.HIERARCHICAL
         await initialize_cluster(self._service, BookKeeperTree(self._url.root, layout), str(uuid.uuid4()))
         policies = PolicyStore(self._store, self._cluster)
@@ -67,6 +86,55 @@ class ClusterMetadata:
             await policies.bootstrap("", "")
         finally:
             policies.close()
+
+    async def survey(self) -> AdoptionFindings:
+        """What is found of a Pulsar cluster; changes nothing. Raises StartupError, MetadataError."""
+        home = home_of(self._url.root)
+        try:
+            tree = await open_tree(self._service, self._url.root, layout=self._url.layout)
+        except (ClusterNotInitializedError, LayoutError) as error:
+            raise StartupError(str(error)) from error
+        store = pulsar_store(self._service, self._cluster, home)
+        ledgers = TreeLedgerRegistry(self._service, tree)
+        return await Survey(self._service, store, ledgers, self._cluster, home).run()
+
+    async def adopt(self, access: LedgerClientOptions | None = None) -> AdoptionFindings:
+        """Has brokers of ours serve a Pulsar cluster where it is, unless something prevents it.
+
+        `access`: how bookies are reached. Harmless when it was adopted before.
+
+        Raises StartupError, MetadataError.
+        """
+        found = await self.survey()
+        own = await self._service.children(scope_of(self._cluster))
+        if not self._adopted and own:
+            raise StartupError(
+                f"{scope_of(self._cluster)} already has a cluster of Magnetar's of that name, which would not"
+                " be seen any more: a cluster is adopted before it is used"
+            )
+        if not found.obstacles and not self._adopted:
+            tree = await open_tree(self._service, self._url.root)
+            store = pulsar_store(self._service, self._cluster, home_of(self._url.root))
+            await import_topic_policies(self._service, tree, store, access or LedgerClientOptions(), found)
+        if not found.obstacles and not self._adopted:
+            record = Adoption(home_of(self._url.root), SystemClock().now_ms())
+            await self._service.put(scope_of(self._cluster) + RECORD, record.encode())
+        return found
+
+    async def give_back(self) -> None:
+        """Ends the adoption: brokers of Pulsar's may serve the cluster again. Deletes only the record.
+
+        Raises StartupError while brokers of ours run; MetadataError.
+        """
+        if not self._adopted:
+            raise StartupError(f"the cluster {self._cluster} was not adopted")
+        running = await self._store.children(keys.BROKERS)
+        if running or await self._store.exists("/broker"):
+            raise StartupError(
+                f"brokers run ({', '.join(running) or 'a standalone server'}): stop them first, since what"
+                " they write while they stop is what Pulsar reads"
+            )
+        await self._service.delete(scope_of(self._cluster) + RECORD)
 
     async def brokers(self) -> list[dict[str, object]]:
         """A row for each broker that runs or is to be drained. Raises MetadataError."""

@@ -21,8 +21,8 @@ from magnetar.base.errors import StartupError
 from magnetar.broker.identification import Identification
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.records import BrokerUrls
+from magnetar.metadata.adoption import store_of_cluster
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
-from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.proxy.client_connection import ClientConnection
 from magnetar.proxy.known_brokers import KnownBrokers
 from magnetar.proxy.members import Members
@@ -188,8 +188,9 @@ class ProxyProcess:
             )
         store = await open_metadata(url, self._clock)
         self._cleanup.push_async_callback(store.close)
-        # Our brokers are below the cluster's own node, Pulsar's at the top.
-        stores = (ScopedMetadataStore(store, f"/magnetar/{config.cluster}"), store)
+        # Our brokers are below the cluster's own node unless it was adopted, Pulsar's at the top.
+        own, adopted = await store_of_cluster(store, config.cluster)
+        stores = (own,) if adopted else (own, store)
         members = Members(stores, targets, proxy.tasks)
         self._cleanup.callback(members.close)
         await members.load()

@@ -28,7 +28,6 @@ from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.service import Broker
 from magnetar.broker.session.connection import Connection, SharedBuffer
 from magnetar.ledger.embedded import EmbeddedLedgers
-from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.managedlog.orphans import OrphanSearch
 from magnetar.runtime import loop as event_loop
@@ -45,7 +44,7 @@ from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
 from magnetar.server.security.given_credentials import given_credentials
 from magnetar.server.service_manager import ServiceManager
-from magnetar.server.settings.broker_settings import broker_config, listeners_of
+from magnetar.server.settings.broker_settings import broker_config, listeners_of, log_config
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.storage.datafolder import DataFolder, used_percent
@@ -263,9 +262,7 @@ class Standalone:
             store=store,
             ledgers=ledgers,
             clock=self._clock,
-            config=ManagedLogConfig(
-                cache_bytes=config.cache_bytes, rollover_ms_min=1_000 * config.ledger_rollover_min_seconds
-            ),
+            config=log_config(config, for_pulsar=stores.adopted),
             spawn=self._tasks.spawn,
             tiers=tiering.storage,
             holes=holes_of(config, folder),
@@ -277,7 +274,7 @@ class Standalone:
             search = OrphanSearch(store, ledgers, stores.listing, stores.trust, grace_s, _ORPHANS_S)
             self._tasks.every(_ORPHANS_S, search.round)
         broker = Broker(
-            config=broker_config(config),
+            config=replace(broker_config(config), adopted=stores.adopted),
             store=store,
             logs=logs,
             clock=self._clock,

@@ -23,7 +23,8 @@ def with_cluster(story: Callable[[ClusterMetadata, ScopedMetadataStore], Awaitab
         service = MemoryMetadataStore(ManualClock())
         store = ScopedMetadataStore(service, "/magnetar/standalone")
         await store.put(keys.broker("a:8080"), b"")
-        await story(ClusterMetadata(service, parse_metadata_url("zk://h:1/ledgers"), "standalone"), store)
+        url = parse_metadata_url("zk://h:1/ledgers")
+        await story(ClusterMetadata(service, url, "standalone", store, adopted=False), store)
         await service.close()
 
     asyncio.run(run())

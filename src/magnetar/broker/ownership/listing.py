@@ -6,8 +6,19 @@ import contextlib
 
 from magnetar.base.names import InvalidNameError
 from magnetar.broker.ownership.bundle import Bundle
-from magnetar.broker.ownership.records import NAMESPACES, BrokerUrls, owner_path
+from magnetar.broker.ownership.records import NAMESPACES, BrokerReport, BrokerUrls, owner_path
+from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
+
+
+async def pulsar_brokers(store: MetadataStore) -> list[str]:
+    """Ids of the running brokers that are not ours but Apache Pulsar's. Raises MetadataError."""
+    found = []
+    for name in await store.children(keys.BROKERS):
+        value = await store.get(keys.broker(name))
+        if value is not None and BrokerReport.is_pulsars(value.data):
+            found.append(name)
+    return found
 
 
 async def owners_in(store: MetadataStore) -> dict[Bundle, str]:

@@ -220,6 +220,15 @@ class BrokerReport:
             }
         )
 
+    @staticmethod
+    def is_pulsars(data: bytes) -> bool:
+        """Whether a broker of Pulsar's wrote the record; also when it cannot be read. Ours say where they
+        listen."""
+        try:
+            return "listeningSocket" not in _document(data)
+        except ValueError:
+            return True
+
     @classmethod
     def decode(cls, data: bytes) -> BrokerReport:
         """Raises ValueError."""

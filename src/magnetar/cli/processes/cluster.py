@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from magnetar.cli.exit_codes import CONFLICT
 from magnetar.cli.output import FORMATS, show
-from magnetar.cli.processes.member_options import METADATA
+from magnetar.cli.processes.member_options import METADATA, bookie_access
 
 if TYPE_CHECKING:
     from magnetar.server.cluster_metadata import ClusterMetadata
@@ -103,3 +104,44 @@ def undrain(metadata: str, cluster: str, broker: str) -> None:
     """Let BROKER take bundles again."""
     _run(metadata, cluster, lambda found: found.undrain(broker))
     click.echo(f"{broker} takes bundles again")
+
+
+@cluster.command(
+    epilog="Example: magnetar cluster adopt --check --metadata zk://zk1:2181/ledgers --cluster pulsar"
+)
+@METADATA
+@click.option("--cluster", required=True, help="Name of the cluster, as Apache Pulsar has it.")
+@click.option("--check", is_flag=True, help="Tell what is found and what is not understood; change nothing.")
+@click.option(
+    "--give-back", is_flag=True, help="End the adoption, so that Apache Pulsar serves the cluster again."
+)
+@bookie_access
+@_OUTPUT
+def adopt(
+    metadata: str, cluster: str, check: bool, give_back: bool, access: Mapping[str, object], output: str
+) -> None:
+    """Serve a cluster of Apache Pulsar's, with all its topics, where it is (docs/adoption.md).
+
+    With `--check` the exit code is 6 when something prevents the adoption.
+    """
+    if check and give_back:
+        raise click.UsageError("--check and --give-back exclude each other")
+    if give_back:
+        _run(metadata, cluster, lambda found: found.give_back())
+        click.echo(f"cluster {cluster} is Apache Pulsar's again: start its brokers")
+        return
+    from magnetar.server.bookies.ledger_access import client_options
+    from magnetar.server.settings.ledger_settings import LedgerSettings
+
+    made: Callable[..., LedgerSettings] = LedgerSettings
+    options = client_options(made(**access))
+    found = _run(metadata, cluster, lambda it: it.survey() if check else it.adopt(options))
+    show([each.row() for each in found.findings], output, columns=("weight", "path", "what"))
+    click.echo(", ".join(f"{count} {kind}" for kind, count in found.counts.items()), err=True)
+    if found.obstacles:
+        click.echo(f"{len(found.obstacles)} findings prevent the adoption; nothing was changed", err=True)
+        raise click.exceptions.Exit(CONFLICT)
+    if check:
+        click.echo(f"cluster {cluster} can be adopted; nothing was changed", err=True)
+    else:
+        click.echo(f"cluster {cluster} is adopted: start brokers with --cluster {cluster}", err=True)

@@ -22,6 +22,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, MetadataError, StartupError
+from magnetar.broker.ownership.listing import pulsar_brokers
 from magnetar.ledger.beside import BesideGuard
 from magnetar.ledger.client.cluster import Bookies, Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
@@ -29,6 +30,7 @@ from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.adoption import scope_of, store_of_cluster
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
@@ -41,7 +43,6 @@ from magnetar.metadata.keys import BOOKIE_RACKS, BROKERS
 from magnetar.metadata.lasting import in_lasting_session
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.metadata.outages import Outages
-from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import NoSyncer
@@ -57,7 +58,6 @@ from magnetar.wire.bookkeeper.packets import AROUND_MESSAGE_BYTES
 
 _log = logging.getLogger("magnetar.server")
 
-_SCOPE: Final = "/magnetar"
 _CLAIM: Final = "/broker"
 _CLAIM_PAUSE_S: Final = 0.5
 
@@ -187,9 +187,10 @@ async def _on_cluster(
         ) from error
     except LayoutError as error:
         raise StartupError(str(error)) from error
-    scope = f"{_SCOPE}/{config.cluster}"
-    # The racks are the cluster's, for all that use it.
-    store = ScopedMetadataStore(service, scope, beside=frozenset({BOOKIE_RACKS}))
+    scope = scope_of(config.cluster)
+    store, adopted = await store_of_cluster(service, config.cluster)
+    if adopted:
+        await check_pulsar_away(store)
     if shares:
         await check_not_claimed(store, scope)
     else:
@@ -212,7 +213,17 @@ async def _on_cluster(
     cleanup.callback(outages.close)
     # Other programs may have ledgers there, so ledgers that our metadata does not name are left alone.
     collectors = (ledgers.collect_metrics, outages.collect_metrics)
-    return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
+    return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors, adopted=adopted)
+
+
+async def check_pulsar_away(store: MetadataStore) -> None:
+    """Raises StartupError while brokers of Pulsar's serve the adopted cluster; MetadataError."""
+    if running := await pulsar_brokers(store):
+        raise StartupError(
+            f"brokers of Apache Pulsar serve this cluster ({', '.join(running)}): both kinds at once are not"
+            " supported, because each would take the other's topics without telling its clients; stop them,"
+            " and wait for their sessions to end"
+        )
 
 
 async def check_not_claimed(store: MetadataStore, scope: str) -> None:

@@ -9,6 +9,7 @@ from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.policies.creation import CreationRules
 from magnetar.broker.policies.schema_rules import SchemaRules
 from magnetar.ledger.api import Copies
+from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.settings.config import StandaloneConfig, names
 from magnetar.server.settings.limit_settings import default_limits, tenant_limits
@@ -26,6 +27,15 @@ def listeners_of(
         https_port=https_port,
         named=named,
         internal=config.internal_listener or next(iter(named), ""),
+    )
+
+
+def log_config(config: StandaloneConfig, *, for_pulsar: bool) -> ManagedLogConfig:
+    """The limits of managed logs. `for_pulsar`: see `ManagedLogConfig.cursors_for_pulsar`."""
+    return ManagedLogConfig(
+        cache_bytes=config.cache_bytes,
+        rollover_ms_min=1_000 * config.ledger_rollover_min_seconds,
+        cursors_for_pulsar=for_pulsar,
     )
 
 

@@ -67,3 +67,5 @@ class MessageStores:
     """Whether objects that metadata does not name may be deleted."""
     kept: Kept | None = None
     """The messages for backups of the data folder; None: they are not stored there."""
+    adopted: bool = False
+    """Whether Apache Pulsar's brokers made the cluster, and may serve it again."""
