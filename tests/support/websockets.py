@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlencode
 
-from magnetar.websocket.app import ABORT, GONE, WebSockets
+from magnetar.websocket.app import ABORT, GONE, MORE, WebSockets
 from support.sessions import World
 
 TOPIC_PATH = "persistent/public/default/t"
@@ -49,6 +49,8 @@ class Client:
         """Cleared: the client's side has no room."""
         self.takes.set()
         self._gone = asyncio.Event()
+        self._text = ""
+        """The pieces so far of a text."""
         self._events: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
         self._events.put_nowait({"type": "websocket.connect"})
         scope = {
@@ -77,7 +79,10 @@ class Client:
         elif kind == "websocket.http.response.body":
             self.reason = json.loads(event["body"])["reason"]
         elif kind == "websocket.send":
-            self.texts.append(json.loads(event["text"]))
+            self._text += event["text"]
+            if not event.get(MORE):
+                self.texts.append(json.loads(self._text))
+                self._text = ""
         else:
             self.closed = (event["code"], event["reason"])
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
+from magnetar.base.large_bytes import as_bytes
 from magnetar.base.names import TopicName
 from magnetar.client.errors import PayloadError
 from magnetar.wire import pulsar_pb2 as pb
@@ -108,7 +109,7 @@ def _decompressed_by_cramjam(kind: int, payload: bytes, size: int) -> tuple[byte
             raise UnknownCompressionError(f"a message has the unknown compression {kind}")
     except (cramjam.DecompressionError, ValueError, OSError, MemoryError) as error:
         raise PayloadError(f"the payload cannot be decompressed: {error}") from error
-    return bytes(plain), done == size
+    return as_bytes(plain), done == size
 
 
 def compress(kind: int, payload: bytes) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
@@ -22,7 +22,7 @@ from magnetar.auth.identity import METHOD_TLS, Credentials
 from magnetar.base.asgi import Receive, Scope, Send
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
-from magnetar.runtime.tasks import pause, race
+from magnetar.runtime.tasks import pause, race, yield_loop
 from magnetar.websocket import query_options as options
 from magnetar.websocket.consuming import ConsumerSocket
 from magnetar.websocket.endpoint import Endpoint, SocketEnd
@@ -41,6 +41,8 @@ ABORT: Final = "magnetar.abort"
 GONE: Final = "magnetar.gone"
 """Extension of a scope: a coroutine function that returns when the client has disconnected, even if its last
 bytes are not read."""
+MORE: Final = "magnetar.more"
+"""Key of a message `websocket.send`: whether further pieces of the same text follow."""
 _LEFT_S: Final = 60.0
 """Seconds for which messages that a client sent before it left may still be handled."""
 _TOLD_S: Final = 1.0
@@ -161,6 +163,13 @@ class _Connection:
         """Sends a text; returns when the client can take more."""
         await self._send({"type": "websocket.send", "text": text})
 
+    async def pieces(self, pieces: Iterable[str]) -> None:
+        """Sends a text whose pieces are made when the client can take them."""
+        for piece in pieces:
+            await self._send({"type": "websocket.send", "text": piece, MORE: True})
+            await yield_loop()
+        await self._send({"type": "websocket.send", "text": "", MORE: False})
+
     async def close(self, code: int, reason: str) -> None:
         """Ends the socket."""
         cut = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
@@ -229,8 +238,15 @@ class _Rested:
         self._connection = connection
 
     async def text(self, text: str) -> None:
-        await self._share.rest()
+        await self._rest()
         await self._connection.text(text)
+
+    async def pieces(self, pieces: Iterable[str]) -> None:
+        await self._rest()
+        await self._connection.pieces(pieces)
+
+    async def _rest(self) -> None:
+        await self._share.rest()
 
 
 async def refuse(send: Send, status: int, reason: str) -> None:

@@ -12,7 +12,6 @@ from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.broker.wildcards.wildcard_subscription import WildcardSubscription
 from magnetar.runtime.tasks import yield_loop
-from magnetar.runtime.threads import in_thread
 from magnetar.websocket import documents
 from magnetar.websocket.dead_letters import SocketDeadLetters
 from magnetar.websocket.deliveries import Incoming, Opener
@@ -332,9 +331,14 @@ class ConsumerSocket(Endpoint):
         if self.options.pull:
             self._pulled -= 1
         self._watch_time()
-        text = await self._text(part, message, message_id)
-        with written(text, self._pieces, self.count_held):
-            await output.text(text)
+        topic = self._topic_of(part, message)
+        if len(message.payload) < BESIDE_BYTES:
+            text = documents.delivered(message, message_id, topic)
+            with written(text, self._pieces, self.count_held):
+                await output.text(text)
+        else:
+            # Only one piece of its text is in memory at a time.
+            await output.pieces(documents.delivered_in_pieces(message, message_id, topic))
         self._opened_bytes -= message.size_bytes
         self.count_held()
         self.messages += 1
@@ -342,12 +346,6 @@ class ConsumerSocket(Endpoint):
             part.seen = (message.position, message.batch_index)
             if message.batch_index in (-1, message.batch_size - 1):
                 self.line.hand(AckEvent(part.consumer_id, [message.position], cumulative=True))
-
-    async def _text(self, part: MessagePart, message: Incoming, message_id: str) -> str:
-        topic = self._topic_of(part, message)
-        if len(message.payload) < BESIDE_BYTES:
-            return documents.delivered(message, message_id, topic)
-        return await in_thread(lambda: documents.delivered(message, message_id, topic))
 
     def _topic_of(self, part: MessagePart, message: Incoming) -> TopicName | None:
         """Topic of a message; None for consumers of a single topic."""

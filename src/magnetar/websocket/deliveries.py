@@ -13,6 +13,7 @@ from typing import Final
 from magnetar.base.errors import MagnetarError
 from magnetar.base.expressions import as_text
 from magnetar.base.ids import Position
+from magnetar.base.large_bytes import as_bytes
 from magnetar.client.compression import decompress_within
 from magnetar.websocket.errors import UndeliverableError
 from magnetar.websocket.memory import ByteCount
@@ -241,7 +242,7 @@ def _batch(event: MessageEvent, metadata: pb.MessageMetadata, plain: bytes) -> O
                     event.position,
                     index,
                     size,
-                    bytes(body),
+                    as_bytes(body),
                     _key(single),
                     single.partition_key_b64_encoded,
                     _texts(single.properties),

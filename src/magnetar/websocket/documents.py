@@ -24,7 +24,7 @@ from __future__ import annotations
 import binascii
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -43,6 +43,8 @@ PERMITS_MAX: Final = (1 << 31) - 1
 
 BATCH_MAX: Final = 1 << 20
 """Largest batch size in a client's message id."""
+_PIECE_BYTES: Final = 96 << 10
+"""Bytes of a payload in a piece of a document; a multiple of three, so that base64 has no gaps."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -121,6 +123,12 @@ def not_published(error: MessageError) -> str:
 def delivered(message: Incoming, message_id: str, topic: TopicName | None = None) -> str:
     """The document of a message for a consumer or reader. `topic`: its topic, for consumers of several
     topics."""
+    return "".join(delivered_in_pieces(message, message_id, topic))
+
+
+def delivered_in_pieces(message: Incoming, message_id: str, topic: TopicName | None = None) -> Iterator[str]:
+    """The same in pieces of at most some hundred kilobytes besides properties: two or more. Each is made when
+    it is asked for."""
     document: dict[str, object] = {
         "properties": message.properties,
         "publishTime": _time(message.publish_ms),
@@ -134,9 +142,12 @@ def delivered(message: Incoming, message_id: str, topic: TopicName | None = None
         document["key"] = message.key
     if message.encryption is not None:
         document["encryptionContext"] = message.encryption
+    yield f'{{"messageId":"{message_id}","payload":"'
     # base64 needs no escapes in JSON, and may be long.
-    payload = b64encode(message.payload).decode()
-    return f'{{"messageId":"{message_id}","payload":"{payload}",{_encoded(document)[1:]}'
+    with memoryview(message.payload) as view:
+        for at in range(0, len(view), _PIECE_BYTES):
+            yield b64encode(view[at : at + _PIECE_BYTES]).decode()
+    yield f'",{_encoded(document)[1:]}'
 
 
 def order_of(text: str) -> Order:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Final, Protocol
 
 from magnetar.base.errors import MagnetarError
@@ -34,6 +34,9 @@ class Output(Protocol):
 
     async def text(self, text: str) -> None:
         """Sends a text; returns when the client can take more. Raises OSError when it has disconnected."""
+
+    async def pieces(self, pieces: Iterable[str]) -> None:
+        """Sends a text whose pieces are made when the client can take them, each in a turn of its own."""
 
 
 class SocketEnd(Exception):  # noqa: N818  # no error: how an endpoint ends

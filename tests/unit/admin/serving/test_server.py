@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import subprocess
 import sys
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -421,6 +423,42 @@ def test_a_websocket_whose_client_takes_nothing_ends(why: str, monkeypatch: pyte
         await until(protocol._gone.is_set)
         await until(lambda: not len(sockets_of(api.broker)))
         client.close()
+        await server.stop()
+
+    with_api(story)
+
+
+def test_a_large_message_is_written_in_frames_that_others_do_not_wait_for() -> None:
+    """Its text was one frame, which was copied four times at once."""
+
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"GET /ws/v2/reader/persistent/public/default/t?messageId=earliest HTTP/1.1\r\n"
+            b"Host: localhost\r\n"
+            b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert b" 101 " in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+        await api.publish("t", bytes(range(256)) * 4_000)
+        text, frames = b"", 0
+        while True:
+            head = await asyncio.wait_for(reader.readexactly(2), 60)
+            size = head[1]
+            if size >= 126:
+                size = int.from_bytes(await reader.readexactly(2 if size == 126 else 8), "big")
+            assert head[0] & 0x0F == (0 if frames else 1)
+            text += await asyncio.wait_for(reader.readexactly(size), 60)
+            assert size <= 256 << 10
+            frames += 1
+            if head[0] & 0x80:
+                break
+        assert frames > 10
+        assert b64decode(json.loads(text)["payload"]) == bytes(range(256)) * 4_000
+        writer.close()
         await server.stop()
 
     with_api(story)
