@@ -18,6 +18,7 @@ CALLS: Final = "unit/admin/calls/test_call_places.py"
 ENTRANCE: Final = "unit/runtime/test_entrance.py"
 STRANGERS: Final = "integration/test_strangers.py"
 GREETINGS: Final = "unit/broker/session/test_greetings.py"
+SHARES: Final = "unit/base/test_loop_shares.py"
 TURNS: Final = "unit/broker/session/test_command_turns.py"
 REQUESTS: Final = "unit/broker/session/test_requests.py"
 QUOTAS: Final = "unit/broker/limits/test_role_quotas.py"
@@ -45,6 +46,8 @@ BOOKIE_STARTS: Final = "integration/test_bookie_handshakes.py"
 BOOKIE_PACKETS: Final = "unit/wire/bookkeeper/test_parsers.py"
 BOOKIE_TAILS: Final = "unit/bookie/test_serving_tails.py"
 BOOKIE_WAITS: Final = "unit/bookie/test_waiting.py"
+BOOKIE_TURNS: Final = "unit/bookie/network/test_connection.py"
+BOOKIE_SERVER: Final = "unit/bookie/network/test_server.py"
 BOOKIE_BUDGET: Final = "unit/bookie/network/test_read_budget.py"
 
 SECURITY_RULES: Final = (
@@ -501,10 +504,10 @@ SECURITY_RULES: Final = (
     Rule(
         "a read handles some commands",
         "one read of PINGs stops all clients",
-        "broker/session/command_turns.py",
+        "base/loop_shares.py",
         "            self.per_read = 1\n",
         "            self.per_read = 8\n",
-        (TURNS,),
+        (SHARES, TURNS),
     ),
     Rule(
         "a turn begins some requests",
@@ -517,15 +520,15 @@ SECURITY_RULES: Final = (
     Rule(
         "a turn ends after its time",
         "what is left over is done at once",
-        "broker/session/command_turns.py",
-        "            if not self._waiting or self._now_ms() >= until_ms:\n",
+        "base/loop_shares.py",
+        "            if not self._waiting or self.now_ms() >= until_ms:\n",
         "            if not self._waiting:\n",
-        (TURNS,),
+        (SHARES, TURNS),
     ),
     Rule(
         "roles take turns",
         "a role with many connections has more of the loop",
-        "broker/session/command_turns.py",
+        "base/loop_shares.py",
         (
             "            workers = self._waiting.pop(owner)\n"
             "            worker = next(iter(workers))\n"
@@ -540,7 +543,7 @@ SECURITY_RULES: Final = (
             "            if not workers:\n"
             "                del self._waiting[owner]\n"
         ),
-        (TURNS,),
+        (SHARES, TURNS),
     ),
     Rule(
         "a role's commands have a rate",
@@ -1196,6 +1199,46 @@ SECURITY_RULES: Final = (
         "        if self._loading.get(connection, 0) >= _LOADING_MAX:\n",
         "        if False:\n",
         (BOOKIE_BUDGET,),
+    ),
+    Rule(
+        "a read of a bookie handles some requests",
+        "one read of requests stops all clients of a bookie",
+        "bookie/network/connection.py",
+        "parser.parse(waiting, len(waiting), turns.per_read)",
+        "parser.parse(waiting, len(waiting))",
+        (BOOKIE_TURNS,),
+    ),
+    Rule(
+        "a client of a bookie with more requests is not read",
+        "what clients of a bookie send while they wait for their turns fills the memory",
+        "bookie/network/connection.py",
+        "            self._rests = True\n            self.hold()\n",
+        "            self._rests = True\n            self._held += 1\n",
+        (BOOKIE_TURNS,),
+    ),
+    Rule(
+        "a bookie does not read on when a turn is used up",
+        "connections with one request in each of many reads stop all clients of a bookie",
+        "bookie/network/connection.py",
+        "        elif turns.spent:\n",
+        "        elif False:\n",
+        (BOOKIE_TURNS,),
+    ),
+    Rule(
+        "runs of adds count",
+        "adds to thousands of ledgers in one read stop all clients of a bookie",
+        "wire/bookkeeper/bookie.py",
+        "                if work >= work_max:\n",
+        "                if False:\n",
+        (BOOKIE_PACKETS,),
+    ),
+    Rule(
+        "dear requests of a bookie end their turn",
+        "some requests that each take milliseconds stop all clients of a bookie",
+        "bookie/network/server.py",
+        "self.turns.now_ms() >= until_ms",
+        "False",
+        (BOOKIE_SERVER,),
     ),
     Rule(
         "a bookie reads no client that has no place for its fences",

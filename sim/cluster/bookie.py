@@ -9,6 +9,7 @@ from typing import Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
+from magnetar.base.loop_shares import LoopShares, ShareSizes
 from magnetar.bookie.belonging import Belonging
 from magnetar.bookie.network.collecting import collect, looking_again, missing_ledgers
 from magnetar.bookie.network.connection import BookieConnection
@@ -18,6 +19,7 @@ from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.registry import Cookie, RegisteredBookie
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
+from magnetar.runtime.tasks import soon
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
 from magnetar.wire.bookkeeper.requests import (
     AddRun,
@@ -52,6 +54,7 @@ class SimBookie:
         self.disk = Disk(node.world, self._durable, self._failed, stalls=stalls)
         self.process = Process(name)
         self.process.is_up = False
+        self.turns: LoopShares
         self._node = node
         self._tree = tree
         self._wires = node.wires
@@ -67,6 +70,9 @@ class SimBookie:
         self._node.world.note(self.name, "starts")
         process = self.process = Process(self.name)
         self._ledgers = BookieLedgers(self.disk, self.disk.stored_ledgers())
+        # Shares of one request, so that every read is put off.
+        loop = self._wires.loop
+        self.turns = LoopShares(soon, lambda: loop.time() * 1000, ShareSizes(per_read=1, per_turn=4))
         self._ledgers.read_only = self.disk.is_full
         process.ends.append(self.disk.crash)
         self._wires.listen(self.bookie_id, process, lambda: BookieConnection(self))
@@ -147,6 +153,9 @@ class SimBookie:
         """See `Serving`."""
 
     def taken(self, connection: BookieConnection) -> None:
+        """See `Serving`."""
+
+    def go_on(self, connection: BookieConnection) -> None:
         """See `Serving`."""
 
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:

@@ -1,4 +1,9 @@
-"""One ledger client's connection to a bookie: bytes to requests, responses to bytes."""
+"""One ledger client's connection to a bookie: bytes to requests, responses to bytes.
+
+A read is parsed and handled in pieces: each connection has a share of a turn of the loop
+(`base/loop_shares.py`), and addresses take turns. What does not fit stays in the buffer as bytes, which
+take less memory than requests, and the connection is not read meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
+from magnetar.base.loop_shares import LoopShares
 from magnetar.bookie.network.access import Door
 from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
 from magnetar.wire.bookkeeper.requests import Request, StartTls
@@ -31,6 +37,8 @@ class Serving(Protocol):
     """Receives the requests of connections."""
 
     packet_bytes_max: int
+    turns: LoopShares
+    """The shares of a turn of the loop that clients have."""
 
     def opened(self, connection: BookieConnection) -> None:
         """A client has connected."""
@@ -40,6 +48,9 @@ class Serving(Protocol):
 
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """Handles requests in their order."""
+
+    def go_on(self, connection: BookieConnection) -> None:
+        """Handles a piece of the requests that were put off, if it may now."""
 
     def answering(self, connection: BookieConnection, size: int) -> None:
         """An answer of so many bytes is under way to a client."""
@@ -56,9 +67,16 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._parser = BookieParser(serving.packet_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray(_FIRST_BYTES)
+        self._begin = 0
+        """Where the bytes in the buffer begin that are not parsed yet."""
         self._filled = 0
         self._out: list[bytes] = []
         self._held = 0
+        self._stopped = False
+        """Whether the buffer may have complete packets: more than fitted into a share."""
+        self._rests = False
+        """Whether it is held until its next turn of the loop."""
+        self._owner = ""
         self._is_stuck = False
         """Whether the client does not take its answers."""
         self.is_lost = False
@@ -74,13 +92,16 @@ class BookieConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have asyncio's methods but not its classes.
         self._transport = cast(asyncio.Transport, transport)
+        self._owner = self.peer.rpartition(":")[0]
         self._serving.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._filled == len(self._buffer):
             # Only while no bytes are being parsed: the last packet of a handshake may be followed by many.
             self._buffer = self._buffer + bytes(self._filled)
-        return memoryview(self._buffer)[self._filled :]
+        # A buffer that was made for a large packet takes no more small ones than another.
+        end = max(self._parser.needed, _BUFFER_BYTES)
+        return memoryview(self._buffer)[self._filled : end if end > self._filled else None]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
@@ -88,47 +109,83 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._look()
 
     def _look(self) -> None:
+        """Handles what fits into its share of this turn of the loop."""
+        parser, turns = self._parser, self._serving.turns
+        self._stopped = False
         try:
-            requests, consumed = self._parser.parse(self._buffer, self._filled)
+            with memoryview(self._buffer)[self._begin : self._filled] as waiting:
+                requests, consumed = parser.parse(waiting, len(waiting), turns.per_read)
         except FrameError as error:
             self.handle(cast("list[Request]", error.events))
             _log.warning("%s: connection closed: illegal packet: %s", self.peer, error)
             self._flush()
             self._transport.close()
             return
-        if self.door is not None and self._parser.needed > OUTSIDE_BYTES_MAX:
+        if self.door is not None and parser.needed > OUTSIDE_BYTES_MAX:
             _log.warning(
                 "%s: connection closed: packet of %d bytes, %d are allowed before authentication",
                 self.peer,
-                self._parser.needed,
+                parser.needed,
                 OUTSIDE_BYTES_MAX,
             )
             self._transport.abort()
             return
-        rest = self._filled - consumed
-        if rest and consumed:
-            self._buffer[:rest] = self._buffer[consumed : self._filled]
-        self._filled = rest
-        wanted = max(self._parser.needed, _BUFFER_BYTES if requests and self.door is None else 0)
+        self._begin += consumed
+        self._stopped = parser.stopped
+        if not self._stopped:
+            self._make_room(requests)
+        if not requests:
+            return
+        turns.handled(parser.work)
+        self.handle(requests)
+        if self._stopped:
+            self._rest()
+            self.wait_turn()
+        elif turns.spent:
+            # Also within a read of the loop, which would go on with this socket else.
+            self._rest()
+            turns.read_again(self)
+
+    def _make_room(self, requests: Sequence[Request]) -> None:
+        """Moves the beginning of a packet to the front of a buffer in which the rest has room."""
+        begin, parser = self._begin, self._parser
+        rest = self._filled - begin
+        if rest and begin:
+            self._buffer[:rest] = self._buffer[begin : self._filled]
+        self._begin, self._filled = 0, rest
+        wanted = max(parser.needed, _BUFFER_BYTES if requests and self.door is None else 0)
         if wanted > len(self._buffer):
             grown = bytearray(wanted)
             grown[:rest] = self._buffer[:rest]
             self._buffer = grown
-        if requests:
-            self.handle(requests)
-        if self._securing and (
-            rest
-            or sum(isinstance(each, StartTls) for each in requests) > 1
-            or not isinstance(requests[-1], StartTls)
-        ):
-            # Bytes in clear after START_TLS may come from an attacker, also before a second one.
-            _log.warning("%s: connection closed: unencrypted bytes before TLS", self.peer)
-            self._transport.abort()
+
+    def _rest(self) -> None:
+        """Is not read before its next turn."""
+        if not self._rests:
+            self._rests = True
+            self.hold()
+
+    def go_on(self) -> None:
+        """Its turn: a piece of the requests that were put off, and of its buffer; then it is read again."""
+        if self.is_lost:
+            return
+        self._serving.go_on(self)
+        if self._rests and self._stopped and self._held == 1 and not self._securing:
+            self._look()
+        if self._rests and not (self._stopped and self._held == 1):
+            self._rests = False
+            self.release()
+
+    def wait_turn(self) -> None:
+        """Calls `go_on` in one of the next turns of the loop."""
+        self._serving.turns.wait(self._owner, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.is_lost:
             return
         self.is_lost = True
+        self._stopped = False
+        self._serving.turns.forget(self._owner, self)
         self._out.clear()
         self._serving.closed(self)
 
@@ -140,7 +197,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_stuck = False
         self._serving.taken(self)
-        self.go_on()
+        self.release()
 
     # -- called by the bookie -----------------------------------------------------------------------
 
@@ -152,10 +209,24 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def handle(self, requests: Sequence[Request]) -> None:
         """Lets the bookie handle requests of this client; ends the connection when it fails at it."""
+        was_securing = self._securing
         try:
             self._serving.handle(self, requests)
         except Exception:  # noqa: BLE001  # a bug met by one client must not take the bookie down
             _log.exception("%s: a request could not be handled; the connection is dropped", self.peer)
+            self._transport.abort()
+            return
+        if (
+            self._securing
+            and not was_securing
+            and (
+                self._filled > self._begin
+                or sum(isinstance(each, StartTls) for each in requests) > 1
+                or not isinstance(requests[-1], StartTls)
+            )
+        ):
+            # Bytes in clear after START_TLS may come from an attacker, also before a second one.
+            _log.warning("%s: connection closed: unencrypted bytes before TLS", self.peer)
             self._transport.abort()
 
     def answer(self, response: Response) -> None:
@@ -182,15 +253,21 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._serving.taken(self)
 
     def hold(self) -> None:
-        """Stops reading until `go_on` was called as often as this."""
+        """Stops reading until `release` was called as often as this."""
         self._held += 1
         if self._held == 1 and not self._securing and not self._transport.is_closing():
             self._transport.pause_reading()
 
-    def go_on(self) -> None:
+    def release(self) -> None:
         """Ends one `hold`."""
         self._held -= 1
-        if not self._held and not self._securing and not self._transport.is_closing():
+        if self._held or self._securing or self._transport.is_closing():
+            return
+        if self._stopped:
+            # What was read before comes first.
+            self._rest()
+            self.wait_turn()
+        else:
             self._transport.resume_reading()
 
     def end(self) -> None:
@@ -244,8 +321,11 @@ class BookieConnection(asyncio.BufferedProtocol):
         if self._held:
             self._transport.pause_reading()
         self._flush()
-        if self._filled:
-            self._look()
+        if self._filled > self._begin:
+            if self._held:
+                self._stopped = True
+            else:
+                self._look()
 
     def close(self) -> None:
         """Closes the connection."""

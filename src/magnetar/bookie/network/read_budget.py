@@ -2,8 +2,8 @@
 `outflow.py`, all requests while many of their client wait for indexes of ledgers.
 
 A client whose request waits is not read, and its later requests wait behind: they keep their order. What
-waits is looked at whenever a client has taken its answers. When clients that do not take theirs use up the
-whole budget, they lose their connections.
+waits is looked at whenever a client has taken its answers, and begins in the turns of its client. When
+clients that do not take theirs use up the whole budget, they lose their connections.
 """
 
 from __future__ import annotations
@@ -125,6 +125,8 @@ class ReadBudget:
             behind[:0] = requests
         else:
             behind += requests
+        # Some are put off although they may begin, when their turn of the loop is over.
+        self.look_soon()
         self._watch()
 
     def _watch(self) -> None:
@@ -140,14 +142,22 @@ class ReadBudget:
 
     def _look(self) -> None:
         self._looks = False
-        for connection, requests in list(self._behind.items()):
-            if not self.may_begin(connection, requests[0]):
-                # Not even looked at: thousands of requests of a client that takes nothing may wait.
-                continue
-            # When it is put off again, it waits behind the others.
-            del self._behind[connection]
-            connection.handle(requests)
-            connection.go_on()
+        for connection, requests in self._behind.items():
+            # Not even looked at otherwise: hundreds of requests of a client that takes nothing may wait.
+            if self.may_begin(connection, requests[0]):
+                connection.wait_turn()
+        self._watch()
+
+    def go_on(self, connection: BookieConnection) -> None:
+        """A client's turn of the loop: handles a piece of what waits, if there is memory for the first of
+        it."""
+        requests = self._behind.get(connection)
+        if requests is None or not self.may_begin(connection, requests[0]):
+            return
+        # When it is put off again, it waits behind the others.
+        del self._behind[connection]
+        connection.handle(requests)
+        connection.release()
         self._watch()
 
     def _end_stuck(self) -> None:

@@ -1,7 +1,8 @@
 """The bookie on the network: drives `BookieLedgers` with its clients' requests and its disk's results.
 
 Requests of one client are handled in their order. Bytes that a query needs from the device are read in a
-thread, and the query is repeated. An index that is not in memory delays later requests for its ledger; when
+thread, and the query is repeated. Each client has a share of a turn of the loop, in requests and in
+milliseconds; the rest is put off. An index that is not in memory delays later requests for its ledger; when
 many of a client wait for indexes, all its later requests. A read that has waited for a fence or for more
 entries is asked again, so its answer is within the same bounds as any other.
 """
@@ -14,9 +15,11 @@ import secrets
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from magnetar.base.errors import DiskFullError, StorageError
 from magnetar.base.ids import LedgerId
+from magnetar.base.loop_shares import LoopShares, ShareSizes
 from magnetar.bookie.network.access import NO_AUTHENTICATION, Access, Door
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
@@ -24,6 +27,7 @@ from magnetar.bookie.network.handshakes import Handshakes
 from magnetar.bookie.network.loading import Asked, IndexLoads
 from magnetar.bookie.network.outflow import OF_ALL_BYTES
 from magnetar.bookie.network.outsiders import Outsiders
+from magnetar.bookie.network.questions import outputs_of
 from magnetar.bookie.network.read_budget import ReadBudget
 from magnetar.bookie.network.refusals import LedgerRequest, refused
 from magnetar.bookie.network.spread import SpreadEntries
@@ -31,24 +35,23 @@ from magnetar.bookie.network.traffic import Traffic
 from magnetar.bookie.segment_store import SegmentStore
 from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Waited, Write
 from magnetar.bookie.serving import BookieLedgers
-from magnetar.runtime.tasks import TaskGroup, call_later
+from magnetar.runtime.clock import SystemClock
+from magnetar.runtime.tasks import TaskGroup, call_later, soon
+from magnetar.wire.bookkeeper.bookie import REQUEST_WORK
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
 from magnetar.wire.bookkeeper.requests import (
-    AddRun,
     Auth,
-    BatchRead,
     BookieInfo,
-    ForceLedger,
-    ListEntries,
     Read,
-    ReadLac,
     Request,
     StartTls,
     Unserved,
-    WriteLac,
 )
 from magnetar.wire.bookkeeper.responses import AuthDone, BookieInfoDone, Refused, TlsStarts
 from magnetar.wire.bookkeeper.status import Status
+
+_SHARES: Final = ShareSizes(per_read=64 * REQUEST_WORK, per_turn=128 * REQUEST_WORK)
+"""Requests of a read, and of a turn of the loop; adds count for less, by their bytes."""
 
 _log = logging.getLogger("magnetar.bookie.network")
 
@@ -82,6 +85,8 @@ class BookieServer:
         """What it demands of its clients."""
         self.entries: NetworkEntries | SpreadEntries
         self.ledgers: BookieLedgers
+        self.turns = LoopShares(soon, SystemClock().monotonic_ms, _SHARES)
+        """The shares of a turn of the loop that clients have."""
         self.traffic: Traffic | None = None
         """Counts requests for `/metrics`; None: there is no `/metrics`."""
         self._options = options
@@ -174,9 +179,11 @@ class BookieServer:
 
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """See `Serving`."""
+        until_ms = self.turns.piece_until_ms
         for at, request in enumerate(requests):
             if connection.door is None or isinstance(request, StartTls):
-                if not self.budget.takes(connection, request):
+                late = at > 0 and self.turns.now_ms() >= until_ms
+                if late or not self.budget.takes(connection, request):
                     self.budget.put_off(connection, requests[at:])
                     break
                 self._handle(connection, request)
@@ -184,6 +191,10 @@ class BookieServer:
                 return
         if not self._all_held and self._pending_bytes > self._options.pending_bytes_max:
             self._hold_all()
+
+    def go_on(self, connection: BookieConnection) -> None:
+        """See `Serving`."""
+        self.budget.go_on(connection)
 
     def _has_place(self, connection: BookieConnection, request: Request) -> bool:
         """Whether a request may wait for a fence, if it asks for one."""
@@ -224,7 +235,7 @@ class BookieServer:
         if self._all_held and self._pending_bytes <= self._options.pending_bytes_max // 2:
             self._all_held = False
             for connection in self._connections:
-                connection.go_on()
+                connection.release()
         self.budget.look_soon()
 
     def _handle(self, connection: BookieConnection, request: Request) -> None:
@@ -243,7 +254,8 @@ class BookieServer:
         for connection, request in asked:
             if connection.is_lost:
                 continue
-            if connection not in late and self.budget.may_begin(connection, request):
+            if connection not in late and not self.turns.spent and self.budget.may_begin(connection, request):
+                self.turns.handled(REQUEST_WORK)
                 self._ask(connection, request)
             else:
                 late.setdefault(connection, []).append(request)
@@ -253,7 +265,7 @@ class BookieServer:
 
     def _ask(self, connection: BookieConnection, request: Request) -> None:
         try:
-            self._do(self._outputs(connection, request))
+            self._do(outputs_of(self.ledgers, self.entries, connection, request))
         except NotAtHandError as missing:
             if missing.place != self._brought:
                 self.budget.brings(connection)
@@ -262,7 +274,7 @@ class BookieServer:
             # It is damaged, or its file system never tells what is in memory (tmpfs, NFS).
             self.entries.waits = True
             try:
-                self._do(self._outputs(connection, request))
+                self._do(outputs_of(self.ledgers, self.entries, connection, request))
             finally:
                 self.entries.waits = False
 
@@ -270,7 +282,8 @@ class BookieServer:
         """Asks when the budget allows the answer, if the client is still there."""
         if connection.is_lost:
             return
-        if self.budget.may_begin(connection, request):
+        if not self.turns.spent and self.budget.may_begin(connection, request):
+            self.turns.handled(REQUEST_WORK)
             self._ask(connection, request)
         else:
             self.budget.put_off(connection, [request])
@@ -287,23 +300,6 @@ class BookieServer:
             self.budget.brought(connection)
         self._brought = missing.place
         self._ask_late(connection, request)
-
-    def _outputs(self, connection: BookieConnection, request: Request) -> Sequence[Output]:
-        ledgers = self.ledgers
-        if isinstance(request, AddRun):
-            return ledgers.add(connection, request)
-        if isinstance(request, Read):
-            return ledgers.read(connection, request)
-        if isinstance(request, BatchRead):
-            return ledgers.batch_read(connection, request)
-        if isinstance(request, WriteLac):
-            return ledgers.write_lac(connection, request)
-        if isinstance(request, ReadLac):
-            return ledgers.read_lac(connection, request)
-        if isinstance(request, ForceLedger):
-            return ledgers.force(connection, request)
-        assert isinstance(request, ListEntries)
-        return ledgers.list_entries(connection, request, self.entries)
 
     def _handle_other(self, connection: BookieConnection, request: Request) -> None:
         if isinstance(request, Auth):

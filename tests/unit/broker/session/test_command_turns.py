@@ -34,56 +34,6 @@ class Loop:
             work()
 
 
-class Work:
-    """So many pieces of work."""
-
-    def __init__(self, loop: Loop, name: str, owner: str, pieces: int, done: list[str]) -> None:
-        self._loop, self._name, self._owner, self.pieces, self._done = loop, name, owner, pieces, done
-        loop.turns.wait(owner, self)
-
-    def go_on(self) -> None:
-        self._loop.ms += 0.4
-        self.pieces -= 1
-        self._done.append(self._name)
-        if self.pieces:
-            self._loop.turns.wait(self._owner, self)
-
-
-def test_a_turn_does_a_few_pieces_owner_after_owner() -> None:
-    loop, done = Loop(), list[str]()
-    for name in ("a1", "a2", "a3"):
-        Work(loop, name, "a", 4, done)
-    Work(loop, "b1", "b", 2, done)
-    loop.turn()
-    assert done == ["a1", "b1", "a2"]
-    loop.turn()
-    assert done[3:] == ["b1", "a3", "a1"]
-    while loop.later:
-        loop.turn()
-    assert len(done) == 14
-    assert loop.turns.waiting == 0
-
-
-def test_who_is_forgotten_gets_no_turn() -> None:
-    loop, done = Loop(), list[str]()
-    gone = Work(loop, "a", "a", 1, done)
-    loop.turns.forget("a", gone)
-    loop.turns.forget("b", gone)
-    loop.turn()
-    assert done == []
-
-
-def test_after_many_commands_in_a_turn_each_read_brings_one() -> None:
-    loop = Loop()
-    while not loop.turns.spent:
-        assert loop.turns.per_read == PER_READ
-        loop.turns.handled(PER_READ)
-    assert loop.turns.per_read == 1
-    loop.turn()
-    assert loop.turns.per_read == PER_READ
-    assert not loop.later
-
-
 def test_so_many_requests_begin_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_turns, "_REQUESTS_PER_TURN", 2)
     loop = Loop()

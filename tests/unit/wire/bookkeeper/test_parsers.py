@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.wire.bookkeeper import bookkeeper_pb2 as pb
 from magnetar.wire.bookkeeper import v2
-from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
+from magnetar.wire.bookkeeper.bookie import REQUEST_WORK, BookieParser, encode_response
 from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
 from magnetar.wire.bookkeeper.requests import (
@@ -328,3 +328,58 @@ def test_no_master_key_is_longer_than_those_of_clients(length: int) -> None:
     fence = Read(1, 0, 2, fence=True, master_key=key)
     requests = parsed(sent(add, fence, WriteLac(1, 0, key, b"", 3), is_v2=False))
     assert [isinstance(request, Unserved) for request in requests] == [length > 20] * 3
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+@pytest.mark.parametrize("work_max", [1, 40, 200])
+def test_a_parser_stops_after_so_much_work_and_loses_nothing(work_max: int, is_v2: bool) -> None:
+    requests: list[Request] = []
+    for at in range(40):
+        requests.append(adds(1 + at % 2, [at, at + 100], txns=None if is_v2 else [at, at + 100]))
+        if at % 3 == 0:
+            requests.append(Read(1, at, txn_id=None if is_v2 else at))
+    data = sent(*requests, is_v2=is_v2)
+    parser, seen, at = BookieParser(), list[Request](), 0
+    stops = 0
+    while at < len(data):
+        some, consumed = parser.parse(data[at:], len(data) - at, work_max)
+        assert some
+        assert parser.stopped == (at + consumed < len(data))
+        # It stops behind the request that goes beyond.
+        assert parser.work < work_max + REQUEST_WORK
+        stops += parser.stopped
+        seen += some
+        at += consumed
+    assert stops
+    flat: list[list[tuple[int, int] | Read]] = []
+    for told in (requests, seen):
+        found: list[tuple[int, int] | Read] = []
+        for request in told:
+            if isinstance(request, AddRun):
+                found += [(request.ledger_id, entry_id) for entry_id in request.entry_ids]
+            else:
+                assert isinstance(request, Read)
+                found.append(request)
+        flat.append(found)
+    # Adds to one ledger keep their order, also around reads; those to several may be gathered.
+    for ledger_id in (1, 2):
+        asked, got = (
+            [each for each in told if isinstance(each, Read) or each[0] == ledger_id] for told in flat
+        )
+        assert asked == got
+
+
+def test_adds_of_one_ledger_in_a_row_stay_together_and_count_by_their_bytes() -> None:
+    """A broker's vector is not taken apart: its adds are stored together."""
+    data = sent(Read(1, 0), adds(1, list(range(1_000))), is_v2=True)
+    requests, consumed = (parser := BookieParser()).parse(data, len(data), 40)
+    assert (len(requests), consumed) == (2, len(data))
+    assert not parser.stopped
+    assert 60 < parser.work < 120
+
+
+def test_adds_to_many_ledgers_are_not_taken_at_once() -> None:
+    data = sent(Read(1, 0), *(adds(ledger_id, [0]) for ledger_id in range(1, 2_000)), is_v2=True)
+    requests, _ = (parser := BookieParser()).parse(data, len(data), 1_000)
+    assert len(requests) < 130
+    assert parser.stopped
