@@ -13,6 +13,9 @@ the publish until the message was received, the broker's resident memory before 
 of its event loop and its longest garbage collection since the start, and what the attack has done where it
 counts that. With `--steps` the broker runs under `steps.py`, and the longest callback and the longest turn of
 its loop are told in time of a processor; what they were stands in the folder, a file for each story.
+
+Behind each story stands what it is held to (`hostile_bounds.py`); the exit code is 1 when one is beyond it.
+Other work on the machine may break a bound, too: run a broken story again, alone.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from bench import hostile_bookies, machine, steps
 from bench.attacks import ATTACKS, COUNTING, OF_TLS
 from bench.broker import Cpus, magnetar_command, started
 from bench.gauges import longest_ms
+from bench.hostile_bounds import bound_of
 from bench.neighbours import said
 from bench.tenants import QUIET, tenants
 from magnetar.auth.authority import Authority, new_key
@@ -167,6 +171,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if chosen.steps is not None:
         chosen.steps.mkdir(parents=True, exist_ok=True)
     results = {}
+    is_broken = False
     for name in chosen.story or stories:
         noted = chosen.steps / f"{name}.txt" if chosen.steps is not None else None
         if chosen.metadata:
@@ -181,10 +186,14 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{found['done']:>9.0f}{found['refused']:>9.0f}", end="")
         if noted is not None:
             print(f"{found['longest_step_ms']:>9.1f}{found['longest_turn_ms']:>9.1f}", end="")
-        print(flush=True)
+        print()
+        bound = bound_of(name)
+        broken = bound.broken(found)
+        is_broken |= bool(broken)
+        print(f"  {'BROKEN: ' + '; '.join(broken) if broken else 'held'} ({bound.told()})", flush=True)
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
-    return 0
+    return int(is_broken)
 
 
 if __name__ == "__main__":

@@ -95,18 +95,26 @@ def _add(entry_id: int, data: bytes) -> AddRun:
     return run
 
 
-def _attack(port: int, sockets: int, first: bytes, more: bytes) -> None:
+def _attack(port: int, sockets: int, first: bytes, more: bytes, *, then: bytes = b"") -> None:
     """Holds so many sockets that send `first` once, then `more` as it is taken, and read nothing. Opens each
-    again when it is closed."""
+    again when it is closed. `then`: sent behind the answer to `first`, which is waited for."""
     held: dict[int, socket.socket] = {}
     closed = select.poll()
     said = False
     while True:
         while len(held) < sockets:
+            one = socket.socket()
+            one.settimeout(_DEADLINE_S)
             try:
-                one = socket.create_connection(("127.0.0.1", port), _DEADLINE_S)
+                one.connect(("127.0.0.1", port))
                 one.sendall(first)
+                if then:
+                    # The bookie ends a connection that sends in clear what must be secured.
+                    if not one.recv(1 << 10):
+                        raise ConnectionError("the bookie ended the connection")
+                    one.sendall(then)
             except OSError:
+                one.close()
                 break
             one.setblocking(False)
             held[one.fileno()] = one
@@ -129,8 +137,8 @@ def _attack(port: int, sockets: int, first: bytes, more: bytes) -> None:
 
 
 def start_tls(port: int) -> None:
-    """START_TLS, half a handshake, and nothing more."""
-    _attack(port, _SOCKETS, _encoded(StartTls(1)) + client_hello()[:100], b"")
+    """START_TLS, half a handshake behind its answer, and nothing more."""
+    _attack(port, _SOCKETS, _encoded(StartTls(1)), b"", then=client_hello()[:100])
 
 
 def waiting_reads(port: int) -> None:
