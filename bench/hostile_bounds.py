@@ -1,8 +1,8 @@
 """What each story of `bench hostile` is held to.
 
 A client's times depend on the machine, so p99 beside an attack is compared with p99 alone in the same run.
-Alone counts as `ALONE_MS_MIN` at least, because a ratio to half a millisecond says nothing. Processor time of a
-turn is told with `--steps` only.
+Alone counts as `ALONE_MS_MIN` at least, because a ratio to half a millisecond says nothing. Processor time of
+a turn is told with `--steps` only.
 """
 
 from __future__ import annotations
