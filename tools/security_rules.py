@@ -750,7 +750,7 @@ SECURITY_RULES: Final = (
         "a role that has used too much is given messages all the same",
         "websocket/app.py",
         "        await self._share.rest()\n",
-        "",
+        "        return\n",
         ("unit/websocket/test_share.py",),
     ),
     Rule(

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 FREE_BYTES: Final = 64 << 10
 """Bytes of each socket that are not counted."""
 HELD_BYTES_MAX: Final = 256 << 20
-"""Budget of all sockets together beyond FREE_BYTES each. Of the text of a large message, a piece at a time is
-in memory."""
+"""Budget of all sockets together beyond FREE_BYTES each. The text of a large message is
+made and written piece by piece."""
 
 _TEXT_COPIES: Final = 2
 """Copies of a text in memory: the text, and the frame that waits for the client."""

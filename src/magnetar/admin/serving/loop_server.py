@@ -14,7 +14,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import Server
 
 from magnetar.admin.calls.call_places import CallPlaces
+from magnetar.base.loop_shares import LoopShares, ShareSizes
 from magnetar.runtime.acceptor import Acceptor
+from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.entrance import Entrance
 from magnetar.runtime.tasks import happens_within, race, soon
 
@@ -26,8 +28,10 @@ HEAD_S: Final = 10.0
 """Seconds for the head of a request, from the opening of the connection or from its first byte on."""
 HEAD_LINES_MAX: Final = 256
 """Most lines of a request's head. A head may have 64 KiB, and 12,000 short lines take 240 ms to parse."""
-SLICE_BYTES: Final = 8 << 10
-"""Bytes that are parsed in one turn of the loop; a body in chunks of one byte takes 1 µs per byte."""
+SLICE_BYTES: Final = 4 << 10
+"""Bytes that a connection parses at a time; a body in chunks of one byte takes 1 µs per byte."""
+_SHARES: Final = ShareSizes(per_read=1, per_turn=1, turn_ms=2.0)
+"""Time in a turn for the slices of all connections: sixteen took 34 ms when each parsed one."""
 STUCK_S: Final = 60.0
 """Seconds without progress after which a client that does not read its answer is disconnected."""
 LOOK_S: Final = 1.0
@@ -74,6 +78,8 @@ class _Flow(FlowControl):
 class CallProtocol(H11Protocol):
     """uvicorn's connection, with bounded waits."""
 
+    turns: LoopShares
+    """The shares of a turn of the loop in which requests are parsed; set by the server."""
     order: dict[CallProtocol, None]
     """All connections of the server in the order of their last activity; set by the server."""
     _head_since_s: float | None = None
@@ -101,8 +107,8 @@ class CallProtocol(H11Protocol):
         received.maybe_extract_lines = lines_of_head
 
     def data_received(self, data: bytes) -> None:
-        """Parses the read bytes. A large read is parsed in slices, one per turn of the loop; reading pauses
-        until the last one. Bytes behind a request are parsed after its answer."""
+        """Parses the read bytes. A large read is parsed in slices, in turns with other connections;
+        reading pauses until the last one. Bytes behind a request are parsed after its answer."""
         if self.order.pop(self, self) is None:
             self.order[self] = None
         if self._rest or len(data) > SLICE_BYTES or self._is_ahead:
@@ -132,7 +138,7 @@ class CallProtocol(H11Protocol):
             self.transport.pause_reading()
             if not self._parses and self._wants_more:
                 self._parses = True
-                soon(self._take_slice)
+                self.turns.wait(self._address, self)
 
     @property
     def _wants_more(self) -> bool:
@@ -140,7 +146,12 @@ class CallProtocol(H11Protocol):
             return True  # The connection became a WebSocket's with what came before.
         return not (self.flow.read_paused or self._is_ahead)
 
-    def _take_slice(self) -> None:
+    @property
+    def _address(self) -> str:
+        return (self.client or ("",))[0]
+
+    def go_on(self) -> None:
+        """Its turn: parses a slice of what was read."""
         self._parses = False
         # Asked again: an answer that ended since may have begun the next request.
         if self._rest and self._wants_more and not self.transport.is_closing():
@@ -166,6 +177,7 @@ class CallProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._rest.clear()
+        self.turns.forget(self._address, self)
         self.order.pop(self, None)
         super().connection_lost(exc)
 
@@ -202,6 +214,7 @@ class LoopServer(Server):
         self._stopped = asyncio.Event()
         self._came = asyncio.Event()
         self._order: dict[CallProtocol, None] = {}
+        self._turns = LoopShares(soon, SystemClock().monotonic_ms, _SHARES)
         if entrance is None:
             entrance = Entrance("HTTP", _SOCKETS_MAX, _SOCKETS_MAX // 2)
         self._entrance = entrance
@@ -240,13 +253,14 @@ class LoopServer(Server):
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
         made.order = self._order
+        made.turns = self._turns
         return made
 
     def _drop_idle(self, address: str) -> bool:
         """Closes the connection that has been idle for longest, of an address or ("") of any; returns whether
         there was one."""
         for connection in self._order:
-            if connection.is_idle and (not address or (connection.client or ("",))[0] == address):
+            if connection.is_idle and (not address or connection._address == address):
                 del self._order[connection]
                 connection.transport.abort()
                 return True

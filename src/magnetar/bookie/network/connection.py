@@ -147,7 +147,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             turns.read_again(self)
 
     def _make_room(self, requests: Sequence[Request]) -> None:
-        """Moves the beginning of a packet to the front of a buffer in which the rest has room."""
+        """Moves the beginning of a packet to the front of a buffer that is large enough for all of it."""
         begin, parser = self._begin, self._parser
         rest = self._filled - begin
         if rest and begin:
