@@ -165,9 +165,13 @@ def namespace_policies(namespace: NamespaceName) -> str:
     return f"{POLICIES}/{namespace}"
 
 
+LOCAL_POLICIES: Final = "/admin/local-policies"
+"""Below it, by tenant and namespace, what this cluster alone keeps of a namespace."""
+
+
 def local_policies(namespace: NamespaceName) -> str:
     """What this cluster alone keeps of a namespace: its bundles."""
-    return f"/admin/local-policies/{namespace}"
+    return f"{LOCAL_POLICIES}/{namespace}"
 
 
 def partitioned_topic(topic: TopicName) -> str:

@@ -134,7 +134,7 @@ async def get_anti_affinity(call: Call) -> object:
 
 
 async def set_anti_affinity(call: Call) -> None:
-    """Puts a namespace into an anti-affinity group. A single broker serves all of them nevertheless."""
+    """Puts a namespace into an anti-affinity group. Several brokers spread it from the next placement on."""
     # As JSON, or as it is: Pulsar's own tool sends it so.
     group = call.body.decode("utf-8", "replace").strip().strip('"')
     if not group:

@@ -90,7 +90,10 @@ class Balance:
         return bool(owners.ownership.session) and owners.peers.shown and not owners.reporting.leaving
 
     def _allowed(self, bundle: Bundle) -> frozenset[str] | None:
-        return self._owners.allowed(bundle)
+        owners = self._owners
+        able = owners.allowed(bundle) & {each.broker_id for each in owners.peers.able()}
+        # A move never puts namespaces of a group closer together.
+        return owners.rules.groups.preferred(bundle.namespace, able)
 
     async def round(self) -> None:
         """Looks at the reports, and does what they ask for. Raises MetadataError."""

@@ -73,7 +73,7 @@ class Owners:
             spawn=self.tasks.spawn,
             changed=self._peers_changed,
         )
-        self.rules = PlacementRules(broker.policies, self.tasks.spawn)
+        self.rules = PlacementRules(broker.policies, broker.store, self.tasks.spawn)
         self._claims = Claims(broker, urls, self.peers, self.tasks.spawn)
         self._moves = Moves(broker.store, self._claims, self.broker_id, broker.clock)
         self.ownership = self._claims.ownership
@@ -172,13 +172,14 @@ class Owners:
                 self.tasks.spawn(self._moves.follow(bundle))
 
     def _record_changed(self, notification: Notification) -> None:
-        bundle = bundle_at(notification.path, NAMESPACES)
-        if bundle is not None and self.ownership.state(bundle) in (BundleState.OWNED, BundleState.RELEASING):
+        if (bundle := bundle_at(notification.path, NAMESPACES)) is None:
+            return
+        self.rules.owner_changed(bundle)
+        if self.ownership.state(bundle) in (BundleState.OWNED, BundleState.RELEASING):
             self.tasks.spawn(self._claims.look_at(bundle))
 
     def _move_changed(self, notification: Notification) -> None:
-        bundle = bundle_at(notification.path, MOVES)
-        if bundle is not None:
+        if (bundle := bundle_at(notification.path, MOVES)) is not None:
             self.tasks.spawn(self._moves.follow(bundle))
 
     def _peers_changed(self) -> None:
@@ -384,14 +385,16 @@ class Owners:
 
     def _chosen(self, bundle: Bundle) -> str:
         """The broker that is to have it; "": there is none."""
-        # Its own load is known better than from its last report.
-        allowed = self.allowed(bundle)
-        known = [
-            replace(each, load=replace(each.load, bundles=len(self.ownership)))
-            if each.broker_id == self.broker_id
-            else each
-            for each in self.peers.able()
-            if each.broker_id in allowed
-        ]
         excluded = self.broker_id if self.draining else ""
+        allowed = self.allowed(bundle) - {excluded}
+        able = {each.broker_id: each for each in self.peers.able() if each.broker_id in allowed}
+        wanted = self.rules.groups.preferred(bundle.namespace, able)
+        known = [
+            # Its own load is known better than from its last report.
+            each
+            if name != self.broker_id
+            else replace(each, load=replace(each.load, bundles=len(self.ownership)))
+            for name, each in able.items()
+            if name in wanted
+        ]
         return least_loaded(bundle, known, self._sent, excluded=excluded)

@@ -306,7 +306,7 @@ def test_a_broker_whose_report_is_of_before_its_last_move_gets_nothing() -> None
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_report_across_a_change_does_not_count(changed: bool) -> None:
-    """Of a broker that got or gave a bundle for another reason, for instance at a look-up."""
+    """The broker got or gave a bundle for another reason, for instance at a look-up."""
     shedding, at_ms = Shedding(), 0
     for percent in (1.0,) * (NEW_MS // _REPORT_MS) + (90.0, 90.0):
         at_ms += _REPORT_MS
