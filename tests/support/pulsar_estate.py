@@ -4,6 +4,7 @@ schemas, policies. Written with the official client and the admin API; the same 
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, Final, Protocol
 
 import pulsar
@@ -23,6 +24,7 @@ COUNT: Final = 50
 """Messages before the last one, more than fit in one ledger."""
 BATCH: Final = 10
 LATER_MS: Final = 3_600_000
+"""How much later the first message of the topic `delayed` is due."""
 
 POLICIES: Final[dict[str, tuple[str, object]]] = {
     "retention": ("POST", {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100}),
@@ -98,6 +100,7 @@ LEFT: Final[Left] = {
     ("plain", "untouched"): left_of(set()),
     ("batched", "indexes"): left_of({*range(10), *range(12, 17), 33, 35}),
     ("deduplicated", "all"): left_of(set(range(5))),
+    ("delayed", "all"): [END],
     ("terminated", "all"): left_of({1, 2, 3}),
 }
 """What a subscription has still to get."""
@@ -214,14 +217,8 @@ def _fill_deduplicated(broker: Admin, client: pulsar.Client) -> None:
 def _fill_delayed(client: pulsar.Client) -> None:
     subscribe(client, "delayed", "all").close()
     producer = client.create_producer(TOPIC + "delayed", batching_enabled=False)
-    producer.send(b"later", deliver_at=pulsar_now_ms() + LATER_MS)
+    producer.send(b"later", deliver_at=int(time.time() * 1000) + LATER_MS)
     producer.send(END)
-
-
-def pulsar_now_ms() -> int:
-    import time
-
-    return int(time.time() * 1000)
 
 
 def _fill_compacted(broker: Admin, client: pulsar.Client) -> None:
@@ -261,7 +258,12 @@ NEW: Final = [b"new %d" % number for number in range(5)]
 """Messages that are added to a topic."""
 
 
-def write_on(client: pulsar.Client) -> Left:
+COMPACTED: Final = {f"key {key}": b"value %d" % (27 + key) for key in range(3)}
+"""The last values of the topic `compacted`, by key."""
+COMPACTED_LATER: Final = {**COMPACTED, "key 1": b"newer", "key 3": b"new"}
+
+
+def write_on(broker: Admin, client: pulsar.Client) -> Left:
     """Writes to what is there, and acknowledges more of it; returns what is left then."""
     producer = client.create_producer(TOPIC + "plain", batching_enabled=False)
     for payload in NEW:
@@ -278,6 +280,11 @@ def write_on(client: pulsar.Client) -> Left:
     for payload in NEW:
         producer.send(payload)
     left["made-later", "all"] = list(NEW)
+    producer = client.create_producer(TOPIC + "compacted", batching_enabled=False)
+    for key in ("key 1", "key 3"):
+        producer.send(COMPACTED_LATER[key], partition_key=key)
+    compact(broker)
+    assert compacted(client) == COMPACTED_LATER
     return left
 
 
@@ -303,7 +310,8 @@ def _send_again(client: pulsar.Client) -> None:
 
 
 def check_written_on(broker: Admin, client: pulsar.Client) -> None:
-    """What `write_on` added to schemas and deduplication."""
+    """What `write_on` added to schemas, deduplication and the compacted topic."""
+    assert compacted(client) == COMPACTED_LATER
     assert [version for version, *_ in versions_of(broker, "typed")] == [0, 1, 2]
     producer = client.create_producer(TOPIC + "deduplicated", producer_name="unique", batching_enabled=False)
     assert producer.last_sequence_id() == COUNT

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar.base.entries import EntryRun
+from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.compaction.codec import decode
 from magnetar.ledger.api import LedgerReader
+from magnetar.wire.payload import EntryError, parse_metadata, split_broker_metadata, split_entry
 
 _HINTS_MAX: Final = 256
 """Readers whose place is cached, so that the next read needs no search."""
@@ -83,4 +85,16 @@ class CompactedLedger:
 
 def _restored(run: EntryRun) -> EntryRun:
     position, entry = decode(run.entries[0])
-    return EntryRun(*position, [entry], run.counts, run.base_index, run.broker_time_ms)
+    if run.broker_time_ms:
+        return EntryRun(*position, [entry], run.counts, run.base_index, run.broker_time_ms)
+    # In a ledger of Pulsar's, or one for it, only the entry itself tells what it holds.
+    try:
+        told, start = split_broker_metadata(entry)
+        entry = entry[start:]
+        count = max(1, parse_metadata(split_entry(entry).metadata).num_messages_in_batch)
+    except EntryError as error:
+        raise CorruptDataError("entry of a compacted ledger", 0, str(error)) from error
+    if told is None:
+        return EntryRun(*position, [entry], [count], run.base_index, 0)
+    base_index = told.index + 1 - count if told.HasField("index") else run.base_index
+    return EntryRun(*position, [entry], [count], base_index, told.broker_timestamp)

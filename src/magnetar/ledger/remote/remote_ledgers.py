@@ -200,6 +200,8 @@ class RemoteLedgers:
 
     def __init__(self, client: LedgerClient, options: LedgerOptions, clock: Clock) -> None:
         """`options`: of new ledgers; others are read as their metadata says."""
+        self.for_pulsar = False
+        """Whether Pulsar may read the ledgers that are created from now on."""
         self._client = client
         self._options = options
         self._clock = clock
@@ -242,8 +244,8 @@ class RemoteLedgers:
             raise TooFewBookiesError(error.needed, error.usable) from error
         except ValueError as error:
             raise LedgerWriteError(f"the copies cannot be placed: {error}") from error
-        fate = self._fate(handle.ledger_id)
-        writer = RemoteWriter(self, handle, relay, fate, bare=is_bare(custom_metadata))
+        fate, bare = self._fate(handle.ledger_id), is_bare(custom_metadata, for_pulsar=self.for_pulsar)
+        writer = RemoteWriter(self, handle, relay, fate, bare=bare)
         self._writers[handle.ledger_id] = writer
         return writer
 

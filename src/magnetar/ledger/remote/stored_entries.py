@@ -28,11 +28,13 @@ _MESSAGES: Final = 0x78
 _ONE_MESSAGE: Final = b"\x78\x01"
 
 
-def is_bare(tags: Mapping[str, bytes]) -> bool:
-    """Whether Pulsar stores the entries of a ledger with this custom metadata without broker metadata: those
-    of cursors and of schemas."""
+def is_bare(tags: Mapping[str, bytes], *, for_pulsar: bool = False) -> bool:
+    """Whether the entries of a ledger with this custom metadata are stored without broker metadata: those of
+    cursors and of schemas, and `for_pulsar` all that belong to cursors, as a compacted ledger does."""
     component = tags.get("component")
-    return component == b"schema" or (component == b"managed-ledger" and "pulsar/cursor" in tags)
+    return component == b"schema" or (
+        "pulsar/cursor" in tags and (for_pulsar or component == b"managed-ledger")
+    )
 
 
 def stored(

@@ -209,6 +209,7 @@ async def _on_cluster(
     ledgers = await _ledgers(
         config, options, TreeLedgerRegistry(service, tree), store, registry, clock, cleanup
     )
+    ledgers.for_pulsar = adopted
     outages = Outages(service, clock)
     cleanup.callback(outages.close)
     # Other programs may have ledgers there, so ledgers that our metadata does not name are left alone.

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError
-from magnetar.ledger.remote.stored_entries import runs, stored
+from magnetar.ledger.remote.stored_entries import is_bare, runs, stored
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry, split_broker_metadata
 
@@ -74,3 +74,13 @@ def test_broken_broker_metadata_is_damage(cut: int) -> None:
     (data,) = stored([b""], None, 1 << 40, 1 << 41)
     with pytest.raises(CorruptDataError, match="entry 9"):
         runs(3, 9, [data[:cut]])
+
+
+def test_pulsar_expects_broker_metadata_before_messages_only() -> None:
+    of_cursor = {"component": b"managed-ledger", "pulsar/cursor": b"s"}
+    beside = {"component": b"cursor-side-ledger", "pulsar/cursor": b"__compaction"}
+    assert not is_bare({"component": b"managed-ledger", "pulsar/managed-ledger": b"t"}, for_pulsar=True)
+    assert is_bare(of_cursor)
+    assert is_bare({"component": b"schema"})
+    assert not is_bare(beside)
+    assert is_bare(beside, for_pulsar=True)
