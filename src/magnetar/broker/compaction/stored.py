@@ -91,10 +91,11 @@ def _restored(run: EntryRun) -> EntryRun:
     try:
         told, start = split_broker_metadata(entry)
         entry = entry[start:]
-        count = max(1, parse_metadata(split_entry(entry).metadata).num_messages_in_batch)
+        metadata = parse_metadata(split_entry(entry).metadata)
+        count = max(1, metadata.num_messages_in_batch)
     except EntryError as error:
         raise CorruptDataError("entry of a compacted ledger", 0, str(error)) from error
     if told is None:
-        return EntryRun(*position, [entry], [count], run.base_index, 0)
+        return EntryRun(*position, [entry], [count], run.base_index, metadata.publish_time)
     base_index = told.index + 1 - count if told.HasField("index") else run.base_index
     return EntryRun(*position, [entry], [count], base_index, told.broker_timestamp)

@@ -4,7 +4,7 @@
 
 The index is that of the entry's last message. `messages` is a field of ours, which Pulsar's readers skip: it
 gives the index of an entry's first message without decoding the entry. Without it Pulsar wrote the entry, and
-the entry's metadata holds the number of messages.
+the entry's metadata holds the number of messages, and their time if there is no broker's.
 
 Source: PIP-70, BrokerEntryMetadata.
 """
@@ -70,8 +70,11 @@ def runs(ledger_id: LedgerId, first_entry: int, payloads: Iterable[bytes]) -> li
                 f"entry {entry_id}", 0, f"its broker metadata cannot be read: {error}", ledger_id
             ) from error
         entry = payload[start:]
-        if count is None:
-            count = _messages_of(entry)
+        if count is None or not time_ms:
+            told_count, published_ms = _told_by(entry)
+            count = told_count if count is None else count
+            # As in Pulsar, and not 1970: its messages would expire at once.
+            time_ms = time_ms or published_ms
         # Entries of a log without indexes get those of a log with one message per entry.
         base_index = entry_id if index is None else index + 1 - count
         if current is None or time_ms != current.broker_time_ms or base_index != next_index:
@@ -117,9 +120,11 @@ def _split(payload: bytes) -> tuple[int, int | None, int | None, int]:
     return time_ms, index, count, stop
 
 
-def _messages_of(entry: bytes) -> int:
-    """Messages in an entry, by its own metadata; 1 for an entry that is not a message."""
+def _told_by(entry: bytes) -> tuple[int, int]:
+    """Messages in an entry, and when they were published, Unix ms, by its own metadata; 1 and 0 for an entry
+    that is not a message."""
     try:
-        return max(1, parse_metadata(split_entry(entry).metadata).num_messages_in_batch)
+        metadata = parse_metadata(split_entry(entry).metadata)
     except EntryError:
-        return 1
+        return 1, 0
+    return max(1, metadata.num_messages_in_batch), metadata.publish_time

@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import LedgerId
 from magnetar.ledger.remote.stored_entries import is_bare, runs, stored
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry, split_broker_metadata
@@ -84,3 +85,10 @@ def test_pulsar_expects_broker_metadata_before_messages_only() -> None:
     assert is_bare({"component": b"schema"})
     assert not is_bare(beside)
     assert is_bare(beside, for_pulsar=True)
+
+
+def test_without_a_brokers_time_the_producers_counts() -> None:
+    """With none, all messages of a topic that Pulsar wrote would be of 1970, and expire at once."""
+    entry = build_entry(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=77), b"x")
+    found = runs(LedgerId(1), 0, [entry, by_pulsar(entry, index=1), by_pulsar(entry, time_ms=99, index=2)])
+    assert [run.broker_time_ms for run in found for _ in run.entries] == [77, 77, 99]
