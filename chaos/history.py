@@ -66,7 +66,7 @@ class Event(NamedTuple):
     """`sent`, `acked` and `refused`, by a producer; `received` and `attached`, by a consumer; `made`: a
     producer was attached to a broker, again or at first; `stored`: a reader found it in the end; `cursor`:
     where a subscription stood in the end; `served`: a broker that serves the topic in the end; `error`: what
-    a client was told."""
+    a client was told; `unanswered`: what the rig asked a broker in vain."""
     topic: str
     actor: str
     """Producer; subscription and consumer, with a slash between; broker."""
@@ -79,7 +79,8 @@ class Recorder:
     """Writes events of all threads of a process."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        # Line by line: what a process knew when it was killed is worth most.
+        self._file = path.open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
 
     def note(

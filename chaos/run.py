@@ -184,7 +184,7 @@ class Run:
             try:
                 return self._cluster.call(broker, "GET", path)
             except OSError as error:
-                self._history.note("error", "", broker, note=f"{path}: {error}")
+                self._history.note("unanswered", "", broker, note=f"{path}: {error}")
         return None
 
     def _backlog(self, topic: str, subscription: str) -> int | None:
@@ -214,7 +214,7 @@ class Run:
                 except HTTPError as error:
                     error.close()
                 except OSError as error:
-                    self._history.note("error", topic.name, broker, note=f"internalStats: {error}")
+                    self._history.note("unanswered", topic.name, broker, note=f"internalStats: {error}")
 
     def _restart(self) -> None:
         """Kills all brokers and bookies at once, and starts them."""
