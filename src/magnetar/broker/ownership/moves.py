@@ -70,11 +70,25 @@ class Moves:
                 self._claims.carry_out(ownership.release(bundle, to))
             elif to == self._own_id:
                 await self.take_over(bundle, self.deadline_ms())
+                await self._forget(bundle)
             else:
                 await self._claims.remove_leftover(bundle)
         except MagnetarError as error:
             # The next broker that is asked for the bundle goes on with it.
             _log.warning("the move of %s has not ended: %s", bundle, error)
+
+    async def _forget(self, bundle: Bundle) -> None:
+        """Removes a request for a move to this broker, which has the bundle.
+
+        A claim removes the request that it follows. One that is written later would stay: a look-up gave a
+        part of a split bundle to its target before the split wrote down that it should. Raises MetadataError.
+        """
+        value = await self._store.get(move_path(bundle))
+        if value is None or not self._claims.ownership.serves(bundle):
+            return
+        with contextlib.suppress(NotFoundError, BadVersionError, ValueError):  # it is another request by now
+            if decode_move(value.data) == self._own_id:
+                await self._store.delete(move_path(bundle), expected_version=value.stat.version)
 
     async def take_over(self, bundle: Bundle, until_ms: float) -> None:
         """Claims a bundle that is to come to this broker, once its owner has given it up.
