@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Final
 from magnetar.base.errors import StartupError
 from magnetar.broker.service import Broker
 from magnetar.runtime.descriptors import SocketReceiver, Taken
+from magnetar.runtime.tasks import call_later
 from magnetar.server.banner import Endpoints
 from magnetar.server.processes.seat import Seat, encode_ready
 from magnetar.server.settings.config import StandaloneConfig
@@ -19,6 +21,8 @@ from magnetar.server.settings.config import StandaloneConfig
 _log = logging.getLogger("magnetar.server")
 
 _LINE_BYTES_MAX: Final = 64
+_ORPHAN_S: Final = 30.0
+"""Seconds after which a process without a supervisor ends, whether it has drained or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,9 @@ class SharingProcess:
             loop.remove_reader(self._control.fileno())
             if not line:
                 _log.error("the supervisor of this process is gone: stopping")
+                # A drain may wait for a metadata service that is gone too, and no second signal comes. What
+                # was acknowledged is durable.
+                call_later(_ORPHAN_S, os._exit, 1)
             if broker.owners is not None:
                 broker.owners.peers.leaving = frozenset() if broker.siblings is None else broker.siblings.ids
             stop()
