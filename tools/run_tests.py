@@ -14,6 +14,9 @@
 Stages: fast (unit, property, wire, simulation), new-cases, integration, compat, spark, e2e; a folder's name
 runs that folder alone.
 
+The stage compat, whose tests mostly wait, runs beside fast and new-cases; its output comes when they have
+ended. With -x, -s, --pdb or --costs stages run one by one.
+
 A test that fails beside others is run a second time, alone. If it passes then, it counts as
 passed and is listed as unsteady in the summary, its failure above: a race that has to be found.
 
@@ -30,8 +33,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 from xml.etree import ElementTree
 
 import build_twin
@@ -96,6 +101,14 @@ STAGES = (
 ALL_CASES = "--nightly"
 """Without it, tests of very many cases take a part of them: see `nightly` in tests/conftest.py."""
 
+COMPUTES = ("fast", "new-cases")
+"""Stages whose tests compute all the time, in virtual time: what else the machine does changes no outcome."""
+WAITS = ("spoken", "compat")
+"""Stages whose tests mostly wait for servers and clients in processes of their own. They run beside COMPUTES;
+other stages have the machine to themselves, because some of their tests measure progress."""
+ONE_BY_ONE = ("-s", "--pdb", "-x", "--exitfirst", "--costs")
+"""Options with which no two stages run at the same time."""
+
 SECOND_LOOK = ("fast", "spoken", "integration", "compat", "spark", "e2e")
 """Stages whose tests share the machine with each other's processes and threads; new cases have one chance."""
 SECOND_LOOKS_MAX = 6
@@ -157,6 +170,8 @@ class Outcome:
     """Tests that failed beside others and passed alone."""
     failing: tuple[str, ...] = ()
     """Tests that failed, also alone where they had a second look."""
+    code: int = 0
+    """Exit code of pytest; -1 when it had to be stopped."""
 
 
 def main(arguments: list[str]) -> int:
@@ -194,7 +209,7 @@ def main(arguments: list[str]) -> int:
 def run_all(words: list[str], options: list[str]) -> int:
     """Runs the stages that the words name; the exit code."""
     deadline = time.monotonic() + DEADLINE_S
-    return report([run(stage, options, deadline) for stage in selected(words)])
+    return report(run_stages(selected(words), options, deadline))
 
 
 def run_twins(options: list[str]) -> int:
@@ -218,19 +233,18 @@ def twins(pure: list[Stage], compiled: list[Stage], options: list[str], deadline
     """Runs stages with the pure twin and then stages with the compiled one."""
     if not twin_build.has_compiler():
         print("no C compiler with Python's headers here: the pure twin alone is tested")
-        return [run(stage, options, deadline) for stage in compiled]
-    outcomes = []
+        return run_stages(compiled, options, deadline)
     # A build in the work tree must not make this half compiled too.
     os.environ["MAGNETAR_PURE"] = "1"
-    for stage in pure:
-        outcomes.append(run(stage, options, deadline))
-        outcomes[-1].remark = f"pure {outcomes[-1].remark}".strip()
+    outcomes = run_stages(pure, options, deadline)
+    for outcome in outcomes:
+        outcome.remark = f"pure {outcome.remark}".strip()
     try:
         with build_twin.compiled_copy() as root:
             if not build_twin.is_meant(root):
                 return [*outcomes, Outcome("build", failed=1, remark="not the compiled twin")]
             os.environ.update(build_twin.environment_of(root))
-            outcomes += [run(stage, options, deadline) for stage in compiled]
+            outcomes += run_stages(compiled, options, deadline)
     except build_twin.BuildFailedError:
         outcomes.append(Outcome("build", failed=1, remark="the hot modules do not compile"))
     return outcomes
@@ -268,8 +282,34 @@ def selected(words: list[str]) -> list[Stage]:
     return chosen
 
 
+def run_stages(stages: list[Stage], options: list[str], deadline: float) -> list[Outcome]:
+    """Runs stages, those of WAITS beside those of COMPUTES where there are both; outcomes in the order of the
+    stages. What fails is looked at again when no other stage runs."""
+    aside = [stage for stage in stages if stage.name in WAITS]
+    beside = [stage for stage in stages if stage.name in COMPUTES]
+    if not aside or not beside or any(option.partition("=")[0] in ONE_BY_ONE for option in options):
+        return [run(stage, options, deadline) for stage in stages]
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: [attempt(stage, options, deadline, said) for stage in aside])
+        outcomes = [attempt(stage, options, deadline) for stage in beside] + waiting.result()
+        said.seek(0)
+        print(f"== {' '.join(stage.name for stage in aside)}, beside the stages above")
+        for line in said:
+            print(line, end="")
+    for outcome in outcomes:
+        settle(outcome, deadline)
+    done = {outcome.name: outcome for outcome in outcomes}
+    return [done[stage.name] if stage.name in done else run(stage, options, deadline) for stage in stages]
+
+
 def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
-    """Runs one stage; a stage without tests does not fail."""
+    """Runs one stage, and what fails of it once more alone."""
+    return settle(attempt(stage, options, deadline), deadline)
+
+
+def attempt(stage: Stage, options: list[str], deadline: float, said: TextIO | None = None) -> Outcome:
+    """Runs one stage once; a stage without tests does not fail. `said`: gets pytest's output in place of the
+    terminal."""
     outcome = Outcome(stage.name)
     places = [Path("tests") / folder for folder in stage.folders]
     paths = [str(place) for place in places if place.is_dir()] or [
@@ -292,13 +332,22 @@ def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="magnetar-tests-") as folder:
         results = Path(folder) / "results.xml"
         kept = ["-o", f"cache_dir={Path(folder) / 'cache'}"]
-        code = pytest([*paths, *stage.options, *options, *kept, f"--junitxml={results}"], deadline)
+        arguments = [*paths, *stage.options, *options, *kept, f"--junitxml={results}"]
+        outcome.code = pytest(arguments, deadline, said)
         count(results, outcome)
         outcome.failing = tuple(failed_tests(Path(folder) / "cache"))
-        if code == 1 and stage.name in SECOND_LOOK:
-            look_again(outcome, deadline)
-            code = 0 if outcome.failed == 0 else code
         outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def settle(outcome: Outcome, deadline: float) -> Outcome:
+    """Judges what an attempt has left: failed tests run once more, alone, and the remark says why a stage
+    ended early."""
+    code, started = outcome.code, time.monotonic()
+    if code == 1 and outcome.name in SECOND_LOOK:
+        look_again(outcome, deadline)
+        code = 0 if outcome.failed == 0 else code
+        outcome.seconds += time.monotonic() - started
     if code == 5:
         outcome.remark = "no tests"
     elif code not in (0, 1) or (code == 1 and outcome.failed == 0):
@@ -329,15 +378,28 @@ def look_again(outcome: Outcome, deadline: float) -> None:
     outcome.failing = tuple(test for test in tests if test not in outcome.unsteady)
 
 
-def pytest(arguments: list[str], deadline: float) -> int:
-    """Pytest's exit code; -1 when it had to be stopped."""
+def pytest(arguments: list[str], deadline: float, said: TextIO | None = None) -> int:
+    """Pytest's exit code; -1 when it had to be stopped. `said`: gets its output."""
     command = [sys.executable, "-m", "pytest", "-o", f"faulthandler_timeout={TEST_DUMP_S}", *arguments]
-    return wait_for(command, max(1.0, deadline - time.monotonic()))
+    return wait_for(command, max(1.0, deadline - time.monotonic()), said=said)
 
 
-def wait_for(command: list[str], seconds: float, environment: dict[str, str] | None = None) -> int:
-    """The exit code of a command; -1 when it had to be stopped, with all that it started."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
+_running: set[subprocess.Popen[bytes]] = set()
+"""Commands that have not ended, at most one for each thread."""
+
+
+def wait_for(
+    command: list[str],
+    seconds: float,
+    environment: dict[str, str] | None = None,
+    said: TextIO | None = None,
+) -> int:
+    """The exit code of a command; -1 when it had to be stopped, with all that it started. `said`: gets its
+    output."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, start_new_session=True
+    )
+    _running.add(process)
     try:
         return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -345,10 +407,14 @@ def wait_for(command: list[str], seconds: float, environment: dict[str, str] | N
         process.wait()
         return -1
     except KeyboardInterrupt:
-        # Its own session keeps Ctrl-C from it; it gets the chance to stop what it started.
-        os.killpg(process.pid, signal.SIGINT)
+        # Its own session keeps Ctrl-C from it; it gets the chance to stop what it started. Only the main
+        # thread is interrupted, so it also ends what another thread waits for.
+        for each in tuple(_running):
+            os.killpg(each.pid, signal.SIGINT)
         process.wait()
         raise
+    finally:
+        _running.discard(process)
 
 
 def count(results: Path, outcome: Outcome) -> None:
