@@ -10,6 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.ids import ConsumerId, ProducerId, RequestId
@@ -101,6 +102,9 @@ class Line:
             self._within(self.session.lost)
 
     abort = close
+
+    def hand_over(self, place: Path) -> None:
+        raise AssertionError("the simulated broker is one process")
 
     # The client
 

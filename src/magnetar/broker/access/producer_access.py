@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
@@ -18,7 +18,7 @@ EPOCH_PROPERTY: Final = "pulsar.topic.epoch"
 """Property of the log that holds the topic epoch (Pulsar's name), a decimal number."""
 
 
-OwnProducer = object
+OwnProducer = Any
 """A producer of the topic that this room is plugged into. Its type has its connection, and the connection has
 methods that take it: no type variable can say that."""
 
