@@ -42,7 +42,7 @@ async def _ledgers_first(self: ManagedLogs, name: str) -> None:
     value = await self._store.get(log_path(name))
     if value is not None:
         for record in decode(value.data, name).ledgers:
-            await self._ledgers.delete(record.ledger_id)
+            await self.ledgers.delete(record.ledger_id)
     await _delete(self, name)
 
 
