@@ -63,6 +63,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "bombs": Bound(p99_ratio=6, grown_mb=256),
     "giant-http": Bound(p99_ratio=6),
     "slow-https": Bound(p99_ratio=6, grown_mb=320),
+    "bookie-start-tls": Bound(grown_mb=128),
     "bookie-garbage": Bound(grown_mb=320),
     "bookie-large-reads": Bound(grown_mb=256),
 }
