@@ -9,7 +9,9 @@ import os
 import re
 import selectors
 import signal
+import socket
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -136,6 +138,21 @@ def test_other_paths_are_not_passed_on(proxy: StandaloneProcess, path: str) -> N
     with pytest.raises(HTTPError) as refused:
         urlopen(proxy.http_url + path, timeout=60)
     assert refused.value.code == 404
+
+
+@pytest.mark.parametrize("target", ["%2fadmin%2f@{elsewhere}/", "%2fadmin/", "http://{elsewhere}/admin/v2/"])
+def test_no_call_names_the_machine_that_gets_it(proxy: StandaloneProcess, target: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        host, port = proxy.http_url.removeprefix("http://").split(":")
+        named = target.format(elsewhere=f"127.0.0.1:{elsewhere.getsockname()[1]}")
+        with socket.create_connection((host, int(port)), timeout=60) as caller:
+            caller.sendall(f"GET {named} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+            answer = HTTPResponse(caller)
+            answer.begin()
+            assert answer.status in (400, 404)
+        elsewhere.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
 
 
 def test_connect_may_come_in_pieces(proxy: StandaloneProcess) -> None:

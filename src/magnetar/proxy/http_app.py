@@ -23,7 +23,7 @@ from magnetar.auth.http_credentials import credentials_of
 from magnetar.auth.identity import METHOD_TLS, METHOD_TOKEN, Identity
 from magnetar.observability import logs, process
 from magnetar.observability.metrics import CONTENT_TYPE, Registry
-from magnetar.proxy.http_rules import BODY_BYTES_MAX, is_passed_on, redirected, to_broker, to_client
+from magnetar.proxy.http_rules import BODY_BYTES_MAX, is_passed_on, redirected, to_broker, to_client, url_at
 from magnetar.proxy.proxy import Proxy
 from magnetar.runtime.http_exchange import exchange_with_headers
 
@@ -127,17 +127,18 @@ class ProxyApp:
 
     async def _asked(self, scope: Scope, body: bytes, headers: dict[str, str]) -> _Answer:
         """Asks a broker, another one if it is not reached, and those to which they redirect."""
-        raw = scope.get("raw_path") or scope["path"].encode()
-        query = scope["query_string"]
-        target = raw.partition(b"?")[0].decode("ascii") + (f"?{query.decode('latin-1')}" if query else "")
+        target = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
         brokers = self._proxy.targets.web()
         reason = "no broker with an admin API is known to the proxy"
         for number in range(len(brokers)):
-            url: str | None = brokers[(self._next + number) % len(brokers)] + target
+            broker = brokers[(self._next + number) % len(brokers)]
+            url = url_at(broker, target, scope["query_string"])
+            if url is None:
+                return _page(400, b"the target of the request must begin with a slash")
             try:
                 for _ in range(_REDIRECTS_MAX):
                     answer, told = await exchange_with_headers(
-                        scope["method"], str(url), body, headers, tls=self._tls
+                        scope["method"], url, body, headers, tls=self._tls
                     )
                     if answer.status not in (307, 308):
                         self._next += 1

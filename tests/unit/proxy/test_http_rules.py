@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.proxy.http_rules import is_passed_on, redirected, to_broker, to_client
+from magnetar.proxy.http_rules import is_passed_on, redirected, to_broker, to_client, url_at
 
 GIVEN = [
     ("host", "proxy"),
@@ -57,6 +57,29 @@ def test_headers_of_one_hop_end_at_the_proxy() -> None:
 )
 def test_redirects_lead_to_brokers_alone(location: str, found: bool) -> None:
     assert (redirected(location, BROKERS) is not None) is found
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"%2fadmin%2f@evil:80/x",
+        b"%2Fadmin/",
+        b".evil.example/admin/",
+        b"@evil/admin/",
+        b":80@evil/admin/",
+        b"http://evil/admin/",
+        b"",
+    ],
+)
+@pytest.mark.parametrize("broker", ["http://a", "http://a:8080"])
+def test_no_call_names_the_machine_that_gets_it(broker: str, target: bytes) -> None:
+    assert url_at(broker, target, b"") is None
+
+
+def test_a_call_is_the_same_at_the_broker() -> None:
+    assert url_at("http://a:8080", b"/admin/v2/t%2fn", b"a=%0a&b") == "http://a:8080/admin/v2/t%2fn?a=%0a&b"
+    assert url_at("http://a:8080", b"//evil/admin/", b"") == "http://a:8080//evil/admin/"
+    assert url_at("http://[::1]:8080", b"/admin/@evil", b"@evil") == "http://[::1]:8080/admin/@evil?@evil"
 
 
 @pytest.mark.parametrize(
