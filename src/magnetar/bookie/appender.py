@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from magnetar.base.errors import StorageError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.blocks import Block
-from magnetar.bookie.entry_blocks import JOIN_BELOW_BYTES, blocks_of, entry_block
+from magnetar.bookie.entry_blocks import JOIN_BELOW_BYTES, blocks_of, entry_block, gather
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.pacing import NEVER
 
@@ -70,6 +70,8 @@ class LedgerAppender:
 
     __slots__ = (
         "_enqueue",
+        "_grew",
+        "_last",
         "_settled",
         "_sink",
         "durable_bytes",
@@ -83,9 +85,17 @@ class LedgerAppender:
     )
 
     def __init__(
-        self, ledger_id: LedgerId, sink: AppendSink, enqueue: Callable[[Block, float], None]
+        self,
+        ledger_id: LedgerId,
+        sink: AppendSink,
+        enqueue: Callable[[Block, float], None],
+        grew: Callable[[int], None],
     ) -> None:
+        """`grew` is told of the bytes of entries that joined a block which was enqueued before."""
         self._enqueue = enqueue
+        self._grew = grew
+        self._last: Block | None = None
+        """The last block of one entry, which the next ones of the same millisecond may join."""
         self._sink: AppendSink = sink
         self._settled: list[asyncio.Future[None]] = []
         self.ledger_id = ledger_id
@@ -115,12 +125,18 @@ class LedgerAppender:
             raise self.error
         first = self.last_pushed + 1
         if len(entries) == 1 and len(entries[0]) < JOIN_BELOW_BYTES:
-            count = None if counts is None else counts[0]
-            block = entry_block(self.ledger_id, first, entries[0], count, base_index, broker_time_ms)
-            self.pending_bytes += block.data_bytes
-            self._enqueue(block, self.last_commit_s)
+            entry, count, last = entries[0], None if counts is None else counts[0], self._last
+            self.pending_bytes += len(entry)
             self.last_pushed = first
+            if last is not None and last.broker_time_ms == broker_time_ms:
+                grown = gather(last, entry, count, base_index)
+                if grown:
+                    self._grew(grown)
+                    return first
+            self._last = block = entry_block(self.ledger_id, first, entry, count, base_index, broker_time_ms)
+            self._enqueue(block, self.last_commit_s)
             return first
+        self._last = None
         for block in blocks_of(self.ledger_id, first, entries, counts, base_index, broker_time_ms):
             self.pending_bytes += block.data_bytes
             self._enqueue(block, self.last_commit_s)
@@ -141,6 +157,8 @@ class LedgerAppender:
     def admit(self, block: Block) -> None:
         """A block is durable and in the index; `announce` tells the sink later. Called by the store."""
         assert block.first_entry == self.last_durable + 1
+        if block is self._last:
+            self._last = None
         self.last_durable += block.entry_count
         self.durable_bytes += block.data_bytes
         self.pending_bytes -= block.data_bytes
@@ -155,7 +173,7 @@ class LedgerAppender:
         """Refuses further appends; the sink is told soon, after earlier announcements. Called by the
         store."""
         if self.error is None:
-            self.error = error
+            self.error, self._last = error, None
             self.pending_bytes = 0
             asyncio.get_running_loop().call_soon(self._sink.failed, error)
         self._settle()

@@ -53,6 +53,7 @@ SALT_AT: Final = 8
 
 HAS_COUNTS: Final = 1
 
+_COUNT: Final = struct.Struct("<I")
 _crc = google_crc32c.value
 _crc_extend = google_crc32c.extend
 
@@ -138,8 +139,25 @@ class BlockBody:
         self.length = length
 
 
+class GatheredEntries:
+    """Entries that came one by one and share a block, until its commit begins.
+
+    Each of them costs a slot in a list. A block of its own is a header, two checksums and a row of the index.
+    """
+
+    __slots__ = ("counts", "entries", "next_index")
+
+    def __init__(self, body: BlockBody, base_index: int) -> None:
+        """`body` holds one entry, in one piece; `base_index` is that of its first message."""
+        table = 8 if body.flags & HAS_COUNTS else 4
+        self.entries = [body.pieces[0][table:]]
+        self.counts = list(_COUNT.unpack_from(body.pieces[0], 4)) if body.flags & HAS_COUNTS else None
+        self.next_index: int = base_index + (1 if self.counts is None else self.counts[0])
+        """Index of the message that would follow."""
+
+
 class Block:
-    """A block without a place: the body is final, the header needs its offset."""
+    """A block without a place: the body is final once its commit begins, the header needs its offset."""
 
     __slots__ = (
         "base_index",
@@ -148,9 +166,11 @@ class Block:
         "data_bytes",
         "entry_count",
         "first_entry",
+        "gathered",
         "kind",
         "ledger_id",
         "size",
+        "waits",
     )
 
     def __init__(
@@ -174,6 +194,10 @@ class Block:
         """Bytes of the entries alone."""
         self.size = HEADER_BYTES + body.length
         """Bytes of the whole block."""
+        self.gathered: GatheredEntries | None = None
+        """What becomes the body, when entries joined the first one (`entry_blocks.py`)."""
+        self.waits = True
+        """Whether its commit has not begun."""
 
     @property
     def last_entry(self) -> int:

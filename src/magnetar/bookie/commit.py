@@ -15,6 +15,7 @@ from typing import Final
 
 from magnetar.base.ids import NO_LEDGER
 from magnetar.bookie.blocks import HEADER_BYTES, Block, BlockKind
+from magnetar.bookie.entry_blocks import finish
 from magnetar.bookie.index import SegmentIndex
 
 GROUP_BYTES_MAX: Final = 8 << 20
@@ -102,6 +103,10 @@ class CommitQueue:
         self._waiting.append(block)
         self.waiting_bytes += block.size
 
+    def grew(self, size_bytes: int) -> None:
+        """A waiting block got more entries, of so many bytes in the block."""
+        self.waiting_bytes += size_bytes
+
     def add_first(self, block: Block) -> None:
         """Puts a block before all waiting ones."""
         self._waiting.appendleft(block)
@@ -127,7 +132,11 @@ class CommitQueue:
             block_size = waiting[0].size
             if size + block_size > room_bytes or (group and size + block_size > GROUP_BYTES_MAX):
                 break
-            group.append(waiting.popleft())
+            block = waiting.popleft()
+            block.waits = False
+            if block.gathered is not None:
+                finish(block)
+            group.append(block)
             size += block_size
         self.in_flight = group
         self.in_flight_bytes = size

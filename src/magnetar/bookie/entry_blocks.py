@@ -6,13 +6,15 @@ import struct
 from typing import Final
 
 from magnetar.base.ids import LedgerId
-from magnetar.bookie.blocks import HAS_COUNTS, Block, BlockBody, BlockKind
+from magnetar.bookie.blocks import HAS_COUNTS, HEADER_BYTES, Block, BlockBody, BlockKind, GatheredEntries
 
 BLOCK_BYTES_MAX: Final = 1 << 20
 """Bytes of entries in one block; a single entry may be larger."""
 JOIN_BELOW_BYTES: Final = 8192
 """Entries of a smaller mean size are copied into one buffer; larger ones are written from their own
 buffers."""
+GATHERED_MAX: Final = 128
+"""Entries of a block that came one by one."""
 
 # Looking up a member of an Enum costs as much as packing a number.
 _ENTRIES: Final = int(BlockKind.ENTRIES)
@@ -53,6 +55,40 @@ def entry_block(
     else:
         body = BlockBody([_LENGTH_AND_COUNT.pack(size, count) + entry], size, HAS_COUNTS)
     return Block(_ENTRIES, ledger_id, first_entry, 1, base_index, broker_time_ms, body)
+
+
+def gather(block: Block, entry: bytes, count: int | None, base_index: int) -> int:
+    """Adds the ledger's next entry, below JOIN_BELOW_BYTES and of the same broker time, to a block of
+    `entry_block`; by how many bytes the block grew. 0: the entry does not fit there."""
+    if not block.waits or block.entry_count >= GATHERED_MAX:
+        return 0
+    gathered = block.gathered
+    if gathered is None:
+        gathered = GatheredEntries(block.body, block.base_index)
+    if base_index != gathered.next_index or (count is None) != (gathered.counts is None):
+        return 0
+    gathered.entries.append(entry)
+    grown = 4 + len(entry)
+    if count is None or gathered.counts is None:
+        gathered.next_index += 1
+    else:
+        gathered.counts.append(count)
+        gathered.next_index += count
+        grown += 4
+    block.gathered = gathered
+    block.entry_count += 1
+    block.data_bytes += len(entry)
+    block.size += grown
+    return grown
+
+
+def finish(block: Block) -> None:
+    """The commit of a block with gathered entries begins: its body is final."""
+    gathered, block.gathered = block.gathered, None
+    if gathered is not None:
+        lengths = list(map(len, gathered.entries))
+        block.body = entries_body(gathered.entries, lengths, gathered.counts, block.data_bytes)
+        assert block.size == HEADER_BYTES + block.body.length
 
 
 def blocks_of(

@@ -197,7 +197,7 @@ class SegmentStore:
 
     def appender(self, ledger_id: LedgerId, sink: AppendSink) -> LedgerAppender:
         """The only appender of a ledger without entries. Raises StorageError after a failure."""
-        self.attach(appender := LedgerAppender(ledger_id, sink, self.enqueue))
+        self.attach(appender := LedgerAppender(ledger_id, sink, self.enqueue, self._queue.grew))
         return appender
 
     def attach(self, appender: BlockAppender) -> None:

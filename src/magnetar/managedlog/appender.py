@@ -1,6 +1,7 @@
 """Appends to the current ledger, and the notices when entries are durable.
 
 - All entries of one append are in one ledger, at consecutive ids, with one index base and one time.
+- Entries that are appended one by one within a millisecond share a run, until the first of them is durable.
 - Entries become visible in the order of their positions, and only when durable.
 - When the log continues in a new ledger while the old one still has appends in flight, the new appends get
   their positions at once but are *held* until the old ledger is durable to its end. So the new ledger never
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
@@ -60,6 +62,27 @@ class LedgerFeed:
         self._appender.feed_failed(self, error)
 
 
+_JOINED_MAX: Final = 128
+"""Entries of a run that were appended one by one."""
+
+
+def _join(run: EntryRun, entry: bytes, counts: list[int] | None) -> bool:
+    """Adds an entry to a run that no other has seen, unless it has enough or counts otherwise."""
+    entries = run.entries
+    if (counts is None) != (run.counts is None) or len(entries) >= _JOINED_MAX:
+        return False
+    if len(entries) == 1:
+        # The writer may still have the lists of the first entry.
+        run.entries = [entries[0], entry]
+        if counts is not None and run.counts is not None:
+            run.counts = [run.counts[0], counts[0]]
+    else:
+        entries.append(entry)
+        if counts is not None and run.counts is not None:
+            run.counts.append(counts[0])
+    return True
+
+
 class Appender:
     """Assigns times and positions to a log's appends, and passes them to the ledger's writer."""
 
@@ -83,6 +106,8 @@ class Appender:
         self._drained = drained
         self._failed = failed
         self._pending: deque[tuple[EntryRun, int]] = deque()
+        self._open: EntryRun | None = None
+        """The last of `_pending` when it began with one entry: the next of the same millisecond join it."""
         self._draining: LedgerFeed | None = None
         self.current: LedgerFeed | None = None
         self.next_index = next_index
@@ -136,16 +161,33 @@ class Appender:
             assert first == feed.next_entry, "the ledger numbered entries otherwise"
         else:
             first = feed.next_entry
-        run = EntryRun(feed.ledger.ledger_id, first, entries, counts, index, now_ms)
+        ledger_id = feed.ledger.ledger_id
+        count = len(entries)
+        if count == 1:
+            size_bytes = len(entries[0])
+            self.next_index = index + (1 if counts is None else counts[0])
+        else:
+            size_bytes = sum(map(len, entries))
+            self.next_index = index + (count if counts is None else sum(counts))
+        self.pending_bytes += size_bytes
+        feed.next_entry = first + count
+        if (
+            count == 1
+            and (run := self._open) is not None
+            and run.broker_time_ms == now_ms
+            and run.ledger_id == ledger_id
+            and _join(run, entries[0], counts)
+        ):
+            self._pending[-1] = (run, self._pending[-1][1] + size_bytes)
+            return Position(ledger_id, first)
+        run = EntryRun(ledger_id, first, entries, counts, index, now_ms)
         if self._draining is not None:
             feed.held.append(run)
-        count = len(entries)
-        size_bytes = len(entries[0]) if count == 1 else sum(map(len, entries))
+            self._open = None
+        else:
+            self._open = run if count == 1 else None
         self._pending.append((run, size_bytes))
-        self.pending_bytes += size_bytes
-        self.next_index = index + (count if counts is None else sum(counts))
-        feed.next_entry = first + count
-        return Position(run.ledger_id, first)
+        return Position(ledger_id, first)
 
     def durable(self, feed: LedgerFeed, last_entry: int) -> None:
         """The writer's mark moved: entries up to it become visible."""
@@ -153,6 +195,8 @@ class Appender:
             return
         pending = self._pending
         ledger = feed.ledger
+        # Readers get what becomes durable now, and nothing may be added to that any more.
+        self._open = None
         while pending:
             run, size_bytes = pending[0]
             if run.ledger_id != ledger.ledger_id or run.first_entry > last_entry:
@@ -199,6 +243,7 @@ class Appender:
         if self.error is None:
             self.error = error
             self._pending.clear()
+            self._open = None
             self.pending_bytes = 0
             self._failed(error)
 

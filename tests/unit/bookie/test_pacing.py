@@ -87,7 +87,7 @@ def test_what_is_behind_a_full_group_does_not_wait(tmp_path: Path) -> None:
             sink = Sink()
             appender = store.appender(1, sink)
             for entry in range(2_000):
-                appender.append([b"x"], None, entry, 1)
+                appender.append([b"x"], None, entry, entry)
             await sink.reached(1_999)
             assert syncer.count == 2
 

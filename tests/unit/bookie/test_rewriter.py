@@ -33,7 +33,7 @@ async def write(store: SegmentStore, counts: dict[int, int]) -> None:
     for entry in range(max(counts.values())):
         for ledger_id, count in counts.items():
             if entry < count:
-                appenders[ledger_id].append([content(ledger_id, entry)], None, entry, 1)
+                appenders[ledger_id].append([content(ledger_id, entry)], None, entry, entry)
     for ledger_id, count in counts.items():
         await sinks[ledger_id].reached(count - 1)
         store.release(appenders[ledger_id])

@@ -256,8 +256,8 @@ def test_damage_is_noticed_on_reading_and_costs_only_its_block(
             sink = Sink()
             one, two = store.appender(1, sink), store.appender(2, Sink())
             for i in range(3):
-                one.append([b"one%d" % i], None, i, 1)
-                two.append([b"two%d" % i], None, i, 1)
+                one.append([b"one%d" % i], None, i, i)
+                two.append([b"two%d" % i], None, i, i)
             await sink.reached(2)
             places = one.index.select(0, 2, 100)
             (path,) = segments(tmp_path)

@@ -285,6 +285,7 @@ def test_times_never_go_back() -> None:
         process = Process()
         log, listener = await process.open()
         log.append([b"a"], None)
+        await process.settle()
         process.clock._now_ms -= 5000
         log.append([b"b"], None)
         await process.settle()

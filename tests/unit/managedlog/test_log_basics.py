@@ -300,3 +300,44 @@ def test_open_is_single_flight_and_names_lists_logs() -> None:
         await after.logs.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("counts", [None, [2]])
+def test_entries_of_one_millisecond_share_a_run_until_one_is_durable(counts: list[int] | None) -> None:
+    async def story() -> None:
+        process = Process(ledgers=FakeLedgers(auto_sync=False))
+        log, listener = await process.open()
+        given = [b"a"]
+        places = [log.append(given, counts), log.append([b"b"], counts), log.append([b"c"], counts)]
+        assert given == [b"a"], "the writer may have this list still"
+        assert [place.entry_id for place in places] == [0, 1, 2]
+        log.append([b"d"], [7] if counts is None else None)
+        log.check()
+        process.ledgers.writer(places[0].ledger_id).sync(2)
+        assert [run.entries for run in listener.runs] == [[b"a", b"b"]]
+        log.append([b"e"], [7] if counts is None else None)
+        assert [run.entries for run in listener.runs] == [[b"a", b"b"]], "readers have this run"
+        process.ledgers.sync()
+        assert [run.entries for run in listener.runs[1:]] == [[b"c"], [b"d"], [b"e"]]
+        each = 1 if counts is None else 2
+        assert [run.base_index for run in listener.runs[1:3]] == [2 * each, 3 * each]
+        log.check()
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_entries_of_two_milliseconds_are_two_runs() -> None:
+    async def story() -> None:
+        process = Process(ledgers=FakeLedgers(auto_sync=False))
+        log, listener = await process.open()
+        log.append([b"a"], None)
+        process.clock._now_ms += 1
+        log.append([b"b"], None)
+        log.append([b"c", b"d"], None)
+        log.append([b"e"], None)
+        process.ledgers.sync()
+        assert [run.entries for run in listener.runs] == [[b"a"], [b"b"], [b"c", b"d"], [b"e"]]
+        await process.logs.close()
+
+    asyncio.run(story())
