@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -26,6 +27,7 @@ from magnetar.broker.session.slices import sliced
 from magnetar.runtime.descriptors import DATA_BYTES_MAX, hand_over
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.events import SendRun
 from magnetar.wire.frames import NO_REQUEST, FrameError, frame_bytes_max
 from magnetar.wire.server import ServerParser
 
@@ -41,13 +43,33 @@ _HANDED_OVER: Final = "it goes to another process"
 
 
 class SharedBuffer:
-    """The read buffer of a loop."""
+    """What the connections of a loop share: the read buffer, and the write at the end of a tick."""
 
-    __slots__ = ("data", "view")
+    __slots__ = ("_unwritten", "data", "view")
 
     def __init__(self) -> None:
         self.data = bytearray(_SHARED_BYTES)
         self.view = memoryview(self.data)
+        # Each connection is in it once at most.
+        self._unwritten: deque[Connection] = deque()
+
+    def write_soon(self, connection: Connection) -> None:
+        """Calls the connection's `write_out` at the end of this tick."""
+        if not self._unwritten:
+            # One call for all of them: a commit may answer a thousand.
+            asyncio.get_running_loop().call_soon(self._write_out)
+        self._unwritten.append(connection)
+
+    def _write_out(self) -> None:
+        unwritten = self._unwritten
+        self._unwritten = deque()
+        try:
+            while unwritten:
+                unwritten.popleft().write_out()
+        finally:
+            # After the error of one of them.
+            for connection in unwritten:
+                self.write_soon(connection)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -185,7 +207,10 @@ class Connection(asyncio.BufferedProtocol):
             self._left = bytes(memoryview(buffer)[consumed:size])
         else:
             self._keep(buffer, consumed, size)
-        if events:
+        if len(events) == 1 and type(events[0]) is SendRun:
+            # The usual read, and nothing that could be sliced.
+            self._guarded_handle(events)
+        elif events:
             self._slices = sliced(events)
             self._guarded_handle(self._next_slice() or ())
             self._more = self._next_slice()
@@ -292,9 +317,10 @@ class Connection(asyncio.BufferedProtocol):
     def flush_soon(self) -> None:
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._shared.write_soon(self)
 
-    def _flush(self) -> None:
+    def write_out(self) -> None:
+        """The tick that `flush_soon` was called in has ended."""
         self._flush_scheduled = False
         self._write_out()
 
