@@ -39,9 +39,7 @@ def encode_receipts(
     `highest_sequence_ids` has the same length or is None; a `partition` of -1 is left out. Costs 70 ns per
     receipt when the sequence ids are consecutive and there are no highest ids, else 0.8 µs.
     """
-    end = b"" if partition < 0 else b"\x18" + varint(partition)
-    producer = b"\x08" + varint(producer_id) + b"\x10"
-    ledger = b"\x08" + varint(ledger_id) + b"\x10"
+    producer, ledger, end = _alike(producer_id, ledger_id, partition)
     rows = len(sequence_ids)
     if highest_sequence_ids is not None:
         return b"".join(
@@ -77,6 +75,13 @@ def encode_receipts(
         blocks.append(block)
         row += count
     return b"".join(blocks)
+
+
+@lru_cache(maxsize=1024)
+def _alike(producer_id: ProducerId, ledger_id: LedgerId, partition: int) -> tuple[bytes, bytes, bytes]:
+    """What all receipts of a producer and a ledger have in common: three pieces."""
+    end = b"" if partition < 0 else b"\x18" + varint(partition)
+    return b"\x08" + varint(producer_id) + b"\x10", b"\x08" + varint(ledger_id) + b"\x10", end
 
 
 def _consecutive(ids: list[int], start: int, count_max: int) -> int:
@@ -130,12 +135,18 @@ def encode_duplicate_receipt(
 
 
 def _receipt(producer: bytes, sequence_id: int, message_id: bytes, highest: bytes) -> bytes:
-    # All sizes here are below 128: a handful of varints of at most ten bytes, and their tags.
-    size = bytes((len(message_id),))
-    receipt = b"".join((producer, varint(sequence_id), b"\x1a", size, message_id, highest))
-    command_bytes = len(receipt) + 4
-    head = FRAME_HEAD.pack(command_bytes + 4, command_bytes)
-    return b"".join((head, b"\x08\x07\x3a", bytes((len(receipt),)), receipt))
+    size = _ID_HEADS[len(message_id)]
+    receipt = b"".join((producer, varint(sequence_id), size, message_id, highest))
+    return _HEADS[len(receipt)] + receipt
+
+
+# All sizes here are below 128: a handful of varints of at most ten bytes, and their tags.
+_ID_HEADS: Final = tuple(bytes((0x1A, size)) for size in range(0x80))
+"""Tag and size of a message id, by its size."""
+_HEADS: Final = tuple(
+    FRAME_HEAD.pack(size + 8, size + 4) + bytes((0x08, 0x07, 0x3A, size)) for size in range(0x80)
+)
+"""What stands before a CommandSendReceipt, by its size."""
 
 
 class ReceiptRun:

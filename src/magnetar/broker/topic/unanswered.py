@@ -80,7 +80,7 @@ class ReceiptLine:
             return None
         head = items[0]
         position = head.position
-        if position is not None and (position[0], position[1] + head.count - 1) > durable:
+        if position is not None and (position[0], position[1] + len(head.sequence_ids) - 1) > durable:
             return None
         return items.popleft()
 
