@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -23,6 +22,7 @@ from magnetar.broker.service import Broker
 from magnetar.broker.session.answering import owner_of
 from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.broker.session.session import Session
+from magnetar.broker.session.shared_buffer import SHARED_BYTES, SharedBuffer
 from magnetar.broker.session.slices import sliced
 from magnetar.runtime.descriptors import DATA_BYTES_MAX, hand_over
 from magnetar.wire import commands
@@ -31,45 +31,15 @@ from magnetar.wire.events import SendRun
 from magnetar.wire.frames import NO_REQUEST, FrameError, frame_bytes_max
 from magnetar.wire.server import ServerParser
 
+__all__ = ["Connection", "SharedBuffer"]
+
 _log = logging.getLogger("magnetar.broker.connection")
 
-_SHARED_BYTES: Final = 256 << 10
-"""Bytes of the buffer that connections share, and so of a read."""
 _JOIN_BELOW_BYTES: Final = 4_096
 """Chunks smaller than this on average are joined before writing; larger ones are written as a vector."""
 _TURN: Final = "its part of a turn"
 _HANDED_OVER: Final = "it goes to another process"
 """Reasons for which a connection is not read."""
-
-
-class SharedBuffer:
-    """What the connections of a loop share: the read buffer, and the write at the end of a tick."""
-
-    __slots__ = ("_unwritten", "data", "view")
-
-    def __init__(self) -> None:
-        self.data = bytearray(_SHARED_BYTES)
-        self.view = memoryview(self.data)
-        # Each connection is in it once at most.
-        self._unwritten: deque[Connection] = deque()
-
-    def write_soon(self, connection: Connection) -> None:
-        """Calls the connection's `write_out` at the end of this tick."""
-        if not self._unwritten:
-            # One call for all of them: a commit may answer a thousand.
-            asyncio.get_running_loop().call_soon(self._write_out)
-        self._unwritten.append(connection)
-
-    def _write_out(self) -> None:
-        unwritten = self._unwritten
-        self._unwritten = deque()
-        try:
-            while unwritten:
-                unwritten.popleft().write_out()
-        finally:
-            # After the error of one of them.
-            for connection in unwritten:
-                self.write_soon(connection)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -297,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._broker.greetings.keep(session, end - start):
                 self.close("half a CONNECT, and too much is kept of those of others")
                 return
-        if needed <= _SHARED_BYTES // 2:
+        if needed <= SHARED_BYTES // 2:
             self._tail = bytes(memoryview(buffer)[start:end])
             return
         self._large = bytearray(needed)

@@ -13,8 +13,9 @@ from magnetar.broker.limits.role_quotas import RoleQuotas
 from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.broker.session import command_turns
 from magnetar.broker.session.command_turns import PER_READ, CommandTurns
-from magnetar.broker.session.connection import Connection, SharedBuffer
+from magnetar.broker.session.connection import Connection
 from magnetar.broker.session.requests import WAITING_MAX, Request, RequestLine
+from magnetar.broker.session.shared_buffer import SharedBuffer
 from magnetar.wire import commands
 from magnetar.wire.server import ServerParser
 from support.sessions import CONNECT, FRAME_BYTES_MAX, TOPIC, Type, World, command, in_world, send
