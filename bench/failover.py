@@ -6,7 +6,7 @@ Starts two bookies and two brokers (`magnetar broker`) on the metadata service, 
 Python client, kills the owner of the topic again and again, and starts another broker in its place. A figure
 is the time from the kill to the first acknowledgement after it. At the end the topic is read: what was
 acknowledged must be there, and first copies must be in order. With `--add-to FILE`, many kills can be done
-in several runs.
+in several runs; a wait is in the file at once.
 """
 
 from __future__ import annotations
@@ -98,6 +98,9 @@ def _measure(brokers: list[_Member], folder: Path, options: argparse.Namespace) 
         owner.end(signal.SIGKILL)
         producer.send(b"%d" % sent)
         waits.append(time.monotonic() - began)
+        if options.add_to is not None:
+            with options.add_to.open("a", encoding="utf-8") as file:
+                file.write(f"{waits[-1]:.4f}\n")
         sent += 1
         client.close()
         brokers.remove(owner)
@@ -141,10 +144,7 @@ def main() -> None:
             for member in members:
                 member.end(signal.SIGKILL)
     if options.add_to is not None:
-        with options.add_to.open("a+", encoding="utf-8") as file:
-            file.writelines(f"{each:.4f}\n" for each in waits)
-            file.seek(0)
-            waits = [float(line) for line in file]
+        waits = [float(line) for line in options.add_to.read_text(encoding="utf-8").splitlines()]
     ordered = sorted(waits)
     print(
         f"{len(waits)} kills of the owner: publishing again after"

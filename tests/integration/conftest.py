@@ -10,6 +10,7 @@ from support.order import longest_first
 
 HERE = Path(__file__).parent
 LONGEST_FIRST = (
+    "test_chaos",
     "test_many_brokers",
     "test_installed",
     "test_mutants",
