@@ -188,4 +188,6 @@ def _children(pid: int) -> list[int]:
 
 
 def _resize(disk: Path, size_bytes: int) -> None:
-    subprocess.run(["mount", "-o", f"remount,size={size_bytes}", str(disk)], check=True, capture_output=True)
+    # With the type: without it, what mount adds by itself is refused in a namespace of users.
+    options = ["-t", "tmpfs", "-o", f"remount,size={size_bytes}", "none", str(disk)]
+    subprocess.run(["mount", *options], check=True, capture_output=True)
