@@ -62,10 +62,13 @@ async def former_places(store: MetadataStore, here: Path, moved: Callable[[], No
 async def known_places(store: MetadataStore) -> frozenset[str]:
     """Every recorded URL of the data folder's store. Raises MetadataError."""
     value = await store.get(OFFLOAD_PLACES)
-    if value is None:
-        return frozenset()
+    return frozenset() if value is None else decode_places(value.data)
+
+
+def decode_places(data: bytes) -> frozenset[str]:
+    """The URLs in a stored value. Raises DamagedDocumentError."""
     try:
-        places = json.loads(value.data)
+        places = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DamagedDocumentError(OFFLOAD_PLACES, "it is not JSON") from error
     if not isinstance(places, list) or not all(isinstance(place, str) for place in places):

@@ -25,6 +25,7 @@ class DamagedDocumentError(MetadataError):
             "restore it from a backup (docs/backup.md), or set what it describes again"
         )
         self.path = path
+        self.reason = reason
 
 
 def object_of(path: str, data: bytes) -> dict[str, Any]:

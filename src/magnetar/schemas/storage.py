@@ -61,7 +61,7 @@ class SchemaNodes:
         for child in sorted(await self._store.children(base)):
             value = await self._store.get(f"{base}/{child}")
             if value is not None:
-                schema = _decoded(f"{base}/{child}", value.data) if value.data else None
+                schema = decode_stored(f"{base}/{child}", value.data) if value.data else None
                 found.append(StoredVersion(int(child), schema, value.stat.created_ms))
         return found
 
@@ -88,7 +88,7 @@ class SchemaNodes:
         return f"{base}/{version:010d}"
 
 
-def _decoded(path: str, data: bytes) -> pb.Schema:
+def decode_stored(path: str, data: bytes) -> pb.Schema:
     """A stored version. Raises DamagedDocumentError."""
     try:
         schema = pb.Schema.FromString(data)

@@ -12,6 +12,7 @@ from typing import Final
 from magnetar.base.errors import MetadataError
 from magnetar.broker.balance.shedding import Shed
 from magnetar.metadata import keys
+from magnetar.metadata.documents import DamagedDocumentError
 from magnetar.metadata.store import MetadataStore
 
 _log = logging.getLogger("magnetar.broker.balance")
@@ -65,11 +66,18 @@ async def read(store: MetadataStore) -> list[LastMove]:
     """The last moves, oldest first. Raises MetadataError."""
     value = await store.get(keys.LAST_MOVES)
     try:
-        told = json.loads(value.data) if value is not None else []
-        return [_move(each) for each in told]
-    except (TypeError, ValueError, KeyError, RecursionError):
+        return [] if value is None else decode_moves(value.data)
+    except DamagedDocumentError:
         # A later version may have written it.
         return []
+
+
+def decode_moves(data: bytes) -> list[LastMove]:
+    """The moves in a stored value. Raises DamagedDocumentError."""
+    try:
+        return [_move(each) for each in json.loads(data)]
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
+        raise DamagedDocumentError(keys.LAST_MOVES, f"it is no list of moves ({error!r})") from error
 
 
 def _move(told: Mapping[str, object]) -> LastMove:

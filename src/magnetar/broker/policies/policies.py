@@ -285,7 +285,7 @@ class PolicyStore:
         document = await self._read(keys.partitioned_topic(topic.base))
         if document is None:
             return 0
-        return _partitions_of(keys.partitioned_topic(topic.base), document)
+        return partitions_of(keys.partitioned_topic(topic.base), document)
 
     async def partitioned_properties(self, topic: TopicName) -> dict[str, str]:
         """Properties of a partitioned topic; kept beside the number of its partitions, as in Pulsar."""
@@ -306,7 +306,7 @@ class PolicyStore:
         """Raises TopicNotFoundError, or ConflictError when it would shrink."""
 
         def grow(document: Policies) -> None:
-            current = _partitions_of(keys.partitioned_topic(topic), document)
+            current = partitions_of(keys.partitioned_topic(topic), document)
             if partitions < current:
                 raise ConflictError(f"{topic} has {current} partitions; partitions cannot be taken away")
             document["partitions"] = partitions
@@ -356,7 +356,8 @@ class PolicyStore:
         ]
 
 
-def _partitions_of(path: str, document: Policies) -> int:
+def partitions_of(path: str, document: Policies) -> int:
+    """The number of partitions in a stored document. Raises DamagedDocumentError."""
     partitions = document.get("partitions")
     if type(partitions) is not int or not 0 <= partitions <= _PARTITIONS_MAX:
         raise DamagedDocumentError(path, "it has no number of partitions")
@@ -375,9 +376,9 @@ def _is_rate(value: object) -> bool:
     return value is None or (type(value) in (int, float) and isfinite(cast(float, value)))
 
 
-def _wrong(document: Policies, of: str) -> list[str]:
-    """Parts of a document that would break its readers, or give rights without a grant: a text in place of a
-    list of roles contains every part of it."""
+def unusable(document: Policies, of: str) -> list[str]:
+    """Names the parts of the document of a "namespace", "topic", "tenant" or "group" that would break its
+    readers, or give rights without a grant: a text in place of a list of roles contains every part of it."""
     if of == "tenant":
         return [key for key in _ROLES if not _is_names(document.get(key))]
     if of == "group":
@@ -387,7 +388,7 @@ def _wrong(document: Policies, of: str) -> list[str]:
 
 def _usable(path: str, document: Policies, of: str) -> Policies:
     """The document without parts that would break its readers."""
-    if wrong := _wrong(document, of):
+    if wrong := unusable(document, of):
         _log.warning("parts of %s cannot be used and delete nothing: %s", path, ", ".join(wrong))
     return without(document, wrong) if wrong else document
 

@@ -20,6 +20,7 @@ from magnetar.cli.caller import Caller, calls
 from magnetar.cli.exit_codes import code_of
 from magnetar.cli.output import styled
 from magnetar.cli.storage.damage import default_data, storage
+from magnetar.cli.storage.metadata_damage import metadata
 
 GOOD: Final = "ok"
 DOUBTFUL: Final = "doubtful"
@@ -71,6 +72,7 @@ def doctor(caller: Caller, data: Path | None, local: bool) -> int:
 
 
 doctor.add_command(storage)
+doctor.add_command(metadata)
 
 
 def machine(folder: Path) -> Iterator[DoctorFinding]:
