@@ -11,6 +11,7 @@ PERMISSIONS: Final = "unit/auth/test_permissions.py"
 PROOFS: Final = "unit/auth/test_proofs.py"
 REMEMBERED: Final = "unit/auth/test_remembered.py"
 KNOWN_BROKERS: Final = "unit/proxy/test_known_brokers.py"
+PROXY_HTTP: Final = "unit/proxy/test_http_rules.py"
 PROXY: Final = "unit/proxy/test_session.py"
 GUARD: Final = "unit/broker/test_guard.py"
 PLACES: Final = "unit/runtime/test_fair_places.py"
@@ -42,6 +43,7 @@ EVENTS: Final = "unit/observability/test_events.py"
 BOOKIE_CALLERS: Final = "integration/test_bookie_callers.py"
 BOOKIE_HANDSHAKES: Final = "unit/bookie/network/test_handshakes.py"
 BOOKIE_HTTP: Final = "integration/test_bookie_http.py"
+AUTORECOVERY_HTTP: Final = "integration/test_autorecovery_http.py"
 BOOKIE_STARTS: Final = "integration/test_bookie_handshakes.py"
 BOOKIE_PACKETS: Final = "unit/wire/bookkeeper/test_parsers.py"
 BOOKIE_TAILS: Final = "unit/bookie/test_serving_tails.py"
@@ -245,6 +247,14 @@ SECURITY_RULES: Final = (
         "        return self._known.get(f\"{found['host']}:{int(found['port'])}\".lower())\n",
         "        return BrokerAddress(found['host'], int(found['port']))\n",
         (KNOWN_BROKERS, PROXY),
+    ),
+    Rule(
+        "a call over HTTP reaches brokers alone",
+        "a call names a machine behind the proxy, which gets the proxy's credentials",
+        "proxy/http_rules.py",
+        '    return url if target.startswith(b"/") and urlsplit(url).netloc == urlsplit(broker).netloc else None\n',
+        "    return url\n",
+        (PROXY_HTTP,),
     ),
     Rule(
         "a client of the proxy is checked",
@@ -1250,11 +1260,19 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a bookie with credentials takes no changes from callers of its HTTP port",
-        "a caller without credentials makes a bookie read-only",
-        "server/bookies/bookie_pages.py",
+        "a caller without credentials makes a bookie read-only, or stops all repairs of copies",
+        "server/bookies/member_pages.py",
         "        if method in _CHANGES and not self._takes_changes:\n",
         "        if False:\n",
-        (BOOKIE_HTTP,),
+        (BOOKIE_HTTP, AUTORECOVERY_HTTP),
+    ),
+    Rule(
+        "auto-recovery takes no changes over HTTP where bookies demand something",
+        "a caller without credentials stops all repairs of copies",
+        "server/bookies/autorecovery.py",
+        "        return self.http_changes or not (self.bookies.bookie_tls or self.bookies.bookie_user)\n",
+        "        return True\n",
+        (AUTORECOVERY_HTTP,),
     ),
     Rule(
         "a bookie forgets a connection that ends in its TLS handshake",

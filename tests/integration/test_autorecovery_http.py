@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
 from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
 from magnetar.observability.recovery_rows import AUTORECOVERY
+from magnetar.server.bookies.autorecovery import AutoRecoveryConfig
 from magnetar.server.bookies.autorecovery_pages import AutoRecoveryPages
 from magnetar.server.bookies.bookie_http import BookieHttp
+from magnetar.server.settings.ledger_settings import LedgerSettings
 from support.bookie_nodes import bookie_nodes
 from support.bookie_pages import PageCaller
 
@@ -24,7 +28,7 @@ def test_pages_that_tools_ask_for(tmp_path: Path) -> None:
         async with bookie_nodes(tmp_path, 1) as cluster:
             options = RecoveryOptions(node_id="node", check_all_s=0)
             node = await AutoRecoveryNode.start(cluster.store, cluster.tree, cluster.clock, options)
-            http = await BookieHttp.start(AutoRecoveryPages(node), "127.0.0.1", 0)
+            http = await BookieHttp.start(AutoRecoveryPages(node, takes_changes=True), "127.0.0.1", 0)
             call = PageCaller(http.port).call
             try:
                 assert await call("/heartbeat") == (200, "OK\n")
@@ -62,6 +66,53 @@ def test_pages_that_tools_ask_for(tmp_path: Path) -> None:
                 for row in AUTORECOVERY.metrics:
                     # The client library names counters without their suffix.
                     assert shown[row.name.removesuffix("_total")] == row.kind.value, row.name
+            finally:
+                await http.stop()
+                await node.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "taken"),
+    [
+        ({}, False, True),
+        ({"bookie_tls": True}, False, False),
+        ({"bookie_user": "repairs"}, False, False),
+        ({"bookie_tls": True, "bookie_user": "repairs"}, True, True),
+    ],
+    ids=["open bookies", "TLS", "a password", "allowed"],
+)
+def test_changes_where_bookies_demand_something(
+    tmp_path: Path, given: dict[str, Any], changes: bool, taken: bool
+) -> None:
+    """Callers show nothing, so a stranger who reached the port could switch off the repair of the cluster."""
+    config = AutoRecoveryConfig(
+        metadata="zk://h:1/ledgers", node_id=None, bookies=LedgerSettings(**given), http_changes=changes
+    )
+
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 1) as cluster:
+            options = RecoveryOptions(node_id="node", check_all_s=0)
+            node = await AutoRecoveryNode.start(cluster.store, cluster.tree, cluster.clock, options)
+            pages = AutoRecoveryPages(node, takes_changes=config.takes_changes)
+            http = await BookieHttp.start(pages, "127.0.0.1", 0)
+            call = PageCaller(http.port).call
+            try:
+                delay = f"{API}/lost_bookie_recovery_delay"
+                for path, body in (
+                    (f"{API}/status?enabled=false", b""),
+                    (f"{API}/status/?enabled=false", b""),
+                    (delay, b'{"delay_seconds": 7}'),
+                    (f"{API}/trigger_audit", b""),
+                ):
+                    status, said = await call(path, "PUT", body)
+                    assert status == (200 if taken else 403), path
+                    assert ("--http-changes" in said) is not taken
+                assert await node.marks.enabled() is not taken
+                assert (await node.marks.lost_bookie_delay_s() or 0) == (7 if taken else 0)
+                for path in ("/heartbeat", "/metrics", f"{API}/status", delay):
+                    assert (await call(path))[0] == 200
             finally:
                 await http.stop()
                 await node.close()

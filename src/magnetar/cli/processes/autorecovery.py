@@ -47,6 +47,7 @@ class _Given:
     access: dict[str, Any]
     http_port: int | None
     http_host: str
+    http_changes: bool
     session_timeout: float
     log_level: str
     log_json: bool
@@ -105,6 +106,11 @@ class _Given:
 @bookie_access
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
 @click.option("--http-host", default="127.0.0.1", help="Address of that port.  [127.0.0.1]")
+@click.option(
+    "--http-changes",
+    is_flag=True,
+    help="Take changes on that port, from every caller, even if bookies get TLS or credentials.",
+)
 @member_options(session="another node takes over", told="id, process id and HTTP port")
 @end_at_once()
 @given_as(_Given)
@@ -138,6 +144,7 @@ def run(given: _Given) -> int:
             bookies=LedgerSettings(**given.access),
             http_port=given.http_port,
             http_host=given.http_host,
+            http_changes=given.http_changes,
         )
     )
 

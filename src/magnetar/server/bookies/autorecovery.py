@@ -57,6 +57,14 @@ class AutoRecoveryConfig:
     http_port: int | None = None
     """Port of HTTP admin and metrics; 0: a free port; None: no port."""
     http_host: str = "127.0.0.1"
+    http_changes: bool = False
+    """Take changes on that port also when bookies get TLS or credentials."""
+
+    @property
+    def takes_changes(self) -> bool:
+        """Whether callers of the HTTP port, who show nothing, may change something: nothing that the cluster
+        protects by TLS or credentials, unless the operator allows it."""
+        return self.http_changes or not (self.bookies.bookie_tls or self.bookies.bookie_user)
 
 
 def run(config: AutoRecoveryConfig) -> int:
@@ -94,7 +102,7 @@ async def _serve(config: AutoRecoveryConfig) -> int:
         http = None
         try:
             if config.http_port is not None:
-                http = await _open_http(config.http_port, config.http_host, node)
+                http = await _open_http(config, config.http_port, node)
             _tell(config, options.node_id, None if http is None else http.port)
             manager.ready()
             await stop.wait()
@@ -110,12 +118,13 @@ async def _serve(config: AutoRecoveryConfig) -> int:
     return 0
 
 
-async def _open_http(port: int, host: str, node: AutoRecoveryNode) -> BookieHttp:
+async def _open_http(config: AutoRecoveryConfig, port: int, node: AutoRecoveryNode) -> BookieHttp:
     # A process without an HTTP port need not load the HTTP stack.
     from magnetar.server.bookies.autorecovery_pages import AutoRecoveryPages
     from magnetar.server.bookies.bookie_http import BookieHttp
 
-    return await BookieHttp.start(AutoRecoveryPages(node), host, port)
+    pages = AutoRecoveryPages(node, takes_changes=config.takes_changes)
+    return await BookieHttp.start(pages, config.http_host, port)
 
 
 def _tell(config: AutoRecoveryConfig, node_id: str, http_port: int | None) -> None:

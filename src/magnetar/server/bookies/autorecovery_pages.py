@@ -15,7 +15,7 @@ from magnetar.ledger.autorecovery import recovery_metrics as recovery_metrics
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
 from magnetar.observability import logs, process
 from magnetar.observability.metrics import CONTENT_TYPE, Registry
-from magnetar.server.bookies.member_pages import Handler, Page, json_page
+from magnetar.server.bookies.member_pages import Page, PageTable, json_page
 
 _API: Final = "/api/v1/autorecovery"
 
@@ -23,13 +23,14 @@ _API: Final = "/api/v1/autorecovery"
 class AutoRecoveryPages:
     """The pages of one node; all except `/metrics` describe the whole cluster."""
 
-    def __init__(self, node: AutoRecoveryNode) -> None:
+    def __init__(self, node: AutoRecoveryNode, *, takes_changes: bool) -> None:
+        """`takes_changes`: see `PageTable`."""
         self._node = node
         self._registry = Registry()
         self._registry.collector(process.collect)
         self._registry.collector(logs.collect)
         self._registry.collector(partial(recovery_metrics.collect, node))
-        self._pages: dict[tuple[str, str], Handler] = {
+        pages = {
             ("GET", "/heartbeat"): self._heartbeat,
             ("GET", "/metrics"): self._metrics,
             ("GET", f"{_API}/status"): self._status,
@@ -40,14 +41,16 @@ class AutoRecoveryPages:
             ("GET", f"{_API}/lost_bookie_recovery_delay"): self._delay,
             ("PUT", f"{_API}/lost_bookie_recovery_delay"): self._set_delay,
         }
+        self._table = PageTable(
+            pages,
+            takes_changes=takes_changes,
+            why_not="this node comes to bookies with TLS or credentials",
+        )
 
     async def answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Page:
-        """The answer to a call; 404 for an unknown path, 500 when the metadata cannot be read."""
-        handler = self._pages.get((method, path.rstrip("/")))
-        if handler is None:
-            return Page(404, b"no such page, or not with this method\n")
+        """See `PageTable`; 500 when the metadata cannot be read."""
         try:
-            return await handler(query, body)
+            return await self._table.answer(method, path.rstrip("/"), query, body)
         except MetadataError as error:
             return Page(500, f"{error}\n".encode())
 

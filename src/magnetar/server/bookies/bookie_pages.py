@@ -3,9 +3,6 @@
 Apache's bookies also have paths about the whole cluster. They are not offered here, but by
 `magnetar autorecovery` and Apache's shell.
 
-Callers are not authenticated. So a bookie that demands something of its ledger clients takes no changes here,
-unless its operator allows them: else each caller that reaches the port could make it read-only.
-
 Source: BookKeeper's HTTP admin API (paths, fields, status codes).
 """
 
@@ -25,15 +22,9 @@ from magnetar.metadata.bookkeeper.registry import LiveBookies, RegisteredBookie
 from magnetar.observability import logs, process
 from magnetar.observability.metrics import CONTENT_TYPE, Registry
 from magnetar.runtime.threads import in_thread
-from magnetar.server.bookies.member_pages import Handler, Page, json_page
+from magnetar.server.bookies.member_pages import Page, PageTable, json_page
 
 _FILE_TYPES: Final = ("journal", "entrylog", "index")
-_CHANGES: Final = frozenset(("PUT", "POST", "DELETE", "PATCH"))
-"""Methods of calls that change something."""
-_NO_CHANGES: Final = (
-    b"this bookie demands TLS or credentials of its clients, and callers of its HTTP port show none: changes "
-    b"are refused; start the bookie with --http-changes to take them from whoever reaches this port\n"
-)
 
 
 class OtherBookies(Protocol):
@@ -52,7 +43,6 @@ class BookiePages:
     def __init__(self, node: BookieNode, others: OtherBookies, *, changes: bool = False) -> None:
         """`changes`: take calls that change something even if the bookie demands something of its clients."""
         self._node = node
-        self._takes_changes = changes or node.server.access.is_open
         self._others = others
         traffic = node.server.traffic = node.server.traffic or Traffic()
         self._registry = Registry()
@@ -60,7 +50,7 @@ class BookiePages:
         self._registry.collector(logs.collect)
         self._registry.collector(partial(bookie_metrics.collect, node, traffic))
         self._registry.collector(partial(store_metrics.collect, node.server.entries.stores))
-        self._pages: dict[tuple[str, str], Handler] = {
+        pages = {
             ("GET", "/heartbeat"): self._heartbeat,
             ("GET", "/metrics"): self._metrics,
             ("GET", "/api/v1/bookie/info"): self._info,
@@ -73,16 +63,15 @@ class BookiePages:
             ("GET", "/api/v1/bookie/gc"): self._collecting,
             ("PUT", "/api/v1/bookie/gc"): self._collect,
         }
+        self._table = PageTable(
+            pages,
+            takes_changes=changes or node.server.access.is_open,
+            why_not="this bookie demands TLS or credentials of its clients",
+        )
 
     async def answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Page:
-        """The answer to a call; 404 for an unknown path or method, as in Apache's bookies; 403 for a change
-        that this port does not take."""
-        handler = self._pages.get((method, path))
-        if handler is None:
-            return Page(404, b"no such page, or not with this method\n")
-        if method in _CHANGES and not self._takes_changes:
-            return Page(403, _NO_CHANGES)
-        return await handler(query, body)
+        """See `PageTable`."""
+        return await self._table.answer(method, path, query, body)
 
     async def _heartbeat(self, _query: Mapping[str, str], _body: bytes) -> Page:
         return Page(200, b"OK\n")
