@@ -76,6 +76,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             tls_certificate=str(certificate),
             tls_key=str(key),
             broker_tls_port=0,
+            https_port=0,
         )
         options = ("--config", str(folder / "proxy.toml"))
         with StandaloneProcess(folder / "proxy", role="proxy", options=options) as proxy:

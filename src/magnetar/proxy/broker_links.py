@@ -58,12 +58,19 @@ class BrokerLink(Half):
         self._client = client
         self._greeted = False
         self._ended = False
+        self._counted = False
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, tls: ssl.SSLContext | None) -> None:
         """Connects. A failure is told to the client's session."""
         target, seconds = self._target, self._proxy.options.broker_s
         loop = asyncio.get_running_loop()
+        if self._ended:
+            return
+        if not self._proxy.take_link():
+            self._fail("the proxy has no socket left for connections to brokers")
+            return
+        self._counted = True
         try:
             async with asyncio.timeout(seconds):
                 await loop.create_connection(lambda: self, target.host, target.port, ssl=tls)
@@ -146,6 +153,7 @@ class BrokerLink(Half):
     def end(self) -> None:
         """Closes the socket; the session is told nothing."""
         self._ended = True
+        self._let_go()
         self._client.left(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -153,9 +161,15 @@ class BrokerLink(Half):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._let_go()
         if self._other is None:
             self._fail(f"broker {self._target} has closed the connection")
         super().connection_lost(exc)
+
+    def _let_go(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._proxy.give_link_back()
 
 
 class BrokerTunnel(BrokerLink):

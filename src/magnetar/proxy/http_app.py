@@ -18,11 +18,13 @@ from typing import Final, TypeAlias
 
 from starlette.types import Receive, Scope, Send
 
+from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.http_credentials import credentials_of
 from magnetar.auth.identity import METHOD_TLS, METHOD_TOKEN, Identity
 from magnetar.observability import logs, process
-from magnetar.observability.metrics import CONTENT_TYPE, Registry
+from magnetar.observability.metrics import CONTENT_TYPE, Collector, Registry
+from magnetar.proxy.call_shares import CallShares
 from magnetar.proxy.http_rules import BODY_BYTES_MAX, is_passed_on, redirected, to_broker, to_client, url_at
 from magnetar.proxy.proxy import Proxy
 from magnetar.runtime.http_exchange import exchange_with_headers
@@ -34,8 +36,6 @@ _ANSWER_S: Final = 60.0
 _BODY_S: Final = 60.0
 """Seconds for the arrival of a call's body."""
 _REDIRECTS_MAX: Final = 5
-_CALLS_MAX: Final = 64
-"""Calls that brokers are asked at a time; each keeps its body and its answer in memory."""
 
 _Answer: TypeAlias = tuple[int, list[tuple[bytes, bytes]], bytes]
 
@@ -43,17 +43,30 @@ _Answer: TypeAlias = tuple[int, list[tuple[bytes, bytes]], bytes]
 class ProxyApp:
     """The application of the port."""
 
-    def __init__(self, proxy: Proxy, *, superusers: frozenset[str], tls: ssl.SSLContext | None) -> None:
-        """`superusers`: roles that may see the proxy's own figures. `tls`: for connections to brokers."""
+    def __init__(
+        self,
+        proxy: Proxy,
+        *,
+        superusers: frozenset[str],
+        tls: ssl.SSLContext | None,
+        takes_certificates: bool = False,
+    ) -> None:
+        """`superusers`: roles that may see the proxy's own figures. `tls`: for connections to brokers.
+        `takes_certificates`: whether a client's certificate alone counts as a credential."""
         self._proxy = proxy
         self._superusers = superusers
         self._tls = tls
+        self._takes_certificates = takes_certificates
         self._next = 0
-        self._calls = 0
+        self._shares = CallShares()
         self._registry = Registry()
         self._registry.collector(process.collect)
         self._registry.collector(logs.collect)
         self._registry.collector(proxy.collect)
+
+    def collects(self, collector: Collector) -> None:
+        """Adds a collector to `/metrics`."""
+        self._registry.collector(collector)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -91,8 +104,8 @@ class ProxyApp:
         credentials = credentials_of(
             given.get("authorization", ""),
             given.get("x-pulsar-auth-method-name", ""),
-            certificate_role=None,
-            takes_certificates=False,
+            certificate_role=scope.get("state", {}).get(STATE_CERTIFICATE_ROLE),
+            takes_certificates=self._takes_certificates,
         )
         client = scope.get("client") or ("?", 0)
         return await self._proxy.identify(credentials, f"{client[0]}:{client[1]}")
@@ -100,21 +113,36 @@ class ProxyApp:
     async def _passed_on(
         self, scope: Scope, receive: Receive, given: list[tuple[str, str]], identity: Identity | None
     ) -> _Answer:
-        if self._calls >= _CALLS_MAX:
-            return _page(429, b"too many calls are in work at the proxy")
-        self._calls += 1
+        address = (scope.get("client") or ("?", 0))[0]
+        if not self._shares.enter(address):
+            return _page(429, b"too many calls are in work at the proxy, or too many of this address")
+        body = bytearray()
         try:
             async with asyncio.timeout(_BODY_S):
-                body = await _body(receive)
-            if body is None:
-                return _page(413, b"the body is too large")
+                refused = await self._read(receive, body)
+            if refused is not None:
+                return refused
             headers = to_broker(given, role=None if identity is None else identity.role, own=self._own)
             async with asyncio.timeout(_ANSWER_S):
-                return await self._asked(scope, body, headers)
+                return await self._asked(scope, bytes(body), headers)
         except TimeoutError:
             return _page(504, b"the body, or the answer of a broker, did not come in time")
         finally:
-            self._calls -= 1
+            self._shares.leave(address, len(body))
+
+    async def _read(self, receive: Receive, body: bytearray) -> _Answer | None:
+        """Reads the body of a call into `body`; returns the answer when it is too large."""
+        while True:
+            message = await receive()
+            piece = message.get("body", b"")
+            body += piece
+            if len(body) > BODY_BYTES_MAX:
+                self._shares.take(len(piece))
+                return _page(413, b"the body is too large")
+            if not self._shares.take(len(piece)):
+                return _page(429, b"too much of the bodies of calls is kept at the proxy; try again later")
+            if not message.get("more_body"):
+                return None
 
     @property
     def _own(self) -> str | None:
@@ -158,15 +186,3 @@ class ProxyApp:
 
 def _page(status: int, text: bytes) -> _Answer:
     return status, [(b"content-type", b"application/json")], json.dumps({"reason": text.decode()}).encode()
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """The body of a call; None when it is too large."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > BODY_BYTES_MAX:
-            return None
-        if not message.get("more_body"):
-            return bytes(body)

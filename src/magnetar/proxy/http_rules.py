@@ -45,8 +45,8 @@ def url_at(broker: str, target: bytes, query: bytes) -> str | None:
     """The URL of a call at a broker, whose URL is `broker`; None: it would lead to another machine.
 
     `target`: the path as the client wrote it. One that does not begin with a slash continues the name of the
-    machine: behind `http://broker:8080`, `%2fadmin%2f@elsewhere/` is a user at `elsewhere`, which would get the
-    call and the proxy's credentials (the class of CVE-2022-24280).
+    machine: behind `http://broker:8080`, `%2fadmin%2f@elsewhere/` is a user at `elsewhere`, which would get
+    the call and the proxy's credentials (the class of CVE-2022-24280).
     """
     url = broker + target.decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
     return url if target.startswith(b"/") and urlsplit(url).netloc == urlsplit(broker).netloc else None

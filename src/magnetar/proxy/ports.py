@@ -32,3 +32,9 @@ class ProxyPort(Protocol):
 
     def give_place_back(self) -> None:
         """A question is answered."""
+
+    def take_link(self) -> bool:
+        """Counts one more socket to a broker; returns False when there are too many."""
+
+    def give_link_back(self) -> None:
+        """A socket to a broker is closed."""

@@ -59,6 +59,7 @@ class Proxy:
         self._identify = identify
         self._counts = counts
         self._lookups = 0
+        self._links = 0
 
     @property
     def authenticates(self) -> bool:
@@ -91,6 +92,26 @@ class Proxy:
         """A question is answered."""
         self._lookups -= 1
         assert self._lookups >= 0, "more answers than questions"
+
+    # -- sockets to brokers ------------------------------------------------------------------------
+
+    def take_link(self) -> bool:
+        """Counts one more socket to a broker; returns False when there are too many."""
+        if 0 < self.options.links_max <= self._links:
+            return False
+        self._links += 1
+        return True
+
+    def give_link_back(self) -> None:
+        """A socket to a broker is closed."""
+        self._links -= 1
+        assert self._links >= 0, "more sockets closed than opened"
+
+    def credentials_changed(self, own: Credentials | None) -> None:
+        """The proxy has new credentials of its own: links that are opened from now on show them."""
+        self.credentials = own
+        for session in list(self.sessions):
+            session.introduce_anew()
 
     # -- rounds ------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ class ProxyOptions:
     clients ping each other every 30 s: when there is nothing, both are gone."""
     lookups_max: int = 50_000
     """Questions that are in work at a time, over all clients."""
+    links_max: int = 0
+    """Sockets to brokers; 0: no limit. Each is a descriptor, as a client's is."""
     answer_bytes_max: int = 16 * MIB
     """Largest answer of a broker to a question, a list of topics."""
     buffer_bytes: int = 256 << 10

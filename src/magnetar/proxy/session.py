@@ -239,6 +239,11 @@ class ProxySession:
             return False
         return True
 
+    def introduce_anew(self) -> None:
+        """The proxy has new credentials of its own."""
+        if self._life.now is _S.LOOKUPS:
+            self._introduce()
+
     def _renewed(self, data: pb.AuthData) -> None:
         """The client shows new credentials."""
         if self._renewal is None:

@@ -11,12 +11,11 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import magnetar
-from magnetar.auth.identity import METHOD_TLS, METHOD_TOKEN, Credentials
+from magnetar.auth.identity import METHOD_TLS
 from magnetar.base.errors import StartupError
 from magnetar.broker.identification import Identification
 from magnetar.broker.listeners import Addresses
@@ -38,17 +37,21 @@ from magnetar.server.addresses import in_url, listening
 from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
+from magnetar.server.security.proxy_credentials import ProxyCredentials
 from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.config import StandaloneConfig, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.settings.proxy_settings import ProxySettings
 
 if TYPE_CHECKING:
+    from magnetar.proxy.http_app import ProxyApp
     from magnetar.server.security.credential_files import BrokerCredentials
+    from magnetar.server.security.watched_files import CredentialFiles
 
 _log = logging.getLogger("magnetar.server")
 
-"""Connections that may wait to be accepted."""
+_SOCKETS_EACH = 2
+"""A client costs a descriptor, and its connection to a broker another one."""
 
 
 def run(config: StandaloneConfig, settings: ProxySettings) -> int:
@@ -82,7 +85,12 @@ class ProxyProcess:
         self._clock = SystemClock()
         self._stop = asyncio.Event()
         self._cleanup = contextlib.AsyncExitStack()
-        self._clients = client_entrance(config)
+        self._clients = client_entrance(config, sockets_each=_SOCKETS_EACH)
+        self._callers = open_files.http_entrance()
+        self._terminal = os.isatty(0)
+        """Whether the process has a terminal; if so, SIGHUP says that the terminal was closed."""
+        self._files: list[CredentialFiles] = []
+        """Files that SIGHUP has read anew."""
         self._acceptors: list[tuple[Acceptor, socket.socket]] = []
         self._proxy: Proxy
 
@@ -92,6 +100,7 @@ class ProxyProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         check_exposure(config)
         plain = config.plain_host or config.host
         listener = self._bind(plain, config.broker_port, "--port")
@@ -108,8 +117,8 @@ class ProxyProcess:
         identification = None
         if credentials is not None and (authentication := credentials.authentication) is not None:
             identification = Identification(authentication, self._clock)
-        own = own_credentials(settings)
-        if own is not None and identification is None:
+        own = ProxyCredentials(settings)
+        if own.own is not None and identification is None:
             raise StartupError(
                 "the proxy would lend its credentials to every client: configure authentication here too, or"
                 " give it none, so that brokers see those of the clients"
@@ -120,39 +129,49 @@ class ProxyProcess:
                 forwards_credentials=settings.forward_credentials,
                 connect_s=config.connect_timeout_seconds,
                 lookups_max=settings.lookups_max,
+                links_max=max(1, open_files.affordable_sockets().clients // _SOCKETS_EACH),
             ),
             targets,
             self._clock,
             identify=None if identification is None else identification.identify,
             counts=None if identification is None else lambda who: identification.authentication.counts(who),
-            credentials=own,
+            credentials=own.own,
             rejected=lambda: sum(self._clients.refused.values()),
         )
         self._cleanup.push_async_callback(proxy.close)
         await self._know_brokers(proxy, targets)
         proxy.begin()
-        tls = broker_tls(settings) if settings.broker_tls else None
-        self._listen(listener, None, tls)
-        tls_url = ""
+        self._listen(listener, None, own.tls)
+        tls_url = https_url = ""
+        certificates = identification is not None and METHOD_TLS in names(config.authentication)
+        app = self._app(own.tls, certificates=certificates)
         if tls_listener is not None:
-            self._listen(tls_listener, served, tls)
+            self._listen(tls_listener, served, own.tls)
+            https_url = await self._serve_http(app, config.host, config.https_port, served)
             tls_url = f"pulsar+ssl://{in_url(config.host)}:{tls_listener.getsockname()[1]}"
-        if credentials is not None:
-            self._renew(credentials, identification)
-        http_url = await self._serve_http(plain, tls)
+        self._renew(credentials, identification, own)
+        http_url = await self._serve_http(app, plain, config.http_port, None)
         self._cleanup.push_async_callback(self._drain)
-        self._tell(f"pulsar://{in_url(plain)}:{listener.getsockname()[1]}", tls_url, http_url)
+        self._tell(f"pulsar://{in_url(plain)}:{listener.getsockname()[1]}", tls_url, http_url, https_url)
 
-    async def _serve_http(self, host: str, to_brokers: ssl.SSLContext | None) -> str:
-        """Begins to serve the HTTP port; its URL."""
+    def _app(self, to_brokers: ssl.SSLContext | None, *, certificates: bool) -> ProxyApp:
         # Loading the HTTP stack takes as long as the rest of the start.
-        from magnetar.admin.serving.loop_server import CallProtocol, LoopServer, config_of
         from magnetar.proxy.http_app import ProxyApp
 
-        listener = self._bind(host, self._config.http_port, "--http-port")
         superusers = frozenset(names(self._config.superuser_roles))
-        app = ProxyApp(self._proxy, superusers=superusers, tls=to_brokers)
-        server = LoopServer(config_of(app, http=CallProtocol, ws="none"), open_files.http_entrance())
+        app = ProxyApp(self._proxy, superusers=superusers, tls=to_brokers, takes_certificates=certificates)
+        app.collects(lambda out: [each for files in self._files for each in files.collect(out)])
+        return app
+
+    async def _serve_http(self, app: ProxyApp, host: str, port: int, tls: ssl.SSLContext | None) -> str:
+        """Begins to serve the HTTP port, with `tls` as HTTPS; its URL."""
+        from magnetar.admin.serving.certified_calls import CertifiedCalls
+        from magnetar.admin.serving.loop_server import LoopServer, config_of
+
+        listener = self._bind(host, port, "--http-port" if tls is None else "https_port")
+        served = config_of(app, http=CertifiedCalls, ws="none")
+        served.ssl = tls
+        server = LoopServer(served, self._callers)
         serving = asyncio.Event()
         task = begin(server.run_on(listener, serving))
 
@@ -162,19 +181,37 @@ class ProxyProcess:
 
         self._cleanup.push_async_callback(stop)
         await serving.wait()
-        return f"http://{in_url(host)}:{listener.getsockname()[1]}"
+        return f"{'http' if tls is None else 'https'}://{in_url(host)}:{listener.getsockname()[1]}"
 
-    def _renew(self, credentials: BrokerCredentials, identification: Identification | None) -> None:
-        """Has files of credentials read anew now and then."""
+    def _renew(
+        self,
+        credentials: BrokerCredentials | None,
+        identification: Identification | None,
+        own: ProxyCredentials,
+    ) -> None:
+        """Has files of credentials read anew, now and then and when SIGHUP asks for it."""
 
         def changed() -> None:
+            assert credentials is not None, "they have changed"
             authentication = credentials.authentication
             if identification is not None and authentication is not None:
                 identification.change(authentication)
 
-        credentials.files.changed = changed
-        if credentials.files.watched:
-            self._proxy.tasks.every(self._config.credential_refresh_seconds, credentials.files.look)
+        own.files.changed = lambda: self._proxy.credentials_changed(own.own)
+        self._files = [own.files]
+        if credentials is not None:
+            credentials.files.changed = changed
+            self._files.append(credentials.files)
+        for files in self._files:
+            if files.watched:
+                self._proxy.tasks.every(self._config.credential_refresh_seconds, files.look)
+
+    def _hung_up(self) -> None:
+        if self._terminal and not os.isatty(0):
+            self._stop.set()
+        else:
+            for files in self._files:
+                self._proxy.tasks.spawn(files.look(always=True))
 
     async def _know_brokers(self, proxy: Proxy, targets: KnownBrokers) -> None:
         config, settings = self._config, self._settings
@@ -215,17 +252,23 @@ class ProxyProcess:
         self._cleanup.callback(acceptor.close)
         self._acceptors.append((acceptor, bound))
 
-    def _tell(self, url: str, tls_url: str, http_url: str) -> None:
+    def _tell(self, url: str, tls_url: str, http_url: str, https_url: str) -> None:
         sys.stdout.write(f"Magnetar {magnetar.__version__} proxy is ready\n\n  Pulsar clients   {url}\n")
         if tls_url:
             sys.stdout.write(f"  Over TLS         {tls_url}\n")
         sys.stdout.write(f"  Admin, metrics   {http_url}\n")
+        if https_url:
+            sys.stdout.write(f"  Over TLS         {https_url}\n")
         sys.stdout.flush()
         _log.info("ready: clients at %s", url)
         if (file := self._config.ready_file) is not None:
-            write_ready(
-                file, {"pid": os.getpid(), "broker_url": url, "broker_tls_url": tls_url, "http_url": http_url}
-            )
+            told = {
+                "broker_url": url,
+                "broker_tls_url": tls_url,
+                "http_url": http_url,
+                "https_url": https_url,
+            }
+            write_ready(file, {"pid": os.getpid(), **told})
             self._cleanup.callback(remove_ready_file, file)
 
     async def _drain(self) -> None:
@@ -261,28 +304,3 @@ def listed(settings: ProxySettings) -> Iterator[BrokerUrls]:
         yield BrokerUrls(Addresses(tls=url) if settings.broker_tls else Addresses(plain=url))
     for url in names(settings.brokers_http):
         yield BrokerUrls(Addresses(https=url) if settings.broker_tls else Addresses(http=url))
-
-
-def own_credentials(settings: ProxySettings) -> Credentials | None:
-    """With which the proxy comes to brokers; None: with none. Raises StartupError."""
-    if settings.broker_token:
-        if not settings.broker_token.startswith("file:"):
-            return Credentials(METHOD_TOKEN, settings.broker_token.encode())
-        file = Path(settings.broker_token.removeprefix("file:").replace("//", "/", 1))
-        try:
-            return Credentials(METHOD_TOKEN, file.read_bytes().strip())
-        except OSError as error:
-            raise StartupError(f"broker_token: {file} cannot be read: {error.strerror}") from error
-    return Credentials(METHOD_TLS) if settings.broker_tls_certificate is not None else None
-
-
-def broker_tls(settings: ProxySettings) -> ssl.SSLContext:
-    """TLS of connections to brokers. Raises StartupError."""
-    try:
-        context = ssl.create_default_context(cafile=settings.broker_tls_ca)
-        context.check_hostname = settings.broker_tls_hostnames
-        if settings.broker_tls_certificate is not None:
-            context.load_cert_chain(settings.broker_tls_certificate, settings.broker_tls_key)
-    except OSError as error:
-        raise StartupError(f"the files for TLS to brokers cannot be used: {error}") from error
-    return context

@@ -35,6 +35,11 @@ def test_with_authentication_it_gets_the_proxys_and_the_proven_role() -> None:
     }
 
 
+def test_without_credentials_of_its_own_the_proxy_passes_on_none() -> None:
+    # It shows a certificate: the broker must not take the client's token for the proxy's.
+    assert "authorization" not in to_broker(GIVEN, role="alice", own=None)
+
+
 def test_headers_of_one_hop_end_at_the_proxy() -> None:
     given = [("Content-Type", "text/plain"), ("Transfer-Encoding", "chunked"), ("Location", "http://a")]
     assert to_client(given) == [(b"content-type", b"text/plain")]

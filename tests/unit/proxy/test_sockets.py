@@ -77,10 +77,10 @@ class NotedClient(ClientConnection):
         self.buffer_updated(len(data))
 
 
-def proxy_of(url: str) -> Proxy:
+def proxy_of(url: str, options: ProxyOptions | None = None) -> Proxy:
     targets = KnownBrokers(tls=False)
     targets.replace([BrokerUrls(Addresses(url, http="http://a:80"))])
-    return Proxy(ProxyOptions(), targets, ManualClock())
+    return Proxy(options or ProxyOptions(), targets, ManualClock())
 
 
 def with_client(story: Callable[[NotedClient, NotedTransport], None]) -> None:
@@ -252,3 +252,78 @@ def test_questions_over_the_bound_are_not_read() -> None:
         assert not transport.reads
 
     with_client(story)
+
+
+def test_connections_wait_for_their_connect_only_so_long() -> None:
+    async def run() -> None:
+        proxy = proxy_of("pulsar://a:6650", ProxyOptions(connect_s=2))
+        silent, half, whole = (NotedClient(proxy) for _ in range(3))
+        sockets = [NotedTransport() for _ in range(3)]
+        for client, transport in zip((silent, half, whole), sockets, strict=True):
+            client.connection_made(transport)
+        half.receive(encode_command(connect())[:10])
+        whole.receive(encode_command(connect()))
+        assert len(proxy.greetings) == 2, "counted from the start, until CONNECT"
+        for _ in range(3):
+            proxy.greetings.look()
+        assert [transport.ended for transport in sockets] == [True, True, False]
+        for client in (silent, half, whole):
+            client.connection_lost(None)
+
+    asyncio.run(run())
+
+
+def test_halves_of_connects_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        monkeypatch.setattr("magnetar.broker.session.greetings._KEPT_BYTES_MAX", 30)
+        proxy = proxy_of("pulsar://a:6650")
+        clients = [NotedClient(proxy) for _ in range(3)]
+        sockets = [NotedTransport() for _ in range(3)]
+        for client, transport in zip(clients, sockets, strict=True):
+            client.connection_made(transport)
+            client.receive(encode_command(connect())[:14])
+        assert [transport.ended for transport in sockets] == [False, False, True]
+        for client in clients:
+            client.connection_lost(None)
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_does_not_answer_connect_is_given_up() -> None:
+    async def run() -> None:
+        client = NotedClient(proxy_of("pulsar://a:6650", ProxyOptions(broker_s=0)))
+        transport, of_broker = NotedTransport(), NotedTransport()
+        client.connection_made(transport)
+        client.receive(encode_command(connect(proxy_to_broker_url="a:6650")))
+        client.opening[0].connection_made(of_broker)
+        for _ in range(3):  # The timer is due at once.
+            await asyncio.sleep(0)
+        assert of_broker.ended
+        assert b"has not answered CONNECT" in transport.written
+        assert transport.ended
+        client.connection_lost(None)
+
+    asyncio.run(run())
+
+
+def test_sockets_to_brokers_are_bounded_and_come_back() -> None:
+    async def run() -> None:
+        proxy = proxy_of("pulsar://a..b:6650", ProxyOptions(links_max=1))
+        clients = [NotedClient(proxy) for _ in range(3)]
+        sockets = [NotedTransport() for _ in range(3)]
+        for client, transport in zip(clients, sockets, strict=True):
+            client.connection_made(transport)
+            client.receive(encode_command(connect(proxy_to_broker_url="a..b:6650")))
+        assert proxy.take_link()
+        await clients[0].opening[0].open(None)
+        assert b"no socket left" in sockets[0].written
+        proxy.give_link_back()
+        # The name cannot be asked for, so the place is free again at once.
+        for number in (1, 2):
+            await clients[number].opening[0].open(None)
+            assert b"cannot be reached" in sockets[number].written
+        assert proxy.take_link()
+        for client in clients:
+            client.connection_lost(None)
+
+    asyncio.run(run())

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 
-from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.calls.call import Service
 from magnetar.admin.calls.rates import Rates
 from magnetar.admin.metrics.broker_metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.admin.serving.app import build
-from magnetar.admin.serving.loop_server import CallProtocol, LoopServer, config_of
+from magnetar.admin.serving.certified_calls import CertifiedCalls
+from magnetar.admin.serving.loop_server import LoopServer, config_of
 from magnetar.admin.serving.websockets import PING_S, PONG_S, TEXT_BESIDE_BYTES, Gate, Upgrades
-from magnetar.auth.identity import shown_role
 from magnetar.broker.service import Broker
 from magnetar.runtime.entrance import Entrance
-
-
-class _Protocol(CallProtocol):
-    """Passes the role in the client's certificate to the application."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        super().connection_made(transport)
-        role = shown_role(transport.get_extra_info)
-        if role is not None:
-            self.app_state = {**self.app_state, STATE_CERTIFICATE_ROLE: role}
 
 
 class HttpServer(LoopServer):
@@ -51,7 +39,7 @@ class HttpServer(LoopServer):
         config = config_of(
             app,
             calls_per_second=broker.config.http_calls_per_second,
-            http=_Protocol,
+            http=CertifiedCalls,
             ws=self._upgrades,
             ws_max_size=broker.config.message_bytes_max * 4 // 3 + TEXT_BESIDE_BYTES,
             # Compressing a large text would block all other clients for a tenth of a second.

@@ -77,7 +77,7 @@ def decode_moves(data: bytes) -> list[LastMove]:
     try:
         return [_move(each) for each in json.loads(data)]
     except (TypeError, ValueError, KeyError, RecursionError) as error:
-        raise DamagedDocumentError(keys.LAST_MOVES, f"it is no list of moves ({error!r})") from error
+        raise DamagedDocumentError(keys.LAST_MOVES, f"it does not list moves ({error!r})") from error
 
 
 def _move(told: Mapping[str, object]) -> LastMove:

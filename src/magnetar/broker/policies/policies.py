@@ -357,7 +357,7 @@ class PolicyStore:
 
 
 def partitions_of(path: str, document: Policies) -> int:
-    """The number of partitions in a stored document. Raises DamagedDocumentError."""
+    """Raises DamagedDocumentError."""
     partitions = document.get("partitions")
     if type(partitions) is not int or not 0 <= partitions <= _PARTITIONS_MAX:
         raise DamagedDocumentError(path, "it has no number of partitions")
@@ -377,8 +377,7 @@ def _is_rate(value: object) -> bool:
 
 
 def unusable(document: Policies, of: str) -> list[str]:
-    """Names the parts of the document of a "namespace", "topic", "tenant" or "group" that would break its
-    readers, or give rights without a grant: a text in place of a list of roles contains every part of it."""
+    """Parts that would break readers, or give rights: a text in place of a list contains every part of it."""
     if of == "tenant":
         return [key for key in _ROLES if not _is_names(document.get(key))]
     if of == "group":

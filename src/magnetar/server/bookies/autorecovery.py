@@ -62,8 +62,8 @@ class AutoRecoveryConfig:
 
     @property
     def takes_changes(self) -> bool:
-        """Whether callers of the HTTP port, who show nothing, may change something: nothing that the cluster
-        protects by TLS or credentials, unless the operator allows it."""
+        """Whether callers of the HTTP port, which show nothing, may change something. Where bookies protect
+        themselves by TLS or credentials, the operator must allow it."""
         return self.http_changes or not (self.bookies.bookie_tls or self.bookies.bookie_user)
 
 

@@ -142,10 +142,11 @@ def tenant_limits(settings: LimitSettings) -> TenantLimits:
     )
 
 
-def client_entrance(settings: LimitSettings) -> Entrance:
-    """Counts the sockets of all listeners of the Pulsar protocol."""
+def client_entrance(settings: LimitSettings, *, sockets_each: int = 1) -> Entrance:
+    """Counts the sockets of all listeners of the Pulsar protocol. `sockets_each`: descriptors that a client
+    costs."""
     most, per_address = settings.connections_max, settings.connections_max_per_address
-    files = affordable_sockets().clients
+    files = max(1, affordable_sockets().clients // sockets_each)
     return Entrance(
         "clients",
         min(files, most + _TO_BE_TOLD) if most > 0 else files,

@@ -170,7 +170,7 @@ KINDS: Final = (
         name="/admin/policies/{tenant}",
         check=_parts("tenant"),
         consequence="a tenant that cannot be read has no administrators and gets no namespaces; roles that"
-        " are no list give no rights",
+        " are not a list give no rights",
         never_empty=True,
     ),
     ValueKind(
