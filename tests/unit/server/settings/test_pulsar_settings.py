@@ -190,6 +190,9 @@ def test_secrets_stand_in_files_urls_or_the_setting(tmp_path: Path) -> None:
         assert "sss" not in repr(config)
 
 
+_CLASSES = "org.apache.pulsar.broker.authentication"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -198,6 +201,14 @@ def test_secrets_stand_in_files_urls_or_the_setting(tmp_path: Path) -> None:
         ("authorizationEnabled=true", "needs authenticationEnabled"),
         ("authenticationEnabled=true", "needs authenticationProviders"),
         ("authenticationEnabled=true\nauthenticationProviders=org.X", "provider org.X is not offered"),
+        (
+            f"authenticationEnabled=true\nauthenticationProviders={_CLASSES}.AuthenticationProviderSasl",
+            "Sasl is not",
+        ),
+        (
+            f"authenticationEnabled=true\nauthenticationProviders={_CLASSES}.AuthenticationProviderAthenz",
+            "Athenz is not",
+        ),
         ("authenticationEnabled=true\nauthorizationProvider=org.X", "authorizationProvider org.X is not"),
         (
             f"authenticationEnabled=true\nauthenticationProviders={PROVIDERS}\ntokenAudienceClaim=x",
