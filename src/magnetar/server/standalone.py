@@ -125,8 +125,8 @@ class Standalone:
         self._callers = open_files.http_entrance()
         self._broker: Broker
         self._tiering: Tiering
-        self._credentials: CredentialFiles | None = None
-        """None: still to be read."""
+        self._files: list[CredentialFiles] = []
+        """Files of credentials, which SIGHUP has read anew."""
         self._terminal = os.isatty(0)
         """Whether the process has a terminal; if so, SIGHUP says that the terminal was closed."""
         self._backed_up: tuple[DataFolder, Kept] | None = None
@@ -196,10 +196,13 @@ class Standalone:
                 broker.credentials_changed(authentication)
 
         credentials.files.changed = changed
-        self._credentials = credentials.files
-        broker.collectors.append(credentials.files.collect)
-        if credentials.files.watched:
-            self._tasks.every(self.config.credential_refresh_seconds, credentials.files.look)
+        self._follow(credentials.files, broker)
+
+    def _follow(self, files: CredentialFiles, broker: Broker) -> None:
+        self._files.append(files)
+        broker.collectors.append(files.collect)
+        if files.watched:
+            self._tasks.every(self.config.credential_refresh_seconds, files.look)
 
     def _share_ports(self, member: SharingProcess, broker: Broker, tls: ssl.SSLContext | None) -> None:
         """Serves the ports that this process shares with others, and takes connections from them."""
@@ -283,6 +286,8 @@ class Standalone:
             offloading=None if self._shares else tiering.offloading,
         )
         broker.bookies = stores.bookies
+        if stores.credentials is not None:
+            self._follow(stores.credentials, broker)
         if folder is not None and stores.kept is not None:
             self._backed_up = folder, stores.kept
         if folder is not None and isinstance(ledgers, EmbeddedLedgers):
@@ -378,8 +383,9 @@ class Standalone:
     def _hung_up(self) -> None:
         if self._terminal and not os.isatty(0):
             self._signalled(signal.SIGHUP)
-        elif self._credentials is not None:
-            self._tasks.spawn(self._credentials.look(always=True))
+        else:
+            for files in self._files:
+                self._tasks.spawn(files.look(always=True))
 
     def _storage_failed(self, error: MagnetarError) -> None:
         """The bookie takes no more: acknowledging stops here and the process leaves."""

@@ -12,7 +12,7 @@ import pytest
 
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.client.ledger_client import LedgerOptions
-from magnetar.ledger.client.ledger_options import LedgerClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions, LedgerUser
 from magnetar.ledger.quorum.layout import QuorumLayout
 from support.apache_bookkeeper import PASSWORD, ApacheBookKeeper, ShellError
 from support.bookie_process import BookieProcess
@@ -159,7 +159,7 @@ def test_our_client_is_let_in_by_apaches_bookie(apache: ApacheBookKeeper, world:
             assert [entry.payload for entry in await writer.read(0, 99, 1 << 20)] == payloads
 
     def options(user: str, shown: tuple[Path, Path], *, use_v2: bool) -> LedgerClientOptions:
-        named = ("bookkeeper", user) if asks == "password" else None
+        named = LedgerUser("bookkeeper", user) if asks == "password" else None
         context = world.context(shown)
         return LedgerClientOptions(use_v2=use_v2, tls=context, user=named, replacement_wait_s=0.0)
 

@@ -32,6 +32,14 @@ class LedgerOptions:
     that fails ends the writer. Version 3."""
 
 
+@dataclass(slots=True)
+class LedgerUser:
+    """Credentials for the SASL handshake with bookies. Each new connection shows what stands here then."""
+
+    name: str
+    password: str = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerClientOptions:
     """Times, sizes and the version of the protocol."""
@@ -59,8 +67,8 @@ class LedgerClientOptions:
     packet_bytes_max: int = PACKET_BYTES_MAX
     tls: ssl.SSLContext | None = None
     """Connections begin with START_TLS and continue under this context; None: in clear."""
-    user: tuple[str, str] | None = field(default=None, repr=False)
-    """Name and password for the SASL handshake with bookies; None: no authentication."""
+    user: LedgerUser | None = None
+    """None: no authentication."""
     new_ids_asked: bool = False
     """Whether the bookies of a new ledger are first asked if they hold anything under its id."""
     quarantine: QuarantineOptions = field(default_factory=QuarantineOptions)

@@ -121,7 +121,8 @@ class _Channel:
         if options.tls is not None:
             await made.secure(options.tls, host)
         if options.user is not None:
-            await made.authenticate(*options.user, secrets.token_urlsafe())
+            user = options.user
+            await made.authenticate(user.name, user.password, secrets.token_urlsafe())
         if not made.is_usable:
             raise OSError("the bookie has gone")
         made.has_answered = False

@@ -4,31 +4,87 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
-from magnetar.auth.secrets import content
+from magnetar.auth.secrets import SecretSource, content
 from magnetar.base.errors import StartupError
 from magnetar.ledger.client.cluster import Placement, by_chance
-from magnetar.ledger.client.ledger_options import LedgerClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions, LedgerUser
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.regions import RegionPlacement, RegionRules
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.server.security.served_tls import RenewedContext, renewed
+from magnetar.server.security.watched_files import CredentialFiles, Watched
 from magnetar.server.settings.ledger_settings import LedgerSettings, region_copies
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_LIMIT
 
+_TLS: Final = "tls to bookies"
+_PASSWORD: Final = "password for bookies"
+
+
+class LedgerCredentials:
+    """The credentials that bookies are shown, made of files that may change: each new connection shows the
+    newest."""
+
+    def __init__(self, settings: LedgerSettings) -> None:
+        """Reads the files. Raises StartupError for those that cannot be used."""
+        self._settings = settings
+        self.tls: RenewedContext | None = None
+        """None: connections are in clear."""
+        self.user: LedgerUser | None = None
+        """None: none is shown."""
+        watched = []
+        if settings.bookie_tls:
+            named = (settings.bookie_tls_ca, settings.bookie_tls_certificate, settings.bookie_tls_key)
+            watched.append(Watched(_TLS, _files(*named), self._read_tls))
+        if settings.bookie_user and settings.bookie_password is not None:
+            watched.append(Watched(_PASSWORD, _files(settings.bookie_password), self._read_password))
+        self.files = CredentialFiles(watched, _files(settings.bookie_tls_key, settings.bookie_password))
+        self.files.begin()
+
+    def _read_tls(self) -> Callable[[], None]:
+        context = _tls(self._settings)
+
+        def use() -> None:
+            if self.tls is None:
+                self.tls = renewed(context, server_side=False)
+            self.tls.current = context
+
+        return use
+
+    def _read_password(self) -> Callable[[], None]:
+        password = _password(self._settings)
+
+        def use() -> None:
+            if self.user is None:
+                self.user = LedgerUser(self._settings.bookie_user, password)
+            # The same object: the client's options hold it for ever.
+            self.user.password = password
+
+        return use
+
 
 def client_options(
-    settings: LedgerSettings, *, packet_bytes_max: int = PACKET_BYTES_LIMIT
+    settings: LedgerSettings,
+    *,
+    packet_bytes_max: int = PACKET_BYTES_LIMIT,
+    credentials: LedgerCredentials | None = None,
 ) -> LedgerClientOptions:
     """The options of the ledger client. `packet_bytes_max`: largest packet of clients that write messages; a
-    client that only copies keeps the default.
+    client that only copies keeps the default. `credentials`: of the same settings; None: they are read now,
+    and never again.
 
     Raises StartupError for files that cannot be used.
     """
-    user: tuple[str, str] | None = None
-    if settings.bookie_user and settings.bookie_password is not None:
-        user = settings.bookie_user, _password(settings)
-    tls = _tls(settings) if settings.bookie_tls else None
-    return LedgerClientOptions(tls=tls, user=user, new_ids_asked=True, packet_bytes_max=packet_bytes_max)
+    shown = LedgerCredentials(settings) if credentials is None else credentials
+    return LedgerClientOptions(
+        tls=shown.tls, user=shown.user, new_ids_asked=True, packet_bytes_max=packet_bytes_max
+    )
+
+
+def _files(*given: SecretSource | None) -> tuple[Path, ...]:
+    return tuple(each for each in given if isinstance(each, Path))
 
 
 def _password(settings: LedgerSettings) -> str:

@@ -26,7 +26,7 @@ from magnetar.broker.ownership.listing import pulsar_brokers
 from magnetar.ledger.beside import BesideGuard
 from magnetar.ledger.client.cluster import Bookies, Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import LedgerClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions, LedgerUser
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -47,7 +47,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataSto
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import NoSyncer
 from magnetar.runtime.tasks import Rounds, TaskGroup, pause
-from magnetar.server.bookies.ledger_access import client_options, placement
+from magnetar.server.bookies.ledger_access import LedgerCredentials, client_options, placement
 from magnetar.server.bookies.local_bookie import USER, LocalBookie
 from magnetar.server.bookies.local_bookies import LocalBookies, bookie_names
 from magnetar.server.settings.config import MIB, StandaloneConfig
@@ -115,7 +115,7 @@ async def _beside(
     await bookies.start()
     options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
     if password:
-        options = replace(options, user=(USER, password))
+        options = replace(options, user=LedgerUser(USER, password))
     ledgers = await _ledgers(
         config, options, TreeLedgerRegistry(store, tree), store, registry, clock, cleanup
     )
@@ -205,7 +205,8 @@ async def _on_cluster(
         cleanup.callback(service.watch_session(changed))
     registry = TreeBookieRegistry(service, tree)
     cleanup.push_async_callback(registry.close)
-    options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
+    credentials = LedgerCredentials(config)
+    options = client_options(config, packet_bytes_max=_packet_bytes_max(config), credentials=credentials)
     ledgers = await _ledgers(
         config, options, TreeLedgerRegistry(service, tree), store, registry, clock, cleanup
     )
@@ -214,7 +215,16 @@ async def _on_cluster(
     cleanup.callback(outages.close)
     # Other programs may have ledgers there, so ledgers that our metadata does not name are left alone.
     collectors = (ledgers.collect_metrics, outages.collect_metrics)
-    return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors, adopted=adopted)
+    return MessageStores(
+        store,
+        ledgers,
+        None,
+        NoSyncer(),
+        registry.bookies,
+        collectors,
+        adopted=adopted,
+        credentials=credentials.files,
+    )
 
 
 async def check_pulsar_away(store: MetadataStore) -> None:

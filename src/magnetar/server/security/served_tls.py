@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from typing import Any
 
 
 class ServedContext(ssl.SSLContext):
@@ -13,7 +14,8 @@ class ServedContext(ssl.SSLContext):
 
 
 class RenewedContext(ssl.SSLContext):
-    """The permanent context of a listener, which gives each new connection the newest files.
+    """The permanent context of a listener, or of connections to a server, which gives each new connection the
+    newest files.
 
     Open connections keep their context. TLS sessions of an old context cannot be resumed.
     """
@@ -32,9 +34,15 @@ class RenewedContext(ssl.SSLContext):
         """See `ssl.SSLContext`; uses `current`. Event loops start TLS by this method only."""
         return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
+    def wrap_socket(self, *given: Any, **named: Any) -> ssl.SSLSocket:
+        """See `ssl.SSLContext`; uses `current`."""
+        return self.current.wrap_socket(*given, **named)
+
 
 def renewed(context: ssl.SSLContext, *, server_side: bool = True) -> RenewedContext:
     """A RenewedContext whose first `current` is this context."""
     made = RenewedContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
+    # What asks the permanent one hears what holds for connections.
+    made.check_hostname, made.verify_mode = context.check_hostname, context.verify_mode
     made.current = context
     return made

@@ -17,6 +17,7 @@ from magnetar.runtime.syncer import Syncer
 
 if TYPE_CHECKING:
     from magnetar.metadata.bookkeeper.registry import ListBookies
+    from magnetar.server.security.watched_files import CredentialFiles
 
 Ends: TypeAlias = Callable[[], Awaitable[Mapping[str, int]]]
 """Returns the segments in use, as paths in the data folder, and the byte up to which each is durable. All
@@ -69,3 +70,5 @@ class MessageStores:
     """The messages for backups of the data folder; None: they are not stored there."""
     adopted: bool = False
     """Whether Apache Pulsar's brokers made the cluster, and may serve it again."""
+    credentials: CredentialFiles | None = None
+    """Files of credentials for bookies, which may change; None: there are none."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StartupError
+from magnetar.ledger.client.ledger_options import LedgerUser
 from magnetar.server.bookies.ledger_access import client_options, placement
 from magnetar.server.settings.loading import load
 
@@ -67,7 +68,7 @@ def test_what_bookies_are_shown_is_read(tmp_path: Path) -> None:
     password.write_text("secret\n")
     said = {"bookie_user": "writer", "bookie_password": password, "metadata_url": "zk://one/ledgers"}
     options = client_options(load(said, environment={}).config)
-    assert (options.user, options.tls) == (("writer", "secret"), None)
+    assert (options.user, options.tls) == (LedgerUser("writer", "secret"), None)
     missing = load({"bookie_tls": True, "bookie_tls_ca": tmp_path / "ca.pem"}, environment={}).config
     with pytest.raises(StartupError, match=r"ca\.pem cannot be used: No such file"):
         client_options(missing)
