@@ -154,6 +154,30 @@ SECURITY_RULES: Final = (
     ),
     # -- passwords and certificates
     Rule(
+        "a scheme over HTTP that is not offered is refused",
+        "a header that cannot be read is passed over, and a certificate or nothing stands in its place",
+        "auth/http_credentials.py",
+        "    if scheme:\n",
+        "    if False:\n",
+        ("unit/auth/test_http_credentials.py",),
+    ),
+    Rule(
+        "a password is short",
+        "one log-in of megabytes takes a place of the dear checks for long",
+        "auth/basic.py",
+        "        if len(credentials.data) > _CREDENTIALS_BYTES_MAX:\n",
+        "        if False:\n",
+        (AUTHENTICATION,),
+    ),
+    Rule(
+        "a discovery document is of its issuer",
+        "an issuer's document leads to the keys of another one",
+        "auth/openid.py",
+        '        if document["issuer"] != self.issuer:\n',
+        "        if False:\n",
+        ("unit/auth/test_openid.py",),
+    ),
+    Rule(
         "an unknown user is refused",
         "an unknown user comes in with the password of a decoy",
         "auth/basic.py",

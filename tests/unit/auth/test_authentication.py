@@ -196,6 +196,9 @@ def test_who_is_not_there_is_checked_as_somebody_is(monkeypatch: pytest.MonkeyPa
             provider.identify(Credentials("basic", credentials), 0)
     assert len(checked) == 4
     assert len(set(checked)) == 1
+    with pytest.raises(AuthenticationError, match="user or password is wrong"):
+        provider.identify(Credentials("basic", b"carl:" + b"x" * 5_000), 0)
+    assert len(checked) == 4, "a check costs more with each byte: what is too long is not checked"
     assert provider.identify(Credentials("basic", b"carl:right"), 0).role == "carl"
 
 

@@ -235,7 +235,12 @@ def test_keys_are_refreshed_and_outlive_a_failure_until_their_end() -> None:
 )
 def test_discovery_documents_that_are_refused(discovery: bytes) -> None:
     ring = IssuerKeyRing()
-    provider = OpenIdProvider([ring.url], TokenRules(audiences=[AUDIENCE]), fetch=lambda url: discovery)
+
+    def fetch(url: str) -> bytes:
+        # The keys are right: the document alone must keep them from being taken.
+        return discovery if "openid-configuration" in url else ring.fetch(f"{ring.url}/keys")
+
+    provider = OpenIdProvider([ring.url], TokenRules(audiences=[AUDIENCE]), fetch=fetch)
     errand = provider.identify(Credentials("token", ring.token()), NOW_MS)
     assert isinstance(errand, KeyFetch)
     errand.run()
