@@ -92,10 +92,10 @@ async def _never() -> dict[str, Any]:
 
 async def _identify(credentials: Credentials, peer: str) -> Identity:
     if credentials.method == METHOD_TLS:
-        return Identity(str(credentials.certificate_role), METHOD_TLS)
+        return Identity(str(credentials.certificate_role))
     if credentials.data not in (b"root", b"alice"):
         raise AuthenticationError("wrong")
-    return Identity(credentials.data.decode(), "token")
+    return Identity(credentials.data.decode())
 
 
 def run(story: Awaitable[None]) -> None:

@@ -339,7 +339,7 @@ def test_a_silent_client_is_pinged_and_dropped() -> None:
 def test_new_credentials_of_the_proxy_are_shown_by_the_next_link() -> None:
     talk = Conversation("ab", authenticates=True, own=Credentials("token", b"old"))
     talk.says(connect(auth_method_name="token", auth_data=b"alice"))
-    talk.session.proven(Identity("alice", "token"))
+    talk.session.proven(Identity("alice"))
     talk.says(look_up(1))
     talk.proxy.credentials_changed(Credentials("token", b"new"))
     talk.loses(str(talk.links[0].target.host))

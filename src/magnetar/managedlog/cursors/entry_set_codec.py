@@ -30,8 +30,9 @@ _LIST_MAX: Final = 24
 """Entries of a list at most: beyond that, picking out the bits costs more than the bytes are worth."""
 _CHUNK_MAX: Final = 1 << 53
 """Bound of chunk numbers, so that entry ids fit 63 bits."""
-_GROUP_MAX: Final = 1 << 22
-"""Chunks of one full group: four billion entries, more than a ledger holds."""
+_FULL_MAX: Final = 1 << 22
+"""Full chunks of one value: four billion entries. A few damaged bytes may say more, which would take minutes
+and all memory."""
 
 
 class MalformedAckedError(StorageError):
@@ -96,11 +97,13 @@ def _put_partial(out: bytearray, bits: int) -> None:
 class _Reader:
     """Takes values from the front of the bytes."""
 
-    __slots__ = ("data", "offset")
+    __slots__ = ("data", "full_left", "offset")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.offset = 0
+        self.full_left = _FULL_MAX
+        """Full chunks that may still come."""
 
     def varint(self) -> int:
         value = shift = 0
@@ -141,8 +144,9 @@ def _take_group(reader: _Reader, entries: EntrySet, number: int) -> int:
     kind = reader.take(1)[0]
     if kind == _FULL:
         count = reader.varint()
-        if not 0 < count <= _GROUP_MAX:
+        if not 0 < count <= reader.full_left:
             raise MalformedAckedError(f"a group covers {count} chunks")
+        reader.full_left -= count
         for full in range(number, number + count):
             entries.add_chunk(full, FULL)
         return count

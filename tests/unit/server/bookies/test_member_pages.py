@@ -58,7 +58,7 @@ def test_every_page_of_a_protected_member(member: str) -> None:
         called: list[tuple[str, str]] = []
         for key in pages:
             pages[key] = noting(key, called)
-        answers = {key: asyncio.run(table.answer(*key, {}, b"")) for key in rows}
+        answers = {(method, path): asyncio.run(table.answer(method, path, {}, b"")) for method, path in rows}
         refused = set() if is_open else {key for key in rows if key[0] == "PUT"}
         assert {key for key, page in answers.items() if page.status == 403} == refused
         assert set(called) == rows - refused
