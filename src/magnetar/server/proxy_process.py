@@ -38,6 +38,7 @@ from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
 from magnetar.server.security.proxy_credentials import ProxyCredentials
+from magnetar.server.security.watched_files import CredentialFiles, read_anew
 from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.config import StandaloneConfig, names
 from magnetar.server.settings.limit_settings import client_entrance
@@ -46,7 +47,6 @@ from magnetar.server.settings.proxy_settings import ProxySettings
 if TYPE_CHECKING:
     from magnetar.proxy.http_app import ProxyApp
     from magnetar.server.security.credential_files import BrokerCredentials
-    from magnetar.server.security.watched_files import CredentialFiles
 
 _log = logging.getLogger("magnetar.server")
 
@@ -210,8 +210,7 @@ class ProxyProcess:
         if self._terminal and not os.isatty(0):
             self._stop.set()
         else:
-            for files in self._files:
-                self._proxy.tasks.spawn(files.look(always=True))
+            self._proxy.tasks.spawn(read_anew(self._files))
 
     async def _know_brokers(self, proxy: Proxy, targets: KnownBrokers) -> None:
         config, settings = self._config, self._settings

@@ -43,13 +43,14 @@ from magnetar.server.banner import Endpoints, remove_ready_file, say, write_read
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
 from magnetar.server.security.given_credentials import given_credentials
+from magnetar.server.security.watched_files import CredentialFiles, read_anew
 from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.broker_settings import broker_config, listeners_of, log_config
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.storage.datafolder import DataFolder, used_percent
 from magnetar.server.storage.message_stores import open_stores
-from magnetar.server.storage.opened_stores import Kept
+from magnetar.server.storage.opened_stores import Kept, MessageStores
 from magnetar.server.storage.storage_losses import holes_of
 from magnetar.server.tiering import Tiering, open_tiering
 
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from magnetar.auth.authentication import Authentication
     from magnetar.server.processes.member import SharingProcess
     from magnetar.server.security.credential_files import BrokerCredentials
-    from magnetar.server.security.watched_files import CredentialFiles
 
 _log = logging.getLogger("magnetar.server")
 
@@ -125,8 +125,7 @@ class Standalone:
         self._callers = open_files.http_entrance()
         self._broker: Broker
         self._tiering: Tiering
-        self._files: list[CredentialFiles] = []
-        """Files of credentials, which SIGHUP has read anew."""
+        self._files: list[CredentialFiles] = []  # SIGHUP has them read anew.
         self._terminal = os.isatty(0)
         """Whether the process has a terminal; if so, SIGHUP says that the terminal was closed."""
         self._backed_up: tuple[DataFolder, Kept] | None = None
@@ -196,13 +195,16 @@ class Standalone:
                 broker.credentials_changed(authentication)
 
         credentials.files.changed = changed
-        self._follow(credentials.files, broker)
+        self._files.append(credentials.files)
+        broker.collectors.append(credentials.files.collect)
+        if credentials.files.watched:
+            self._tasks.every(self.config.credential_refresh_seconds, credentials.files.look)
 
-    def _follow(self, files: CredentialFiles, broker: Broker) -> None:
-        self._files.append(files)
-        broker.collectors.append(files.collect)
-        if files.watched:
-            self._tasks.every(self.config.credential_refresh_seconds, files.look)
+    def _take_from(self, stores: MessageStores, folder: DataFolder | None, broker: Broker) -> None:
+        broker.bookies = stores.bookies
+        self._files += [] if stores.credentials is None else [stores.credentials]
+        if folder is not None and stores.kept is not None:
+            self._backed_up = folder, stores.kept
 
     def _share_ports(self, member: SharingProcess, broker: Broker, tls: ssl.SSLContext | None) -> None:
         """Serves the ports that this process shares with others, and takes connections from them."""
@@ -285,11 +287,7 @@ class Standalone:
             superuser_roles=frozenset(names(config.superuser_roles)),
             offloading=None if self._shares else tiering.offloading,
         )
-        broker.bookies = stores.bookies
-        if stores.credentials is not None:
-            self._follow(stores.credentials, broker)
-        if folder is not None and stores.kept is not None:
-            self._backed_up = folder, stores.kept
+        self._take_from(stores, folder, broker)
         if folder is not None and isinstance(ledgers, EmbeddedLedgers):
             self._tasks.every(_DISK_S, partial(_look_at_disk, broker, folder.root))
         if not self._shares:
@@ -384,8 +382,7 @@ class Standalone:
         if self._terminal and not os.isatty(0):
             self._signalled(signal.SIGHUP)
         else:
-            for files in self._files:
-                self._tasks.spawn(files.look(always=True))
+            self._tasks.spawn(read_anew(self._files))
 
     def _storage_failed(self, error: MagnetarError) -> None:
         """The bookie takes no more: acknowledging stops here and the process leaves."""

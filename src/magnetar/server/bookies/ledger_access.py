@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from magnetar.ledger.client.ledger_options import LedgerClientOptions, LedgerUse
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.regions import RegionPlacement, RegionRules
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.runtime.tasks import TaskGroup
 from magnetar.server.security.served_tls import RenewedContext, renewed
 from magnetar.server.security.watched_files import CredentialFiles, Watched
 from magnetar.server.settings.ledger_settings import LedgerSettings, region_copies
@@ -42,6 +44,13 @@ class LedgerCredentials:
             watched.append(Watched(_PASSWORD, _files(settings.bookie_password), self._read_password))
         self.files = CredentialFiles(watched, _files(settings.bookie_tls_key, settings.bookie_password))
         self.files.begin()
+
+    def follow(self, seconds: float, cleanup: AsyncExitStack) -> None:
+        """Has the files looked at as often, until `cleanup`."""
+        if self.files.watched:
+            looking = TaskGroup("credentials for bookies")
+            looking.every(seconds, self.files.look)
+            cleanup.push_async_callback(looking.close)
 
     def _read_tls(self) -> Callable[[], None]:
         context = _tls(self._settings)

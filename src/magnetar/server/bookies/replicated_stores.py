@@ -206,6 +206,7 @@ async def _on_cluster(
     registry = TreeBookieRegistry(service, tree)
     cleanup.push_async_callback(registry.close)
     credentials = LedgerCredentials(config)
+    credentials.follow(config.credential_refresh_seconds, cleanup)
     options = client_options(config, packet_bytes_max=_packet_bytes_max(config), credentials=credentials)
     ledgers = await _ledgers(
         config, options, TreeLedgerRegistry(service, tree), store, registry, clock, cleanup
@@ -214,7 +215,7 @@ async def _on_cluster(
     outages = Outages(service, clock)
     cleanup.callback(outages.close)
     # Other programs may have ledgers there, so ledgers that our metadata does not name are left alone.
-    collectors = (ledgers.collect_metrics, outages.collect_metrics)
+    collectors = (ledgers.collect_metrics, outages.collect_metrics, credentials.files.collect)
     return MessageStores(
         store,
         ledgers,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
-from typing import Any
 
 
 class ServedContext(ssl.SSLContext):
@@ -34,9 +34,19 @@ class RenewedContext(ssl.SSLContext):
         """See `ssl.SSLContext`; uses `current`. Event loops start TLS by this method only."""
         return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
-    def wrap_socket(self, *given: Any, **named: Any) -> ssl.SSLSocket:
+    def wrap_socket(
+        self,
+        sock: socket.socket,
+        server_side: bool = False,
+        do_handshake_on_connect: bool = True,
+        suppress_ragged_eofs: bool = True,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLSocket:
         """See `ssl.SSLContext`; uses `current`."""
-        return self.current.wrap_socket(*given, **named)
+        return self.current.wrap_socket(
+            sock, server_side, do_handshake_on_connect, suppress_ragged_eofs, server_hostname, session
+        )
 
 
 def renewed(context: ssl.SSLContext, *, server_side: bool = True) -> RenewedContext:

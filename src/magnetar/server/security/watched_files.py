@@ -15,7 +15,7 @@ import asyncio
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -133,6 +133,12 @@ class CredentialFiles:
             labelled = labels(("credential", each.name))
             exposition.gauge(_STALE, text_of(_STALE), float(each.stale), labelled)
             yield
+
+
+async def read_anew(all_files: Iterable[CredentialFiles]) -> None:
+    """Reads all of them, whether they have changed or not."""
+    for files in all_files:
+        await files.look(always=True)
 
 
 def _signature(file: Path) -> tuple[int, int, int, int] | None:
