@@ -81,7 +81,7 @@ OWNER_MUTATIONS: Final = {
     "look-after-claim": Mutation(
         "a record is looked at once more when it has made an owner",
         [(Claims, "_look_once_more", _believes)],
-        838,
+        943,
         "owners",
     ),
     "fence": Mutation(
