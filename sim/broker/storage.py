@@ -19,7 +19,16 @@ from magnetar.ledger.api import (
     WriterListener,
 )
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import ANY_VERSION, Delete, Notification, Put, SessionEvent, Stat, Value
+from magnetar.metadata.store import (
+    ANY_CREATION,
+    ANY_VERSION,
+    Delete,
+    Notification,
+    Put,
+    SessionEvent,
+    Stat,
+    Value,
+)
 from sim.cluster.loop import PROCESS
 from sim.world import World
 
@@ -83,9 +92,11 @@ class SimStore:
         await self._read()
         return stat
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
         await self._read()
-        await self._inner.delete(path, expected_version=expected_version)
+        await self._inner.delete(path, expected_version=expected_version, expected_creation=expected_creation)
 
     async def delete_recursive(self, path: str) -> None:
         await self._read()

@@ -16,6 +16,7 @@ from magnetar.base.errors import MetadataError
 from magnetar.metadata import paths
 from magnetar.metadata.memory import DictNodes
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     Delete,
     Notification,
@@ -291,8 +292,10 @@ class SimStore:
         )
         return stat
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
-        await self._write(lambda tree, told: tree.delete(told, path, expected_version))
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
+        await self._write(lambda tree, told: tree.delete(told, path, expected_version, expected_creation))
 
     async def delete_recursive(self, path: str) -> None:
         await self._write(lambda tree, told: tree.delete_recursive(told, path))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from magnetar.base.errors import MetadataError
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     BadVersionError,
     Delete,
@@ -71,7 +72,9 @@ class FakeMetadataStore:
         self.puts.append(path)
         return stat
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
         await asyncio.sleep(0)
         known = self.values.get(path)
         if known is None:

@@ -27,6 +27,7 @@ from magnetar.metadata.store import (
     Notification,
     Put,
     StoreClosedError,
+    delete_as_read,
 )
 
 
@@ -352,6 +353,29 @@ async def an_ephemeral_value_is_replaced_in_its_place(store: MetadataStore, trai
     assert await store.get("/e/1") is None
 
 
+async def a_removal_spares_a_later_value(store: MetadataStore, traits: Traits) -> None:
+    """A stale look at the record of a dead owner would take that of the next one: both have version 0."""
+    first = await store.put("/e/1", b"the same", ephemeral=True)
+    seen = await store.get("/e/1")
+    assert seen is not None
+    await store.delete("/e/1")
+    if traits.clock is not None:
+        traits.clock.advance(1)
+    await store.put("/e/1", b"the same", ephemeral=True)
+    later = await store.get("/e/1")
+    assert later is not None
+    assert later.stat.version == seen.stat.version == first.version
+    assert seen.stat.creation != later.stat.creation
+    with pytest.raises(BadVersionError, match="made anew"):
+        await delete_as_read(store, "/e/1", seen.stat)
+    with pytest.raises(BadVersionError, match="made anew"):
+        await store.transact([Delete("/e/1", expected_creation=seen.stat.creation)])
+    assert await store.get("/e/1") == later
+    await delete_as_read(store, "/e/1", later.stat)
+    with pytest.raises(NotFoundError):
+        await delete_as_read(store, "/e/1", later.stat)
+
+
 async def an_ephemeral_value_with_children_leaves_them(store: MetadataStore, traits: Traits) -> None:
     if not traits.ephemerals_with_children:
         return
@@ -381,6 +405,7 @@ CONTRACT: list[Script] = [
     bad_paths_are_refused,
     closing_ends_the_session,
     an_ephemeral_value_is_replaced_in_its_place,
+    a_removal_spares_a_later_value,
     an_ephemeral_value_with_children_leaves_them,
 ]
 """Every script; each finds the store empty."""

@@ -31,6 +31,7 @@ from magnetar.metadata.reserve import Reserve
 from magnetar.metadata.sqlite_file import check_file, check_format, connect, empty_log, leave, translated
 from magnetar.metadata.sqlite_nodes import SqliteNodes
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     Change,
     Delete,
@@ -48,7 +49,6 @@ from magnetar.runtime.file_lock import FileLock
 from magnetar.runtime.threads import OneThread, in_thread
 
 _log = logging.getLogger("magnetar.metadata")
-
 _T = TypeVar("_T")
 
 GROUP_MAX: Final = 256
@@ -182,15 +182,15 @@ class EmbeddedMetadataStore(WatchedStore):
         sequential: bool = False,
     ) -> Stat:
         """See `MetadataStore.put`. After a cancellation any write here may or may not have taken effect."""
+        kinds = {"ephemeral": ephemeral, "sequential": sequential}
         return await self._write(
-            lambda told: self._tree.put(
-                told, path, data, expected_version, ephemeral=ephemeral, sequential=sequential
-            ),
-            many=sequential,
+            lambda told: self._tree.put(told, path, data, expected_version, **kinds), many=sequential
         )
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
-        await self._write(lambda told: self._tree.delete(told, path, expected_version))
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
+        await self._write(lambda told: self._tree.delete(told, path, expected_version, expected_creation))
 
     async def delete_recursive(self, path: str) -> None:
         await self._write(lambda told: self._tree.delete_recursive(told, path))

@@ -9,6 +9,7 @@ from typing import TypeVar
 from magnetar.base.clock import Clock
 from magnetar.metadata import paths
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     Delete,
     Notification,
@@ -140,8 +141,10 @@ class MemoryMetadataStore(WatchedStore):
             )
         )
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
-        self._write(lambda told: self._tree.delete(told, path, expected_version))
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
+        self._write(lambda told: self._tree.delete(told, path, expected_version, expected_creation))
 
     async def delete_recursive(self, path: str) -> None:
         self._write(lambda told: self._tree.delete_recursive(told, path))

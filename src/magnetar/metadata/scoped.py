@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from magnetar.metadata import paths
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     BadVersionError,
     Delete,
@@ -99,9 +100,13 @@ class ScopedMetadataStore:
         except BadVersionError as error:
             raise self._told(error) from error
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
         try:
-            await self._store.delete(self._outer(path), expected_version=expected_version)
+            await self._store.delete(
+                self._outer(path), expected_version=expected_version, expected_creation=expected_creation
+            )
         except (BadVersionError, NotFoundError, HasChildrenError) as error:
             raise self._told(error) from error
 

@@ -22,12 +22,17 @@ ANY_VERSION: Final = None
 MUST_NOT_EXIST: Final = -1
 """`expected_version` of a write that creates."""
 
+ANY_CREATION: Final = 0
+"""`expected_creation` of a removal that takes the value whenever it was made."""
+
 
 class BadVersionError(MetadataError):
     """The value's version is not the expected one, or it exists though it must not."""
 
     def __init__(self, path: str, expected: int | None, actual: int | None) -> None:
-        super().__init__(f"{path}: expected version {expected}, found {actual}")
+        differs = expected is None or expected != actual
+        found = f"expected version {expected}, found {actual}" if differs else "it was deleted and made anew"
+        super().__init__(f"{path}: {found}")
         self.path = path
         self.expected = expected
         self.actual = actual
@@ -79,6 +84,9 @@ class Stat(NamedTuple):
     created_by_self: bool
     """Whether this store's session created the value. Certain for ephemeral values; for others only in stores
     with a single writer."""
+    creation: int = ANY_CREATION
+    """Tells this value from an earlier or later one of the path, whose versions begin at 0 too: a number of
+    the backend; ANY_CREATION where it is not known. Stores within the process use milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ class Delete:
 
     path: str
     expected_version: int | None = ANY_VERSION
+    expected_creation: int = ANY_CREATION
 
 
 OPERATIONS_MAX: Final = 60
@@ -180,8 +189,15 @@ class MetadataStore(Protocol):
         from `expected_version`.
         """
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
-        """Removes one value. Raises NotFoundError, BadVersionError, HasChildrenError."""
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
+        """Removes one value. Raises NotFoundError, BadVersionError, HasChildrenError.
+
+        `expected_creation`: `Stat.creation` of the value that is meant. One that was made since then may have
+        the same version; it stays, and BadVersionError is raised. ZooKeeper cannot compare it in the same
+        step: its store looks first, and a value that is replaced between the look and the removal goes.
+        """
 
     async def delete_recursive(self, path: str) -> None:
         """Removes the value and everything below; not an error when nothing is there."""
@@ -212,3 +228,11 @@ class MetadataStore(Protocol):
 
     async def close(self) -> None:
         """Ends the session: its ephemeral values vanish. Further calls raise StoreClosedError."""
+
+
+async def delete_as_read(store: MetadataStore, path: str, stat: Stat) -> None:
+    """Removes the value that was read with `stat`: no later one, though its versions begin at 0 again.
+
+    Raises NotFoundError, BadVersionError, HasChildrenError, MetadataError.
+    """
+    await store.delete(path, expected_version=stat.version, expected_creation=stat.creation)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from magnetar.base.clock import Clock
 from magnetar.metadata import paths
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     MUST_NOT_EXIST,
     BadVersionError,
@@ -49,6 +50,7 @@ class Node(NamedTuple):
             modified_ms=self.modified_ms,
             ephemeral=self.ephemeral,
             created_by_self=self.session == session,
+            creation=self.created_ms,
         )
 
     def value(self, path: str, session: int) -> Value:
@@ -133,7 +135,13 @@ class Tree:
                 self._imply_ancestors(notifications, parent)
         return node.stat(path, self._session)
 
-    def delete(self, notifications: list[Notification], path: str, expected_version: int | None) -> None:
+    def delete(
+        self,
+        notifications: list[Notification],
+        path: str,
+        expected_version: int | None,
+        expected_creation: int = ANY_CREATION,
+    ) -> None:
         """See `MetadataStore.delete`."""
         parent, name = paths.split(path)
         old = self._nodes.get(parent, name)
@@ -141,6 +149,8 @@ class Tree:
             raise NotFoundError(path)
         if expected_version is not ANY_VERSION and expected_version != old.version:
             raise BadVersionError(path, expected_version, old.version)
+        if expected_creation not in (ANY_CREATION, old.created_ms):
+            raise BadVersionError(path, old.version, old.version)
         if self._nodes.has_children(path):
             raise HasChildrenError(path)
         self._nodes.remove(parent, name)
@@ -175,8 +185,8 @@ class Tree:
             match operation:
                 case Put(path, data, expected_version):
                     stats.append(self.put(notifications, path, data, expected_version))
-                case Delete(path, expected_version):
-                    self.delete(notifications, path, expected_version)
+                case Delete(path, expected_version, creation):
+                    self.delete(notifications, path, expected_version, creation)
                     stats.append(None)
         return stats
 

@@ -20,6 +20,7 @@ from magnetar.metadata.store import (
     NotFoundError,
     SessionEvent,
     Value,
+    delete_as_read,
 )
 from magnetar.runtime.tasks import Rounds
 
@@ -98,13 +99,13 @@ class Leadership:
             if not value.stat.ephemeral:
                 # It is from a copy of the metadata: no session takes it along, so no broker would ever lead.
                 with contextlib.suppress(NotFoundError, BadVersionError):  # another one was faster
-                    await self._store.delete(keys.LEADER, expected_version=value.stat.version)
+                    await delete_as_read(self._store, keys.LEADER, value.stat)
                 continue
             named = named_leader(value)
             if named == self._urls.broker_id and not value.stat.created_by_self and self._takes_part():
                 # This broker's former process made it, and only one process has the report of an id.
                 with contextlib.suppress(NotFoundError, BadVersionError):  # its session has ended
-                    await self._store.delete(keys.LEADER, expected_version=value.stat.version)
+                    await delete_as_read(self._store, keys.LEADER, value.stat)
                 continue
             # The record must also be of this session: the name alone may be of a former process.
             self.leader = named if named != self._urls.broker_id or value.stat.created_by_self else ""
@@ -117,7 +118,7 @@ class Leadership:
         value = await self._store.get(keys.LEADER)
         if value is not None and value.stat.created_by_self:
             with contextlib.suppress(NotFoundError, BadVersionError):  # the end of the session took it
-                await self._store.delete(keys.LEADER, expected_version=value.stat.version)
+                await delete_as_read(self._store, keys.LEADER, value.stat)
         self.leader = ""
 
     def _encoded(self) -> bytes:

@@ -25,7 +25,7 @@ from magnetar.broker.ownership.records import (
 from magnetar.broker.ownership.states import BundleState
 from magnetar.broker.policies.bundles import ranges
 from magnetar.metadata import keys
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, NotFoundError, Value
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, NotFoundError, Value, delete_as_read
 from magnetar.runtime.tasks import SingleFlight, pause
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Claims:
             try:
                 value = await self._store.get(path)
                 if value is not None and value.stat.created_by_self:
-                    await self._store.delete(path, expected_version=value.stat.version)
+                    await delete_as_read(self._store, path, value.stat)
                 break
             except (NotFoundError, BadVersionError):
                 # Another process removed it.
@@ -235,9 +235,12 @@ class Claims:
             await self.remove(bundle, value)
 
     async def remove(self, bundle: Bundle, value: Value) -> None:
-        """Removes a record as it was read. Raises MetadataError."""
+        """Removes a record as it was read, and not that of a later owner, whose version is 0 too.
+
+        Raises MetadataError.
+        """
         with contextlib.suppress(NotFoundError, BadVersionError):  # it changed meanwhile: it is read again
-            await self._store.delete(owner_path(bundle), expected_version=value.stat.version)
+            await delete_as_read(self._store, owner_path(bundle), value.stat)
 
 
 def urls_of(value: Value) -> BrokerUrls | None:

@@ -18,7 +18,13 @@ from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
 from magnetar.broker.ownership.records import BrokerUrls, decode_move, encode_move, move_path, owner_path
 from magnetar.broker.ownership.states import BundleState
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    MetadataStore,
+    NotFoundError,
+    delete_as_read,
+)
 from magnetar.runtime.tasks import gathered, pause
 
 _log = logging.getLogger("magnetar.broker.ownership")
@@ -88,7 +94,7 @@ class Moves:
             return
         with contextlib.suppress(NotFoundError, BadVersionError, ValueError):  # it is another request by now
             if decode_move(value.data) == self._own_id:
-                await self._store.delete(move_path(bundle), expected_version=value.stat.version)
+                await delete_as_read(self._store, move_path(bundle), value.stat)
 
     async def take_over(self, bundle: Bundle, until_ms: float) -> None:
         """Claims a bundle that is to come to this broker, once its owner has given it up.

@@ -15,7 +15,14 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError, StartupError
 from magnetar.broker.ownership.records import DRAINS, BrokerReport, BrokerUrls
 from magnetar.metadata import keys
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError, Value
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    MetadataStore,
+    NotFoundError,
+    Value,
+    delete_as_read,
+)
 from magnetar.runtime.tasks import Rounds, SingleFlight, pause
 from magnetar.runtime.turns import Turns
 
@@ -163,7 +170,7 @@ class Peers:
             await self._end_of(path, found)
             return
         with contextlib.suppress(NotFoundError, BadVersionError):  # its session has ended
-            await self._store.delete(path, expected_version=found.stat.version)
+            await delete_as_read(self._store, path, found.stat)
 
     def _had_this_socket(self, value: Value) -> bool:
         try:

@@ -40,6 +40,7 @@ from magnetar.metadata.etcd.transactions import (
 )
 from magnetar.metadata.etcd.watching import RevisionFollower
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     MUST_NOT_EXIST,
     BadVersionError,
@@ -184,10 +185,12 @@ class EtcdMetadataStore(WatchedStore):
             assert stat is not None
             return stat
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
         self._check_open()
         paths.split(path)
-        await self._write([Delete(path, expected_version)])
+        await self._write([Delete(path, expected_version, expected_creation)])
 
     async def delete_recursive(self, path: str) -> None:
         self._check_open()

@@ -34,6 +34,7 @@ from magnetar.metadata.etcd.etcd_pb2 import (
     TxnResponse,
 )
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     MUST_NOT_EXIST,
     BadVersionError,
@@ -57,6 +58,7 @@ class SeenNode:
     lease: int = 0
     has_children: bool = False
     """Whether keys lie below; known only for keys that are to be deleted."""
+    create_revision: int = 0
 
 
 @dataclass(slots=True)
@@ -136,10 +138,12 @@ def plan(
                 made.deletes.discard(path)
                 made.puts[path] = (data, key.lease)
                 made.stats.append(_stat(path, key.version, key.lease, own_lease))
-            case Delete(path, expected):
+            case Delete(path, expected, creation):
                 if key.version is None:
                     raise NotFoundError(path)
                 _check_version(path, expected, key.version)
+                if creation not in (ANY_CREATION, seen[path].create_revision):
+                    raise BadVersionError(path, key.version, key.version)
                 if key.has_children:
                     raise HasChildrenError(path)
                 key.version = None
@@ -156,14 +160,15 @@ def plan(
 
 def stat_of(path: str, found: KeyValue, own_lease: int) -> Stat:
     """The Stat of a key for readers."""
-    return _stat(path, found.version - 1, found.lease, own_lease)
+    stat = _stat(path, found.version - 1, found.lease, own_lease)
+    return stat._replace(creation=found.create_revision)
 
 
 def seen_of(found: KeyValue | None, *, has_children: bool = False) -> SeenNode:
     """A key from the answer to a read; `found` is None when the key does not exist."""
     if found is None:
         return SeenNode(0, has_children=has_children)
-    return SeenNode(found.mod_revision, found.version - 1, found.lease, has_children)
+    return SeenNode(found.mod_revision, found.version - 1, found.lease, has_children, found.create_revision)
 
 
 def sequential_path(prefix: str, parent_version: int) -> str:

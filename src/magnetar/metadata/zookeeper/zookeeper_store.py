@@ -12,6 +12,7 @@ from typing import Final
 
 from magnetar.metadata import paths
 from magnetar.metadata.store import (
+    ANY_CREATION,
     ANY_VERSION,
     BadVersionError,
     Change,
@@ -135,9 +136,12 @@ class ZooKeeperMetadataStore(WatchedStore):
         assert outcome.stat is not None
         return self._stat(self._from(outcome.path) if sequential else path, outcome.stat, ephemeral=ephemeral)
 
-    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+    async def delete(
+        self, path: str, *, expected_version: int | None = ANY_VERSION, expected_creation: int = ANY_CREATION
+    ) -> None:
         self._check_open()
         paths.split(path)
+        await self._check_creation(path, expected_creation)
         with self._own_paths():
             await self._writer.write([Step(Delete(self._at(path), expected_version))])
         await self._writer.prune(self._at(path), self._root)
@@ -161,6 +165,8 @@ class ZooKeeperMetadataStore(WatchedStore):
         steps = []
         for operation in operations:
             paths.split(operation.path)
+            if isinstance(operation, Delete):
+                await self._check_creation(operation.path, operation.expected_creation)
             at = self._at(operation.path)
             match operation:
                 case Put(_, data, expected):
@@ -210,6 +216,14 @@ class ZooKeeperMetadataStore(WatchedStore):
         await self._writer.end()
         await self._link.close()
 
+    async def _check_creation(self, path: str, expected: int) -> None:
+        """Raises BadVersionError for a value that was made anew. What is gone is for the removal to tell."""
+        if expected == ANY_CREATION:
+            return
+        found = await self._writer.read(self._at(path))
+        if found is not None and found.stat.czxid != expected:
+            raise BadVersionError(path, found.stat.version, found.stat.version)
+
     # -- paths ---------------------------------------------------------------------------------
 
     def _at(self, path: str) -> str:
@@ -239,6 +253,7 @@ class ZooKeeperMetadataStore(WatchedStore):
             modified_ms=stat.modified_ms,
             ephemeral=ephemeral or stat.ephemeral_owner != 0,
             created_by_self=ephemeral or 0 != stat.ephemeral_owner == self._link.session_id,
+            creation=stat.czxid,
         )
 
     # -- what servers tell ---------------------------------------------------------------------
