@@ -185,6 +185,20 @@ class Magnetar:
         if pure is not None:
             self._variables["MAGNETAR_PURE"] = "1" if pure else "0"
 
+    def twin(self) -> str:
+        """Which twin runs, as the command itself says: "compiled" or "pure Python", perhaps with a reason.
+
+        Raises BrokerFailedError when there is no such command.
+        """
+        with environment(self._variables):
+            command = magnetar_command()
+            asked = [*command[: command.index("standalone")], "--version"]
+            said = subprocess.run(asked, capture_output=True, text=True, env=without_bytecode_switch())
+        _, opened, twin = said.stdout.strip().removesuffix(")").partition("(")
+        if said.returncode or not opened:
+            raise BrokerFailedError(f"{' '.join(asked)} does not say which twin runs: {said.stderr.strip()}")
+        return twin
+
     @contextmanager
     def running(self, options: Options) -> Iterator[Broker]:
         """A broker with an empty store."""
@@ -223,14 +237,17 @@ class Pulsar:
 
 def brokers(given: argparse.Namespace, options: Options, stack: ExitStack) -> dict[str, Magnetar | Pulsar]:
     """By name what is measured, in turn."""
-    out: dict[str, Magnetar | Pulsar] = {MAGNETAR: Magnetar(None)}
+    ours = {MAGNETAR: Magnetar(None)}
     if given.twins:
-        out = {"compiled": Magnetar(None, pure=False), "pure": Magnetar(None, pure=True)}
+        ours = {"compiled": Magnetar(None, pure=False), "pure": Magnetar(None, pure=True)}
     for beside in filter(None, given.beside.split(",")):
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-beside-")))
-        out[beside] = Magnetar(
+        ours[beside] = Magnetar(
             Path(beside).absolute() if "/" in beside else stack.enter_context(sources(beside, folder))
         )
+    out = with_twins(ours)
+    if given.twins and not any(name.startswith("compiled (compiled") for name in out):
+        raise BrokerFailedError("no compiled twin is here: ./dev build makes it")
     if PULSAR in given.peers.split(","):
         print("fetching and starting Pulsar", file=sys.stderr, flush=True)
         server = SERVERS[PULSAR]
@@ -253,6 +270,11 @@ def brokers(given: argparse.Namespace, options: Options, stack: ExitStack) -> di
         out[server.name] = pulsar = Pulsar(broker)
         stack.callback(pulsar.wake)
     return out
+
+
+def with_twins(servers: Mapping[str, Magnetar]) -> dict[str, Magnetar | Pulsar]:
+    """The same with names that say which twin each one runs."""
+    return {f"{name} ({server.twin()})": server for name, server in servers.items()}
 
 
 def rows(results: Mapping[str, Mapping[str, list[Metrics]]]) -> list[list[str]]:
@@ -294,7 +316,10 @@ def main() -> int:
     failed = False
     results: dict[str, dict[str, list[Metrics]]] = {}
     with ExitStack() as stack:
-        servers = brokers(given, options, stack)
+        try:
+            servers = brokers(given, options, stack)
+        except BrokerFailedError as error:
+            parser.error(str(error))
         results = {case.name: {name: [] for name in servers} for case in cases}
         for number in range(1, given.runs + 1):
             for case in cases:
