@@ -149,7 +149,7 @@ def test_a_copy_that_is_cut_short_is_found_damaged(tmp_path: Path) -> None:
             os.truncate(last, end - 2 * PAGE_BYTES)
             os.truncate(last, end)
             async with store_in(restored) as copy:
-                assert copy.segments.has_lost_blocks()
+                assert any(segment.damages for segment in copy.segments)
 
     run(scenario())
 
