@@ -168,6 +168,12 @@ def namespace_policies(namespace: NamespaceName) -> str:
 LOCAL_POLICIES: Final = "/admin/local-policies"
 """Below it, by tenant and namespace, what this cluster alone keeps of a namespace."""
 
+TOPIC_POLICIES: Final = "/admin/topic-policies"
+"""Below it, by tenant, namespace and domain, the policies of topics for all clusters (PIP-469)."""
+
+LOCAL_TOPIC_POLICIES: Final = f"{LOCAL_POLICIES}/topic-policies"
+"""The same for this cluster."""
+
 
 def local_policies(namespace: NamespaceName) -> str:
     """What this cluster alone keeps of a namespace: its bundles."""
@@ -197,12 +203,12 @@ def cursor(log_name: str, name: str) -> str:
 def topic_policies(topic: TopicName) -> str:
     """Policies set on one topic for all clusters (PIP-469); `topic` is the topic's own name, not a
     partition's."""
-    return f"/admin/topic-policies/{_policies_of(topic)}"
+    return f"{TOPIC_POLICIES}/{_policies_of(topic)}"
 
 
 def local_topic_policies(topic: TopicName) -> str:
     """Policies set on one topic for this cluster; `topic` as in `topic_policies`."""
-    return f"/admin/local-policies/topic-policies/{_policies_of(topic)}"
+    return f"{LOCAL_TOPIC_POLICIES}/{_policies_of(topic)}"
 
 
 def _policies_of(topic: TopicName) -> str:

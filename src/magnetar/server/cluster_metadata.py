@@ -21,6 +21,7 @@ from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata import keys
 from magnetar.metadata.adoption import (
+    PULSAR_PATHS,
     RECORD,
     Adoption,
     home_of,
@@ -106,8 +107,9 @@ class ClusterMetadata:
         Raises StartupError, MetadataError.
         """
         found = await self.survey()
-        own = await self._service.children(scope_of(self._cluster))
-        if not self._adopted and own:
+        # An adopted cluster that was given back left there what Pulsar does not know.
+        own = {f"/{name}" for name in await self._service.children(scope_of(self._cluster))}
+        if not self._adopted and own & PULSAR_PATHS:
             raise StartupError(
                 f"{scope_of(self._cluster)} already has a cluster of Magnetar's of that name, which would not"
                 " be seen any more: a cluster is adopted before it is used"

@@ -57,13 +57,19 @@ class ChangeEvents:
     async def read(self) -> Found:
         """The newest event of each topic. Raises UnreadableEventsError, MetadataError, LedgerError."""
         found: Found = {}
-        for child in await self._store.children(keys.managed_ledgers(self._namespace)):
-            local = decode_local(child)
-            if _TOPIC.fullmatch(local) is None:
-                continue
-            topic = TopicName.of(PERSISTENT, self._namespace.tenant, self._namespace.namespace, local)
+        for topic in await self.topics():
             await self._read_topic(topic, found)
         return found
+
+    async def topics(self) -> list[TopicName]:
+        """The topics that hold the events; none where no policy of a topic was ever set. Raises
+        MetadataError."""
+        names = map(decode_local, await self._store.children(keys.managed_ledgers(self._namespace)))
+        return [
+            TopicName.of(PERSISTENT, self._namespace.tenant, self._namespace.namespace, local)
+            for local in names
+            if _TOPIC.fullmatch(local) is not None
+        ]
 
     async def _read_topic(self, topic: TopicName, found: Found) -> None:
         for ledger_id in await self._compacted(topic):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.schemas import avro_plain
-from magnetar.schemas.registry import registry_of
+from magnetar.schemas.registry import SchemaRegistry, registry_of
 from magnetar.server.adoption.change_events import ChangeEvents, Found, UnreadableEventsError
+from magnetar.server.adoption.findings import AdoptionFindings
+from magnetar.server.adoption.importing import take_over
 from magnetar.server.adoption.topic_policies import document_of, event_of, without_place
 from magnetar.wire import pulsar_pb2 as wire
 from magnetar.wire.payload import build_entry
@@ -95,7 +98,16 @@ def entry(payload: bytes, topic: str, *, version: int = 0) -> bytes:
     return build_entry(metadata, payload)
 
 
-def read(entries: list[bytes], compacted: list[bytes] | None = None) -> Found:
+Story = Callable[[MemoryMetadataStore, FakeLedgers, SchemaRegistry], Awaitable[Found]]
+
+
+async def _found(store: MemoryMetadataStore, ledgers: FakeLedgers, schemas: SchemaRegistry) -> Found:
+    return await ChangeEvents(store, ledgers, schemas, NamespaceName("acme", "orders")).read()
+
+
+def read(entries: list[bytes], compacted: list[bytes] | None = None, told: Story = _found) -> Found:
+    """`told`: what is done with these events."""
+
     async def story() -> Found:
         store, ledgers, clock = MemoryMetadataStore(ManualClock()), FakeLedgers(), ManualClock()
         schemas = registry_of(store, ledgers, clock, for_pulsar=True)
@@ -110,7 +122,7 @@ def read(entries: list[bytes], compacted: list[bytes] | None = None) -> Found:
             cursor = pb.ManagedCursorInfo(cursorsLedgerId=-1)
             cursor.properties.add(name="CompactedTopicLedger", value=await write_whole(ledgers, kept, {}, 1))
             await store.put(f"{log_path(EVENTS.log_name)}/__compaction", cursor.SerializeToString())
-        return await ChangeEvents(store, ledgers, schemas, NamespaceName("acme", "orders")).read()
+        return await told(store, ledgers, schemas)
 
     return asyncio.run(story())
 
@@ -169,3 +181,28 @@ def test_policies_become_documents_that_brokers_can_use() -> None:
     }
     assert passed_over(document, of_topic=True) == []
     assert without_place(policies) == ["shadowTopics"]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_second_adoption_keeps_no_policies_of_the_first(damaged: bool) -> None:
+    local = "/admin/local-policies/topic-policies/acme/orders/persistent"
+    without_events = "/admin/topic-policies/acme/empty/persistent/a"
+    before = {f"{local}/a", f"{local}/b", f"{local}/gone", without_events}
+
+    async def story(store: MemoryMetadataStore, ledgers: FakeLedgers, schemas: SchemaRegistry) -> Found:
+        for path in (*before, "/admin/policies/acme/orders", "/admin/policies/acme/empty"):
+            await store.put(path, b'{"messageTTLInSeconds": 1}')
+        findings = AdoptionFindings()
+        await take_over(store, ledgers, schemas, findings)
+        assert bool(findings.obstacles) is damaged
+        there = {path for path in before if await store.exists(path)}
+        kept = json.loads((await store.get(f"{local}/a") or pytest.fail("it is gone")).data)
+        if damaged:
+            assert there == before, "an adoption that is prevented changes nothing"
+            assert kept == {"messageTTLInSeconds": 1}
+        else:
+            assert there == {f"{local}/a", without_events}
+            assert kept == {"maxConsumerPerTopic": 3}
+        return {}
+
+    read([event("a", 3), event("b", 0, action="DELETE"), *([b"?"] if damaged else [])], told=story)
