@@ -9,6 +9,7 @@ from typing import Final
 
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.metadata import keys, paths
+from magnetar.metadata.adoption import PULSAR_PATHS, RECORD, home_of, scope_of, store_of_cluster
 from magnetar.metadata.documents import DamagedDocumentError
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata_url
@@ -33,6 +34,9 @@ _TOGETHER: Final = 64
 """Values that are read at once."""
 _PATIENCE_S: Final = 10.0
 """Seconds after which an operator is told that the metadata service cannot be reached."""
+
+_RECORD_LOST: Final = "brokers of the cluster do not start, since where its metadata lies is not known"
+_RECORD_REMEDY: Final = "delete the value, and adopt the cluster again (`magnetar cluster adopt`)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +97,24 @@ async def of_service(url: str, cluster: str) -> MetadataReport:
 
 
 async def _of_service(service: MetadataStore, url: MetadataUrl, cluster: str) -> MetadataReport:
-    scope = f"/magnetar/{cluster}"
-    own = ScopedMetadataStore(service, scope)
+    scope = scope_of(cluster)
     report = MetadataReport()
+    try:
+        own, adopted = await store_of_cluster(service, cluster)
+    except DamagedDocumentError as error:
+        report.values += 1
+        report.damaged.append(
+            DamagedValue(error.path, RECORD, error.reason, _RECORD_LOST, _RECORD_REMEDY, partly=False)
+        )
+        own, adopted = ScopedMetadataStore(service, scope), False
     # Our brokers are below the cluster's own node; ledgers and racks lie where BookKeeper has them.
-    shared = (keys.LEDGERS, keys.BOOKIE_RACKS)
-    await _look(own, [root for root in _ROOTS if root not in shared], report, scope)
-    await _look(service, [url.root, keys.BOOKIE_RACKS], report, shared=True)
+    beside = PULSAR_PATHS if adopted else frozenset({keys.BOOKIE_RACKS})
+    roots = [root for root in _ROOTS if root != keys.LEDGERS]
+    theirs = [root for root in roots if root[: (root + "/").find("/", 1)] in beside]
+    await _look(own, [root for root in roots if root not in theirs], report, scope)
+    home = home_of(url.root) if adopted else ""
+    await _look(own, theirs, report, home, adopted=adopted)
+    await _look(service, [url.root], report, shared=True)
     return report
 
 
@@ -117,12 +132,13 @@ async def _look(
     scope: str = "",
     *,
     shared: bool = False,
+    adopted: bool = False,
 ) -> None:
     """`scope`: what the paths of `store` lack. `shared`: whether these are BookKeeper's own nodes, among
-    which the generator of ids has no value."""
+    which the generator of ids has no value. `adopted`: whether they are Pulsar's."""
     for root in roots:
         async for path, value, parent in _values(store, root):
-            kind = kind_of(path)
+            kind = kind_of(path, adopted=adopted)
             if kind is None or (shared and path.endswith("/idgen")):
                 continue
             if not value.data and parent and not kind.never_empty:

@@ -25,6 +25,7 @@ from magnetar.managedlog.log_metadata import decode as decode_log
 from magnetar.managedlog.moved_store import decode_places
 from magnetar.metadata.bookkeeper.racks import decode_racks
 from magnetar.metadata.documents import number_of, object_of, text_of
+from magnetar.schemas.pulsar_storage import decode_locator
 from magnetar.schemas.storage import decode_stored
 
 Check = Callable[[str, bytes], Sequence[str]]
@@ -105,6 +106,12 @@ def _cursor(path: str, data: bytes) -> Sequence[str]:
 def _schema(path: str, data: bytes) -> Sequence[str]:
     if data:  # Without bytes it ends the versions before it.
         decode_stored(path, data)
+    return ()
+
+
+def _locator(path: str, data: bytes) -> Sequence[str]:
+    if data:
+        decode_locator(path, data)
     return ()
 
 
@@ -314,7 +321,17 @@ KINDS: Final = (
     ),
 )
 
+_LOCATOR: Final = ValueKind(
+    name="/schemas/{tenant}/{namespace}/{topic}",
+    paths="/schemas/[^/]+/[^/]+/[^/]+",
+    check=_locator,
+    consequence="the topic's schemas cannot be read, and its producers with a schema are refused",
+)
 
-def kind_of(path: str) -> ValueKind | None:
-    """The kind of the value at a path; None: values there are not read, or not ours."""
+
+def kind_of(path: str, *, adopted: bool = False) -> ValueKind | None:
+    """The kind of the value at a path; None: values there are not read, or not ours. `adopted`: of a cluster
+    that was Apache Pulsar's."""
+    if adopted and _LOCATOR.has(path):
+        return _LOCATOR
     return next((kind for kind in KINDS if kind.has(path)), None)

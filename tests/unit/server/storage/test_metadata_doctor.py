@@ -20,10 +20,12 @@ from magnetar.broker.transactions.transaction import Transaction
 from magnetar.cli.main import magnetar
 from magnetar.ledger.paths import ID_GENERATOR, INSTANCE_ID
 from magnetar.metadata import keys
+from magnetar.metadata.adoption import Adoption
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.opening import parse_metadata_url
 from magnetar.runtime.file_lock import FileLock
+from magnetar.schemas import pulsar_schemas_pb2 as stored
 from magnetar.schemas.registry import SchemaRegistry
 from magnetar.server.storage import metadata_doctor
 from magnetar.server.storage.metadata_doctor import of_folder, of_store
@@ -157,6 +159,42 @@ def test_a_service_is_read_below_the_cluster_and_at_the_bookies_root(monkeypatch
             "/magnetar/prod/admin/policies/t",
         ]
         assert parse_metadata_url("zk://h:1/bk/ledgers").root == "/bk/ledgers"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("record", [Adoption("/mine", 1).encode(), b"?"])
+def test_an_adopted_cluster_is_read_where_pulsar_has_it(
+    monkeypatch: pytest.MonkeyPatch, record: bytes
+) -> None:
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        damaged = (
+            "/magnetar/old/magnetar/generation",
+            "/mine/admin/policies/t",
+            "/mine/bookies",
+            "/mine/ledgers/00/0000/L0001",
+            "/mine/loadbalance/resource-quota/namespace/t/n/b",
+            "/mine/managed-ledgers/t/n/persistent/topic",
+            "/mine/schemas/t/n/topic",
+        )
+        for path in (*damaged, "/admin/policies/t", "/managed-ledgers/t/n/persistent/topic"):
+            await store.put(path, b"x")
+        await store.put("/magnetar/old/adopted", record)
+        entry = {"position": {"ledgerId": 1, "entryId": 0}, "version": 0, "hash": b""}
+        locator = stored.SchemaLocator(info=entry, index=[entry])
+        await store.put("/mine/schemas/t/n/whole", locator.SerializeToString())
+
+        async def opened(*_args: object, **_options: object) -> MemoryMetadataStore:
+            return store
+
+        monkeypatch.setattr(metadata_doctor, "open_metadata", opened)
+        report = await metadata_doctor.of_service("zk://h:1/mine/ledgers", "old")
+        found = [each.path for each in report.damaged]
+        if record == b"?":
+            assert "/magnetar/old/adopted" in found
+        else:
+            assert tuple(sorted(found)) == damaged
 
     asyncio.run(story())
 
