@@ -24,7 +24,7 @@ from magnetar.managedlog.compressed_values import plain
 from magnetar.managedlog.cursors import entry_set_codec, redeliveries
 from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
 from magnetar.managedlog.cursors.cursor_delta import CursorDelta
-from magnetar.managedlog.cursors.entry_set import EntrySet
+from magnetar.managedlog.cursors.entry_set import CHUNK_BITS, EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 
 IN_STORE: Final = LedgerId(-1)
@@ -89,13 +89,18 @@ def _ranges(acked: Mapping[LedgerId, EntrySet]) -> list[pb.MessageRange]:
 
 
 def _acked(ranges: Sequence[pb.MessageRange]) -> dict[LedgerId, EntrySet]:
+    """Raises MalformedAckedError for more entries than a value may have: damaged bytes may say any number."""
     acked: dict[LedgerId, EntrySet] = {}
+    full_left = entry_set_codec.FULL_MAX
     for item in ranges:
         upper = item.upperEndpoint
         # A range over several ledgers counts as its part in the last one: with too few acknowledged entries
         # messages are delivered again, with too many they would be lost.
         first = item.lowerEndpoint.entryId + 1 if item.lowerEndpoint.ledgerId == upper.ledgerId else 0
         if upper.entryId >= first >= 0:
+            full_left -= (upper.entryId - first) // CHUNK_BITS
+            if full_left < 0:
+                raise entry_set_codec.MalformedAckedError(f"a range ends with entry {upper.entryId}")
             acked.setdefault(LedgerId(upper.ledgerId), EntrySet()).add_range(first, upper.entryId)
     return acked
 
@@ -205,8 +210,9 @@ def decode_info(data: bytes, where: str) -> CursorValue:
     value = pb.ManagedCursorInfo()
     try:
         value.ParseFromString(plain(data, where))
+        acked = _acked(value.individualDeletedMessages)
         given_back = redeliveries.decode(value.redeliveries)
-    except (DecodeError, ValueError) as error:
+    except (DecodeError, ValueError, entry_set_codec.MalformedAckedError) as error:
         raise InvalidLogDataError(where, f"not a ManagedCursorInfo: {error}") from error
     if not value.IsInitialized():
         raise InvalidLogDataError(where, "a ManagedCursorInfo lacks fields")
@@ -215,7 +221,7 @@ def decode_info(data: bytes, where: str) -> CursorValue:
         if value.HasField("markDeleteLedgerId")
         else Position(NO_LEDGER, -1),
         True,
-        _acked(value.individualDeletedMessages),
+        acked,
         _partial(value.batchedEntryDeletionIndexInfo),
         {item.name: item.value for item in value.properties},
         given_back,

@@ -40,11 +40,11 @@ class EntrySet:
     def of_bits(cls, bits: int) -> EntrySet:
         """The entries whose bits are set, lowest first."""
         made = cls()
-        number = 0
-        while bits:
-            made.add_chunk(number, bits & FULL)
-            bits >>= CHUNK_BITS
-            number += 1
+        # Shifting a long integer chunk by chunk would take the square of its length.
+        data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        size = CHUNK_BITS // 8
+        for start in range(0, len(data), size):
+            made.add_chunk(start // size, int.from_bytes(data[start : start + size], "little"))
         return made
 
     def bits(self) -> int:

@@ -30,7 +30,7 @@ _LIST_MAX: Final = 24
 """Entries of a list at most: beyond that, picking out the bits costs more than the bytes are worth."""
 _CHUNK_MAX: Final = 1 << 53
 """Bound of chunk numbers, so that entry ids fit 63 bits."""
-_FULL_MAX: Final = 1 << 22
+FULL_MAX: Final = 1 << 22
 """Full chunks of one value: four billion entries. A few damaged bytes may say more, which would take minutes
 and all memory."""
 
@@ -102,7 +102,7 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.offset = 0
-        self.full_left = _FULL_MAX
+        self.full_left = FULL_MAX
         """Full chunks that may still come."""
 
     def varint(self) -> int:

@@ -15,6 +15,7 @@ from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_entry, decode_info, encode_entry
 from magnetar.managedlog.cursors.cursor_delta import CursorDelta
 from magnetar.managedlog.cursors.entry_set import EntrySet
+from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log_metadata import decode
 
 IN_NODE = bytes.fromhex(
@@ -76,6 +77,29 @@ def test_acknowledged_entries_as_words() -> None:
     )
     acked = decode_entry(stored.SerializeToString(), "v").acked
     assert list(acked[LedgerId(5)].ranges()) == [(10, 11)]
+
+
+def test_damaged_ranges_are_refused_and_not_expanded() -> None:
+    stored = pb.PositionInfo(ledgerId=5, entryId=1)
+    for upper in (1 << 31, 1 << 32):
+        stored.individualDeletedMessages.add(
+            lowerEndpoint=pb.NestedPositionInfo(ledgerId=5, entryId=upper - 2),
+            upperEndpoint=pb.NestedPositionInfo(ledgerId=5, entryId=upper),
+        )
+    assert decode_entry(stored.SerializeToString(), "v").acked[LedgerId(5)].count == 4
+    stored.individualDeletedMessages[1].upperEndpoint.entryId = 1 << 62
+    with pytest.raises(InvalidLogDataError, match="a range ends with entry"):
+        decode_entry(stored.SerializeToString(), "v")
+    value = pb.ManagedCursorInfo(cursorsLedgerId=-1)
+    value.individualDeletedMessages.append(stored.individualDeletedMessages[1])
+    with pytest.raises(InvalidLogDataError, match="a range ends with entry"):
+        decode_info(value.SerializeToString(), "v")
+
+
+def test_many_words_take_time_by_their_number() -> None:
+    chunks = 10_000
+    made = EntrySet.of_bits(int.from_bytes((b"\1" + bytes(127)) * chunks, "little"))
+    assert (made.count, made.last()) == (chunks, (chunks - 1) * 1024)
 
 
 @pytest.mark.parametrize("holes", [10, 10_001])
