@@ -38,17 +38,18 @@ Taken = Callable[[socket.socket, bytes], None]
 """Takes over a socket, with the bytes that were read from it."""
 
 
-async def hand_over(place: Path, descriptor: int, data: bytes) -> None:
+async def hand_over(place: Path, descriptor: Callable[[], int], data: bytes) -> None:
     """Gives an open socket to the process that receives at `place`; the caller still has its own descriptor.
 
-    Raises OSError when that process is gone or takes nothing for 5 s; nothing was handed over then.
+    `descriptor`: asked when there is a place, as the socket may be closed meanwhile: it raises OSError
+    then. Raises OSError when that process is gone or takes nothing for 5 s; nothing was handed over then.
     """
     assert len(data) <= DATA_BYTES_MAX, "more than one message holds"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as link:
         async with asyncio.timeout(_WAIT_S):
             while not _connected(link, place):
                 await pause(_AGAIN_S)
-        socket.send_fds(link, [data], [descriptor])
+        socket.send_fds(link, [data], [descriptor()])
 
 
 def _connected(link: socket.socket, place: Path) -> bool:

@@ -17,7 +17,7 @@ def test_the_peer_goes_on_with_the_receiver(tmp_path: Path) -> None:
         receiver = SocketReceiver(tmp_path / "1.sock", lambda taken, data: came.put_nowait((taken, data)))
         client, served = socket.socketpair()
         first = b"x" * DATA_BYTES_MAX
-        await hand_over(tmp_path / "1.sock", served.fileno(), first)
+        await hand_over(tmp_path / "1.sock", served.fileno, first)
         # The sender's end of it does not end the connection.
         served.close()
         taken, data = await came.get()
@@ -40,13 +40,13 @@ def test_a_receiver_that_is_gone_is_noticed(tmp_path: Path) -> None:
         client, served = socket.socketpair()
         with client, served:
             with pytest.raises(FileNotFoundError):
-                await hand_over(tmp_path / "1.sock", served.fileno(), b"")
+                await hand_over(tmp_path / "1.sock", served.fileno, b"")
             # Killed: its socket file is still there.
             killed = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             killed.bind(str(tmp_path / "1.sock"))
             killed.close()
             with pytest.raises(ConnectionRefusedError):
-                await hand_over(tmp_path / "1.sock", served.fileno(), b"")
+                await hand_over(tmp_path / "1.sock", served.fileno, b"")
             # Its successor takes the place.
             came: asyncio.Queue[bytes] = asyncio.Queue(1)
 
@@ -55,7 +55,7 @@ def test_a_receiver_that_is_gone_is_noticed(tmp_path: Path) -> None:
                 came.put_nowait(data)
 
             receiver = SocketReceiver(tmp_path / "1.sock", take)
-            await hand_over(tmp_path / "1.sock", served.fileno(), b"first")
+            await hand_over(tmp_path / "1.sock", served.fileno, b"first")
             assert await came.get() == b"first"
             receiver.close()
 
@@ -75,7 +75,7 @@ def test_a_sender_that_says_nothing_holds_up_none(tmp_path: Path) -> None:
         silent.connect(str(tmp_path / "1.sock"))
         client, served = socket.socketpair()
         with client, served:
-            await hand_over(tmp_path / "1.sock", served.fileno(), b"spoken")
+            await hand_over(tmp_path / "1.sock", served.fileno, b"spoken")
             assert await came.get() == b"spoken"
             # It speaks late.
             socket.send_fds(silent, [b"late"], [served.fileno()])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -40,6 +39,9 @@ _JOIN_BELOW_BYTES: Final = 4_096
 _TURN: Final = "its part of a turn"
 _HANDED_OVER: Final = "it goes to another process"
 """Reasons for which a connection is not read."""
+_HAND_OVERS_MAX: Final = 256
+"""Connections of a listener that wait for other processes. Each has another descriptor meanwhile, also for
+clients without credentials, while a process hangs."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -156,9 +158,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _parse(self, buffer: bytearray | bytes, size: int) -> None:
         parser, timed = self._parser, self._quotas.timed
-        if not self._session.connected and self._broker.siblings is not None:
-            # No frame is taken off before the CONNECT, so this is everything.
-            self._first = bytes(memoryview(buffer)[: min(size, DATA_BYTES_MAX + 1)])
+        if self._broker.siblings is not None:
+            # No frame is taken off before the CONNECT, so this is everything. A token is not kept for longer.
+            kept = 0 if self._session.connected else min(size, DATA_BYTES_MAX + 1)
+            self._first = bytes(memoryview(buffer)[:kept])
         begun_ms = self._quotas.now_ms() if timed else None
         try:
             events, consumed = parser.parse(buffer, size, self._turns.per_read)
@@ -346,28 +349,42 @@ class Connection(asyncio.BufferedProtocol):
         if not plain or len(first) > DATA_BYTES_MAX:
             self.close("a CONNECT with TLS, or with commands behind it, cannot go to another process")
             return
-        # The transport closes its own descriptor only: the connection lives as long as one of them is open.
-        descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
+        if self._shared.handing_over >= _HAND_OVERS_MAX:
+            self._not_taken(place, "as many others wait for it as may")
+            return
         self._session.throttle(_HANDED_OVER)
-        self._broker.tasks.spawn(self._hand_over(place, descriptor, first))
+        self._shared.handing_over += 1
+        self._broker.tasks.spawn(self._hand_over(place, first))
 
-    async def _hand_over(self, place: Path, descriptor: int, first: bytes) -> None:
+    async def _hand_over(self, place: Path, first: bytes) -> None:
         try:
-            if not self._closing:
-                await hand_over(place, descriptor, first)
-        except (OSError, TimeoutError) as error:
+            # The transport closes its own descriptor only: what the other process has goes on.
+            await hand_over(place, self._descriptor, first)
+        except OSError as error:
             # The process was killed, and is being replaced: the client looks its topic up again.
-            _log.warning("%s: the process at %s takes no connection: %s", self._peer, place.name, error)
-            why = "the broker is restarting; look the topic up again"
-            self._session.reply(commands.error(NO_REQUEST, pb.ServiceNotReady, why))
-            self.close("its broker process is gone")
+            self._not_taken(place, str(error) or "it hangs")
+            return
         finally:
-            os.close(descriptor)
+            self._shared.handing_over -= 1
         if not self._closing:
             self._closing = True
             _log.debug("%s: connection handed over to %s", self._peer, place.name)
             self._session.closing("handed over")
             self._transport.abort()
+
+    def _descriptor(self) -> int:
+        if self._closing:
+            raise ConnectionAbortedError("the client is gone")
+        descriptor: int = self._transport.get_extra_info("socket").fileno()
+        return descriptor
+
+    def _not_taken(self, place: Path, why: str) -> None:
+        if self._closing:
+            return
+        _log.warning("%s: the process at %s takes no connection: %s", self._peer, place.name, why)
+        answer = "the broker is restarting; look the topic up again"
+        self._session.reply(commands.error(NO_REQUEST, pb.ServiceNotReady, answer))
+        self.close("its broker process is gone")
 
 
 def _host(address: str) -> str:

@@ -20,11 +20,13 @@ class WritingConnection(Protocol):
 class SharedBuffer:
     """What the connections of a loop share: the read buffer, and the write at the end of a tick."""
 
-    __slots__ = ("_unwritten", "data", "view")
+    __slots__ = ("_unwritten", "data", "handing_over", "view")
 
     def __init__(self) -> None:
         self.data = bytearray(SHARED_BYTES)
         self.view = memoryview(self.data)
+        self.handing_over = 0
+        """Connections that wait until another process takes them."""
         # Each connection is in it once at most.
         self._unwritten: deque[WritingConnection] = deque()
 

@@ -24,8 +24,12 @@ NOT_SHARED: Final = frozenset[int]()
 
 
 def name_of(url: str) -> str:
-    """`host:port` in lower case of what a client names, which may be a URL."""
-    return (urlsplit(url).netloc if "://" in url else url).rstrip("/").lower()
+    """`host:port` in lower case of what a client names, which may be a URL; "" for what is none."""
+    try:
+        return (urlsplit(url).netloc if "://" in url else url).rstrip("/").lower()
+    except ValueError:
+        # A bracket without its other one: no process has such a name.
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

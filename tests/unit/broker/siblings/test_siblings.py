@@ -158,7 +158,7 @@ def test_a_connect_that_names_another_process_goes_there_unanswered() -> None:
             await processes.world.settle()
             assert peer.handed_to == PLACE
             assert peer.seen == []
-        for named in ("here:6750", "far:6750", ""):
+        for named in ("here:6750", "far:6750", "", "pulsar://[", "pulsar://here:6850]"):
             peer = processes.world.peer(connected=False)
             peer.send(command(Type.CONNECT, client_version="test", proxy_to_broker_url=named))
             await processes.world.settle()
