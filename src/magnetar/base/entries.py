@@ -11,6 +11,10 @@ LEFT_OUT: Final = bytes.fromhex("00000009 0a00 1000 1800 a00116")
 """What copies of ledgers have in place of an entry that readers never get: metadata of a marker without a
 producer, and no payload. It keeps the ids of the entries around it."""
 
+TIME_MS_MAX: Final = 253_402_300_799_999
+"""The end of the year 9999. Where the time of an entry is its producer's, it can claim 64 bits, which neither
+the value of a log nor a date holds."""
+
 
 class EntryRun:
     """Consecutive entries of one ledger, with what the broker knows about them without opening them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from magnetar.base.entries import EntryRun
+from magnetar.base.entries import TIME_MS_MAX, EntryRun
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.compaction.codec import decode
@@ -96,6 +96,6 @@ def _restored(run: EntryRun) -> EntryRun:
     except EntryError as error:
         raise CorruptDataError("entry of a compacted ledger", 0, str(error)) from error
     if told is None:
-        return EntryRun(*position, [entry], [count], run.base_index, metadata.publish_time)
+        return EntryRun(*position, [entry], [count], run.base_index, min(metadata.publish_time, TIME_MS_MAX))
     base_index = told.index + 1 - count if told.HasField("index") else run.base_index
-    return EntryRun(*position, [entry], [count], base_index, told.broker_timestamp)
+    return EntryRun(*position, [entry], [count], base_index, min(told.broker_timestamp, TIME_MS_MAX))

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from magnetar.base.entries import EntryRun
+from magnetar.base.entries import TIME_MS_MAX, EntryRun
 from magnetar.base.errors import CorruptDataError, ProtocolError
 from magnetar.base.ids import LedgerId
 from magnetar.wire.frames import MAGIC_BROKER_METADATA, read_varint, varint
@@ -75,6 +75,7 @@ def runs(ledger_id: LedgerId, first_entry: int, payloads: Iterable[bytes]) -> li
             count = told_count if count is None else count
             # As in Pulsar, and not 1970: its messages would expire at once.
             time_ms = time_ms or published_ms
+        time_ms = min(time_ms, TIME_MS_MAX)
         # Entries of a log without indexes get those of a log with one message per entry.
         base_index = entry_id if index is None else index + 1 - count
         if current is None or time_ms != current.broker_time_ms or base_index != next_index:

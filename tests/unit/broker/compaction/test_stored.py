@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fakes.ledgers import FakeLedgers
-from magnetar.base.entries import EntryRun
+from magnetar.base.entries import TIME_MS_MAX, EntryRun
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.compaction.codec import encode
@@ -55,3 +55,8 @@ def test_broker_metadata_inside_is_taken_off() -> None:
 def test_damage_is_told() -> None:
     with pytest.raises(CorruptDataError):
         read(b"\x0e\x02\x00")
+
+
+def test_a_time_that_no_date_holds_is_the_last_one() -> None:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=(1 << 64) - 1)
+    assert read(build_entry(metadata, b"payload")).broker_time_ms == TIME_MS_MAX

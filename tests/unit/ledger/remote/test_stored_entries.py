@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from datetime import UTC, datetime
 
 import pytest
 
@@ -92,3 +93,10 @@ def test_without_a_brokers_time_the_producers_counts() -> None:
     entry = build_entry(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=77), b"x")
     found = runs(LedgerId(1), 0, [entry, by_pulsar(entry, index=1), by_pulsar(entry, time_ms=99, index=2)])
     assert [run.broker_time_ms for run in found for _ in run.entries] == [77, 77, 99]
+
+
+def test_a_time_that_no_date_holds_is_the_last_one() -> None:
+    claimed = (1 << 64) - 1
+    entry = build_entry(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=claimed), b"x")
+    (run,) = runs(3, 0, [entry, by_pulsar(entry, time_ms=1 << 62)])
+    assert datetime.fromtimestamp(run.broker_time_ms // 1000, UTC).year == 9999
