@@ -131,9 +131,12 @@ class ProxyApp:
             self._shares.leave(address, len(body))
 
     async def _read(self, receive: Receive, body: bytearray) -> _Answer | None:
-        """Reads the body of a call into `body`; returns the answer when it is too large."""
+        """Reads the body of a call into `body`; returns the answer when it is too large, or not whole."""
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                # Half of `3600` is a number too. The answer is for the log: its client is gone.
+                return _page(400, b"the client has gone before the end of the body")
             piece = message.get("body", b"")
             body += piece
             if len(body) > BODY_BYTES_MAX:

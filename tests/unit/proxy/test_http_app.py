@@ -241,3 +241,24 @@ def test_metrics_show_what_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
         assert json.dumps(port.proxy.stats()) == "[]"
 
     run(story())
+
+
+def test_half_a_body_reaches_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`36` of `3600` is a number too, which a policy would keep."""
+
+    async def story() -> None:
+        port = Port(monkeypatch)
+        left = iter(
+            [
+                {"type": "http.request", "body": b"36", "more_body": True},
+                {"type": "http.disconnect"},
+            ]
+        )
+
+        async def receive() -> dict[str, Any]:
+            return next(left)
+
+        assert await port.call("/admin/v2/x", receive=receive) == 400
+        assert port.asked == []
+
+    run(story())
