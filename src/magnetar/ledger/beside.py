@@ -42,7 +42,7 @@ from magnetar.ledger.membership import (
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.documents import number_of
 from magnetar.metadata.keys import BOOKIES_BESIDE, GENERATION
-from magnetar.metadata.store import ANY_VERSION, MetadataStore, NotFoundError, Put
+from magnetar.metadata.store import ANY_VERSION, OPERATIONS_MAX, MetadataStore, NotFoundError, Put
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.durable_file import sync_folder, write_durably
@@ -177,15 +177,16 @@ class BesideGuard:
                 await self._write(begun=generation)
                 before = await self._metadata.get(GENERATION)
                 raised = 1 + (0 if before is None else number_of(GENERATION, before.data))
-                await self._metadata.transact(
-                    [
-                        Put(GENERATION, str(raised).encode(), ANY_VERSION),
-                        *(
-                            Put(f"{BOOKIES_BESIDE}/{bookie}", str(generation).encode(), ANY_VERSION)
-                            for bookie in self._members
-                        ),
-                    ]
-                )
+                puts = [
+                    Put(GENERATION, str(raised).encode(), ANY_VERSION),
+                    *(
+                        Put(f"{BOOKIES_BESIDE}/{bookie}", str(generation).encode(), ANY_VERSION)
+                        for bookie in self._members
+                    ),
+                ]
+                # A crash between two parts is as one before: each bookie is compared with its own number.
+                for start in range(0, len(puts), OPERATIONS_MAX):
+                    await self._metadata.transact(puts[start : start + OPERATIONS_MAX])
                 await self._write(begun=generation, generation=generation)
             except (OSError, StorageError, MetadataError) as error:
                 # Repeated after RAISE_S; meanwhile only the protection against older copies is missing.

@@ -36,6 +36,8 @@ from magnetar.metadata.bookkeeper.cluster import initialize_cluster
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.registry import Cookie
 from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.keys import BOOKIES_BESIDE
+from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.server.storage.storage_decisions import FolderDecisions
@@ -323,5 +325,19 @@ def test_a_bookie_is_readmitted_at_the_next_start_and_not_while_metadata_is_doub
             assert read_readmission(bookie) is None, "it was said for one start"
         with pytest.raises(StartupError, match="no bookie b3"):
             FolderDecisions(tmp_path).readmit("b3")
+
+    run(story)
+
+
+def test_a_hundred_bookies_are_more_than_one_transaction_holds(tmp_path: Path) -> None:
+    bookies = [f"b{number}" for number in range(100)]
+
+    async def story() -> None:
+        metadata = MemoryMetadataStore(ManualClock())
+        registry = FolderBookieRegistry(tmp_path / "bookies", tmp_path / "metadata.db", BookKeeperTree())
+        registry.initialize("one cluster")
+        guard = BesideGuard(tmp_path / "bookies", registry, metadata, MetadataTrust())
+        await guard.begin("one cluster", bookies)
+        assert sorted(await metadata.children(BOOKIES_BESIDE)) == sorted(bookies)
 
     run(story)
