@@ -114,10 +114,21 @@ class LoopShares:
     def _turn(self) -> None:
         self._due = False
         self.begin_turn()
-        if self._again:
-            again, self._again = self._again, {}
-            for worker in again:
+        again, self._again = self._again, {}
+        try:
+            while again:
+                worker = next(iter(again))
+                del again[worker]
                 worker.go_on()
+            self._pieces()
+        finally:
+            # The error of one of them is the loop's to report, and the others get their turn.
+            self._again = again | self._again
+            if self._again or self._waiting:
+                self.wake()
+
+    def _pieces(self) -> None:
+        """What was left over, as much as fits into a turn."""
         if not self._waiting:
             return
         until_ms = self.piece_until_ms
@@ -131,5 +142,3 @@ class LoopShares:
             worker.go_on()
             if not self._waiting or self.now_ms() >= until_ms:
                 break
-        if self._waiting:
-            self.wake()

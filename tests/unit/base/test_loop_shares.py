@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from magnetar.base.loop_shares import LoopShares, ShareSizes
 
 SIZES = ShareSizes(per_read=64, per_turn=128)
@@ -87,3 +89,28 @@ def test_who_has_nothing_left_is_read_again_before_the_rest_of_others() -> None:
     loop.turns.forget("a", small)
     loop.turn()
     assert "small" not in done[1:]
+
+
+class Broken(Work):
+    """It fails in each of its turns."""
+
+    def go_on(self) -> None:
+        super().go_on()
+        raise ValueError(self._name)
+
+
+def test_an_error_in_a_turn_costs_no_other_its_turn() -> None:
+    """They waited until a client brought something new."""
+    loop, done = Loop(), list[str]()
+    for name in ("a", "b"):
+        broken = Broken(loop, name, name, 1, done)
+        loop.turns.forget(name, broken)
+        loop.turns.read_again(broken)
+    Broken(loop, "c", "c", 1, done)
+    Work(loop, "d", "d", 1, done)
+    for failed in ("a", "b", "c"):
+        with pytest.raises(ValueError, match=failed):
+            loop.turn()
+    loop.turn()
+    assert done == ["a", "b", "c", "d"]
+    assert not loop.later

@@ -158,11 +158,24 @@ class CallProtocol(H11Protocol):
             data = bytes(self._rest[:SLICE_BYTES])
             del self._rest[:SLICE_BYTES]
             protocol = self.transport.get_protocol()
-            if protocol is self:
-                self._take(data)
-            else:
-                cast(asyncio.Protocol, protocol).data_received(data)
+            try:
+                if protocol is self:
+                    self._take(data)
+                else:
+                    cast(asyncio.Protocol, protocol).data_received(data)
+            except BaseException:
+                # As the loop does after a read. It would not be read any more, and be open for ever.
+                self.transport.abort()
+                raise
         self.settle()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is not HTTP. Where the answer has begun, h11 permits no second one: a client whose
+        body is wrong after that is disconnected."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -125,6 +125,38 @@ def test_connections_parse_their_slices_in_turns(monkeypatch: pytest.MonkeyPatch
     with_api(story)
 
 
+def test_a_wrong_body_behind_its_answer_ends_its_connection_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its refusal would have been a second answer, which h11 does not permit: the turn of the loop broke off,
+    other calls waited for ever, and the server could not be stopped in order."""
+    monkeypatch.setattr(loop_server, "_SHARES", ShareSizes(1, 1, turn_ms=0.0))
+
+    async def story(api: AdminApi) -> None:
+        errors: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        wrong = (
+            b"POST /admin/v2/nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + (b"1000\r\n" + b" " * 4_096 + b"\r\n") * 12
+            + b"zz\r\n"
+        )
+        call = (
+            b"POST /admin/v2/namespaces/public/default/messageTTL HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 400002\r\nConnection: close\r\n\r\n"
+        )
+        refused, answer = await asyncio.gather(ask(port, wrong), ask(port, call + b" " * 400_000 + b"77"))
+        assert refused.startswith(b"HTTP/1.1 404")
+        assert refused.count(b"HTTP/1.1") == 1
+        assert answer.startswith(b"HTTP/1.1 204")
+        assert errors == []
+        await server.stop()
+
+    with_api(story)
+
+
 def test_calls_behind_an_unanswered_one_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer read another quarter of a megabyte, and all was kept: 40 MB a second."""
     held: list[int] = []
