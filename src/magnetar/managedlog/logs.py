@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from typing import Final
 from weakref import WeakValueDictionary
 
 from magnetar.base.clock import Clock
@@ -27,10 +28,13 @@ from magnetar.managedlog.recovery import ReadSources, recover_log
 from magnetar.managedlog.resources import LogResources
 from magnetar.managedlog.tail_cache import CacheBudget
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, HasChildrenError, MetadataStore
-from magnetar.runtime.tasks import gathered
+from magnetar.runtime.tasks import begin, ended
 from magnetar.tiered.api import SealedLedger, Tiers
 
 _log = logging.getLogger("magnetar.managedlog")
+
+_CLOSE_S: Final = 30.0
+"""Seconds for the end of the ledgers of all logs at the end of the process."""
 
 
 class ManagedLogs:
@@ -206,7 +210,11 @@ class ManagedLogs:
                 self._tiers.changed(name)
 
     async def close(self) -> None:
-        """Closes every log; nothing can be opened after. Errors are logged: reopening recovers."""
+        """Closes every log; nothing can be opened after. Errors are logged: reopening recovers.
+
+        Also when their ledgers cannot be ended in _CLOSE_S: while the metadata service is away, the process
+        would never end.
+        """
         self._closed = True
 
         async def closing(log: ManagedLog) -> None:
@@ -214,5 +222,16 @@ class ManagedLogs:
                 await self._close_log(log)
 
         # Together, so that they share the syncs.
-        await gathered(closing(log) for log in list(self._logs.values()))
+        work = [begin(closing(log)) for log in list(self._logs.values())]
+        await ended(*work, within_s=_CLOSE_S)
+        if late := [each for each in work if not each.done()]:
+            _log.error(
+                "%d logs could not be closed in %.0f s, as the metadata service or the bookies do not answer:"
+                " what was acknowledged is durable, and the next opening of each recovers it",
+                len(late),
+                _CLOSE_S,
+            )
+        for each in work:
+            if not each.cancel():
+                each.result()
         self._flusher.close()

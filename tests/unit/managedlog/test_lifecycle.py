@@ -11,6 +11,7 @@ from fakes.managed_logs import NAME, Process, positions_of, read_all, until
 from magnetar.base.errors import LedgerError, MetadataError
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.ledger.api import Copies
+from magnetar.managedlog import logs
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError
 from magnetar.managedlog.log import ManagedLog
@@ -341,6 +342,28 @@ def test_an_empty_log_leaves_no_ledger_when_closed() -> None:
         assert log.next_index in (0, 5)
         assert len(ledger_ids(log)) == len(process.ledgers.ledgers)
         await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_the_end_of_a_process_does_not_wait_for_storage_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logs, "_CLOSE_S", 0.001)
+
+    async def story() -> None:
+        process = Process()
+        log, listener = await process.open()
+        log.append([b"acknowledged"], None)
+        await until(process, lambda: listener.entries == [b"acknowledged"])
+        process.store.put_gate = asyncio.Event()
+        await process.logs.close()
+        assert "1 logs could not be closed" in caplog.text
+        monkeypatch.undo()
+        after = await process.crash()
+        log, _ = await after.open()
+        assert [each for run in await read_all(log) for each in run.entries] == [b"acknowledged"]
+        await after.logs.close()
 
     asyncio.run(story())
 

@@ -72,10 +72,13 @@ class BookieHttp:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The body of a call; None when it is too large."""
+    """The body of a call; None when it is too large, or its client has gone."""
     body = bytearray()
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            # Half of a body may be a body too. The answer reaches no client.
+            return None
         body += message.get("body", b"")
         if len(body) > _BODY_BYTES_MAX:
             return None
