@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from magnetar.runtime.tasks import pause
+from magnetar.runtime.tasks import call_later, pause
 
 DATA_BYTES_MAX: Final = 96 << 10
 """Bytes that go with a socket: more than a CONNECT may have, and less than a UNIX socket sends at once."""
@@ -33,6 +33,9 @@ _AGAIN_S: Final = 0.01
 """Between two attempts while the receiver's queue is full."""
 _WAIT_S: Final = 5.0
 """Seconds for which a sender waits for a place in the queue."""
+
+_NO_FILES_S: Final = 0.1
+"""Seconds between two looks for a free descriptor."""
 
 Taken = Callable[[socket.socket, bytes], None]
 """Takes over a socket, with the bytes that were read from it."""
@@ -71,6 +74,8 @@ class SocketReceiver:
         self._taken = taken
         self._loop = asyncio.get_running_loop()
         self._links: set[socket.socket] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        """Until descriptors are looked for again; None: there were some."""
         place.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
@@ -86,6 +91,8 @@ class SocketReceiver:
         """Receives nothing more; what waits is closed."""
         if self._listener.fileno() < 0:
             return
+        if self._pause is not None:
+            self._pause.cancel()
         self._loop.remove_reader(self._listener.fileno())
         self._listener.close()
         self._place.unlink(missing_ok=True)
@@ -101,7 +108,9 @@ class SocketReceiver:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
-                    # The loop calls again at once; a descriptor is free when any connection ends.
+                    # One is free when any connection ends. Until then the loop would call again at once.
+                    self._loop.remove_reader(self._listener.fileno())
+                    self._pause = call_later(_NO_FILES_S, self._listen_again)
                     return
                 raise
             link.setblocking(False)
@@ -110,6 +119,10 @@ class SocketReceiver:
                     self._drop(next(iter(self._links)))
                 self._links.add(link)
                 self._loop.add_reader(link.fileno(), self._later, link)
+
+    def _listen_again(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener.fileno(), self._accept)
 
     def _later(self, link: socket.socket) -> None:
         if self._receive(link):

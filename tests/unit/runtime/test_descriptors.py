@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from pathlib import Path
 
 import pytest
 
+from magnetar.runtime import descriptors
 from magnetar.runtime.descriptors import DATA_BYTES_MAX, SocketReceiver, hand_over
 
 
@@ -86,6 +88,48 @@ def test_a_sender_that_says_nothing_holds_up_none(tmp_path: Path) -> None:
         dumb.connect(str(tmp_path / "1.sock"))
         dumb.close()
         await asyncio.sleep(0)
+        receiver.close()
+
+    asyncio.run(story())
+
+
+def test_a_receiver_without_descriptors_does_not_spin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "_NO_FILES_S", 0.001)
+
+    async def story() -> None:
+        came: asyncio.Queue[bytes] = asyncio.Queue(1)
+
+        def take(taken: socket.socket, data: bytes) -> None:
+            taken.close()
+            came.put_nowait(data)
+
+        receiver = SocketReceiver(tmp_path / "1.sock", take)
+        accept, tries, asked = receiver._listener.accept, 0, asyncio.Event()
+
+        class NoFiles:
+            """The listener of a process that has as many files open as it may."""
+
+            fileno = receiver._listener.fileno
+            close = receiver._listener.close
+
+            def accept(self) -> object:
+                nonlocal tries
+                tries += 1
+                asked.set()
+                if tries < 3:
+                    assert receiver._pause is None
+                    raise OSError(errno.EMFILE, "too many open files")
+                return accept()
+
+        receiver._listener = NoFiles()  # type: ignore[assignment]  # as far as it is used
+        client, served = socket.socketpair()
+        with client, served:
+            await hand_over(tmp_path / "1.sock", served.fileno, b"late")
+            await asked.wait()
+            assert receiver._pause is not None, "it is asked again at once"
+            assert await came.get() == b"late"
         receiver.close()
 
     asyncio.run(story())
