@@ -19,7 +19,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LedgerId
 from magnetar.base.names import decode_local
-from magnetar.ledger.api import Ledgers
+from magnetar.ledger.api import Ledgers, NoSuchLedgerError
 from magnetar.ledger.whole import write_whole
 from magnetar.metadata import keys
 from magnetar.metadata.documents import DamagedDocumentError
@@ -121,7 +121,11 @@ class PulsarSchemas:
             return []
         found: list[StoredVersion] = []
         for each in decode_locator(base, value.data).index:
-            reader = await self._ledgers.open(LedgerId(each.position.ledgerId))
+            try:
+                reader = await self._ledgers.open(LedgerId(each.position.ledgerId))
+            except NoSuchLedgerError as error:
+                reason = f"ledger {error.ledger_id}, which holds version {each.version}, does not exist"
+                raise DamagedDocumentError(base, reason) from error
             runs = await reader.read(each.position.entryId, each.position.entryId, _ENTRY_BYTES_MAX)
             where = f"{base} version {each.version} in ledger {each.position.ledgerId}"
             found.append(StoredVersion(each.version, *decode_entry(where, runs[0].entries[0])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import hashlib
 
 import pytest
@@ -92,3 +93,15 @@ def test_damage_is_told() -> None:
     for data in (b"\xff", b"", good[:-4], unknown.SerializeToString()):
         with pytest.raises(DamagedDocumentError):
             decode_entry("w", data)
+
+
+def test_a_lost_ledger_is_named_with_the_topic() -> None:
+    async def story() -> None:
+        store, ledgers = MemoryMetadataStore(ManualClock()), FakeLedgers()
+        await registry(store, ledgers).add(TOPIC, avro("a"))
+        (lost,) = ledgers.ledgers
+        await ledgers.delete(lost)
+        with pytest.raises(DamagedDocumentError, match=f"{re.escape(BASE)}.*ledger {lost}.*version 0"):
+            await registry(store, ledgers).latest(TOPIC)
+
+    asyncio.run(story())
