@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import hashlib
+import re
 
 import pytest
 
