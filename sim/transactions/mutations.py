@@ -138,13 +138,13 @@ TRANSACTION_MUTATIONS: Final = {
     "txn-read-on": Mutation(
         "a read never goes on behind the first open transaction",
         [(Visible, "ends_within", _starts_behind)],
-        2,
+        138,
         "transactions",
     ),
     "txn-strike": Mutation(
         "a seek strikes its subscription's acknowledgements from headers that stay",
         [(Resolving, "strike", _strikes_none)],
-        24,
+        97,
         "transactions",
     ),
 }
