@@ -328,7 +328,7 @@ CLUSTER_MUTATIONS: Final = {
     "audits-look-again": Mutation(
         "a lost bookie is audited twice: a client may not have learned of the loss at the first audit",
         [(AuditSchedule, "done", _no_second_look)],
-        found_by=397,
+        found_by=13008,
         scenario="cluster",
     ),
     "compare-and-set": Mutation(
