@@ -22,7 +22,7 @@ from magnetar.bookie.served import Wait
 from magnetar.bookie.waiting import WaitingReads
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import LedgerClientOptions
+from magnetar.ledger.client.ledger_options import LedgerClientOptions, LedgerUser
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.server.bookies.bookie_security import BookieCredentials, BookieSecurity
 from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
@@ -105,7 +105,7 @@ async def write_and_read(nodes: BookieNodes, options: LedgerClientOptions) -> No
 
 
 def options_of(*, use_v2: bool, tls: ssl.SSLContext | None, user: str = "") -> LedgerClientOptions:
-    named = ("bookkeeper", user) if user else None
+    named = LedgerUser("bookkeeper", user) if user else None
     return LedgerClientOptions(
         use_v2=use_v2, tls=tls, user=named, replacement_wait_s=0.0, answer_timeout_s=5.0
     )

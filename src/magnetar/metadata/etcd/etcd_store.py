@@ -246,7 +246,11 @@ class EtcdMetadataStore(WatchedStore):
                     continue
                 if revision is not None:
                     await self._follower.seen(revision, ANNOUNCE_S)
-                    return made.stats
+                    # A key that was there keeps the revision of its creation.
+                    return [
+                        stat and stat._replace(creation=seen[stat.path].create_revision or revision)
+                        for stat in made.stats
+                    ]
         raise MetadataError(f"{writes[0].path}: others changed it at each of {ATTEMPTS_MAX} attempts")
 
     async def _read(self, wanted: Sequence[str]) -> dict[str, SeenNode]:
