@@ -22,8 +22,8 @@ main(["standalone", "--port", "0", "--http-port", "0", "--data", sys.argv[2]])
 """
 
 _OWN_MAX = 424
-"""422 when this was written, 21 of them transactions; 20 came as cores that were split from their drivers, and
-20 with clusters of Pulsar that are adopted, their forms of values, and several processes.
+"""422 when this was written, 21 of them transactions; 20 came as cores that were split from their drivers,
+and 20 with clusters of Pulsar that are adopted, their forms of values, and several processes.
 A room that only some need belongs behind an import in a function."""
 _ALL_MAX = 676
 """Of the standard library and dependencies too: 674."""
