@@ -33,7 +33,6 @@ from magnetar.metadata.store import (
 )
 from magnetar.schemas.compatibility import Strategy, check, identity
 from magnetar.schemas.errors import IncompatibleSchemaError
-from magnetar.schemas.pulsar_storage import PulsarSchemas
 from magnetar.schemas.storage import SchemaNodes, SchemaStorage
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -111,7 +110,11 @@ def _check(versions: Iterable[StoredSchema], schema: pb.Schema, strategy: Strate
 
 def registry_of(store: MetadataStore, ledgers: Ledgers, clock: Clock, *, for_pulsar: bool) -> SchemaRegistry:
     """A registry that stores schemas in `store`, or `for_pulsar` where Pulsar reads them."""
-    return SchemaRegistry(store, PulsarSchemas(store, ledgers, clock) if for_pulsar else None)
+    if not for_pulsar:
+        return SchemaRegistry(store)
+    from magnetar.schemas.pulsar_storage import PulsarSchemas
+
+    return SchemaRegistry(store, PulsarSchemas(store, ledgers, clock))
 
 
 class SchemaRegistry:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import StartupError
-from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import Exposition, labels
 from magnetar.runtime.threads import in_thread
 
@@ -129,6 +128,9 @@ class CredentialFiles:
 
     def collect(self, exposition: Exposition) -> Iterator[None]:
         """Adds the metrics of stale credentials."""
+        # The catalogue has the texts of all metrics, which a start does not need.
+        from magnetar.observability.catalogue import text_of
+
         for each in self.watched:
             labelled = labels(("credential", each.name))
             exposition.gauge(_STALE, text_of(_STALE), float(each.stale), labelled)
