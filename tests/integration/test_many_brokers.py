@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from magnetar.cli.main import magnetar
-from support.broker_clusters import BrokerCluster, broker_cluster, lookup
-from support.drivers import NotHereError
+from support.broker_clusters import BrokerCluster, cluster_or_skip, lookup
 from support.official import QUIET, receive_all
 from support.standalone import StandaloneProcess, wait_until
 
@@ -32,11 +31,7 @@ TOPICS = [f"topic-{number}" for number in range(8)]
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
-    try:
-        with broker_cluster(tmp_path_factory.mktemp(request.param), kind=request.param) as cluster:
-            yield cluster
-    except NotHereError as error:  # the service's package could not be fetched: it says which and why
-        pytest.skip(str(error))
+    yield from cluster_or_skip(request.param, tmp_path_factory)
 
 
 @pytest.fixture

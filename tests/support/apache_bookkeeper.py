@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support import java_client
+from support.java_program import java_program
 from support.object_stores import free_port
 from support.standalone import wait_until
 
@@ -210,39 +210,15 @@ _SMALL = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 def apache_bookkeeper(folder: Path, *, java_options: Sequence[str] = _SMALL) -> Iterator[ApacheBookKeeper]:
     """The process with a ZooKeeper, and neither cluster nor bookies yet. Raises NotHereError."""
     path = java_client.class_path(HERE)
-    classes = folder / "classes"
-    classes.mkdir()
-    subprocess.run(
-        ["javac", "-proc:none", "-nowarn", "-cp", path, "-d", str(classes), str(HERE / "ApacheDriver.java")],
-        check=True,
-        capture_output=True,
-    )
+    folder.mkdir(exist_ok=True)
     login = folder / "login.conf"
     login.write_text(_LOGIN, encoding="utf-8")
-    command = [
-        "java",
+    options = [
         f"-Djava.security.auth.login.config={login}",
         # The file is about bookies.
         "-Dzookeeper.sasl.client=false",
         *java_options,
         f"-Dlog4j.configurationFile={HERE / 'log4j2.xml'}",
-        "-cp",
-        f"{classes}{os.pathsep}{path}",
-        "ApacheDriver",
     ]
-    with (folder / "java.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        try:
-            yield ApacheBookKeeper(folder, process)
-        finally:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.close()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            process.stdout.close()
+    with java_program(folder, HERE / "ApacheDriver.java", path, options) as process:
+        yield ApacheBookKeeper(folder, process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from support import java_client
+from support.java_program import java_program
 from support.object_stores import free_port
 
 HERE = Path(__file__).parents[1] / "compat" / "adoption"
@@ -109,16 +109,7 @@ class ApachePulsar:
 @contextmanager
 def apache_pulsar(folder: Path, zookeeper: str) -> Iterator[ApachePulsar]:
     """The process without a broker yet. `zookeeper`: HOST:PORT. Raises NotHereError."""
-    path = java_client.class_path(HERE)
-    classes = folder / "classes"
-    classes.mkdir(parents=True)
-    subprocess.run(
-        ["javac", "-proc:none", "-nowarn", "-cp", path, "-d", str(classes), str(HERE / "PulsarDriver.java")],
-        check=True,
-        capture_output=True,
-    )
-    command = [
-        "java",
+    options = [
         "-Xmx512m",
         "-XX:MaxDirectMemorySize=512m",
         "-XX:TieredStopAtLevel=1",
@@ -131,23 +122,6 @@ def apache_pulsar(folder: Path, zookeeper: str) -> Iterator[ApachePulsar]:
         "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
         "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
         f"-Dlog4j.configurationFile={HERE.parent / 'bookkeeper' / 'log4j2.xml'}",
-        "-cp",
-        f"{classes}{os.pathsep}{path}",
-        "PulsarDriver",
     ]
-    with (folder / "java.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        try:
-            yield ApachePulsar(folder, process, zookeeper)
-        finally:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.close()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            process.stdout.close()
+    with java_program(folder, HERE / "PulsarDriver.java", java_client.class_path(HERE), options) as process:
+        yield ApachePulsar(folder, process, zookeeper)

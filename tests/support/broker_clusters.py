@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
+
 from support.bookie_process import BookieProcess
+from support.drivers import NotHereError
 from support.metadata_servers import ServerProcess, etcd_server, zookeeper_server
 from support.standalone import ADMIN_DEADLINE_S, StandaloneProcess
 
@@ -67,6 +70,15 @@ def lookup(broker: StandaloneProcess, topic: str) -> dict[str, Any]:
     with urlopen(url, timeout=ADMIN_DEADLINE_S) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
+
+
+def cluster_or_skip(kind: str, factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """For fixtures: a cluster of `broker_cluster`, or the reason why it cannot be had here."""
+    try:
+        with broker_cluster(factory.mktemp(kind), kind=kind) as cluster:
+            yield cluster
+    except NotHereError as error:  # the service's package could not be fetched: it says which and why
+        pytest.skip(str(error))
 
 
 @contextmanager
