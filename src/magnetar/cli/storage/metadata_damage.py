@@ -32,7 +32,8 @@ _SHOWN_MAX: Final = 1_000
 )
 def metadata(data: Path | None, service: str | None, cluster: str, output: str) -> int:
     """Read every value of the metadata. List those that a broker cannot use: what is wrong, what follows, and
-    the next step. Changes nothing. Brokers of a cluster may run.
+    the next step. Brokers of a cluster may run. No value is changed; a folder is opened as at a start, which
+    merges the log of its database and removes what belonged to the ended process.
     """
     from magnetar.server.storage import metadata_doctor
 
