@@ -25,7 +25,7 @@ class Reservations:
     """
 
     def __init__(self, config: StandaloneConfig, cleanup: contextlib.ExitStack) -> None:
-        """Raises StartupError when a port is in use."""
+        """Raises StartupError when a port is in use, or would be beyond the last one."""
         self._cleanup = cleanup
         plain, secured = config.plain_host or config.host, config.host
         with_tls = config.tls_certificate is not None
@@ -41,9 +41,9 @@ class Reservations:
                 else ()
             ),
         )
-        sockets = [listening(host, port, option) for host, port, option in wanted]
-        for each in sockets:
-            cleanup.callback(each.close)
+        for _, port, option in wanted:
+            _check_last(port, config.processes, option)
+        sockets = [self._kept(listening(host, port, option)) for host, port, option in wanted]
         self.descriptors = Ports(*(each.fileno() for each in sockets))
         """Descriptors of the shared sockets."""
         self.shared = Ports(*(_port(each) for each in sockets))
@@ -54,15 +54,21 @@ class Reservations:
         """Own ports of each process."""
 
     def _reserve(self, host: str, shared: int, number: int, option: str) -> int:
-        port = shared + number * STEP if shared else 0
-        if port > _PORT_MAX:
-            raise StartupError(
-                f"process {number} would have port {port}, {number} times {STEP} above {option}:"
-                f" choose a lower one for {option}, or 0"
-            )
-        kept = reserved(host, port, option)
-        self._cleanup.callback(kept.close)
-        return _port(kept)
+        return _port(self._kept(reserved(host, shared + number * STEP if shared else 0, option)))
+
+    def _kept(self, made: socket.socket) -> socket.socket:
+        self._cleanup.callback(made.close)
+        return made
+
+
+def _check_last(shared: int, processes: int, option: str) -> None:
+    """Raises StartupError when not every process can have its port: before any port is taken."""
+    beyond = (_PORT_MAX - shared) // STEP + 1
+    if shared and beyond <= processes:
+        raise StartupError(
+            f"process {beyond} would have port {shared + beyond * STEP}, {beyond} times {STEP}"
+            f" above {option}: choose a lower one for {option}, or 0"
+        )
 
 
 def _port(bound: socket.socket) -> int:
