@@ -127,6 +127,7 @@ OTHERS: Final = {
     "holdings": "bench.holdings",
     "readers": "bench.readers",
     "clients": "bench.clients.__main__",
+    "floor": "bench.floor",
 }
 """Words that stand for a program of their own."""
 
