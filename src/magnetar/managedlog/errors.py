@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar.base.errors import LogError
+from magnetar.base.ids import LedgerId
 
 
 class LogClosedError(LogError):
@@ -24,6 +25,24 @@ class LogFencedError(LogError):
     """Another owner has taken over the log; this one must not write it any more."""
 
     retriable = True
+
+
+class LedgerIdsWentBackError(LogError):
+    """A new ledger of the log has an id that is not above all earlier ones, so its entries would have wrong
+    positions.
+
+    The ids come from the metadata of BookKeeper. It was restored from an older copy, or is of other bookies.
+    """
+
+    def __init__(self, new: LedgerId, last: LedgerId) -> None:
+        super().__init__(
+            f"the metadata service gave a new ledger the id {new}, and the log already has ledger {last}: the"
+            " ledgers' metadata is an older copy, or belongs to other bookies than before. The log was not"
+            " changed; start the brokers with the --metadata that the cluster was made with, or restore the"
+            " newer metadata"
+        )
+        self.new = new
+        self.last = last
 
 
 class LogTerminatedError(LogError):

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.compressed_values import plain
-from magnetar.managedlog.errors import InvalidLogDataError
+from magnetar.managedlog.errors import InvalidLogDataError, LedgerIdsWentBackError
 from magnetar.managedlog.offload_codec import decode_context, encode_context
 from magnetar.tiered.api import SealedLedger
 from magnetar.tiered.context import OffloadContext, OffloadedCopy
@@ -166,8 +166,9 @@ class LogMetadata:
         return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
 
     def adding(self, record: LedgerRecord) -> LogMetadata:
-        """The value with one more ledger at the end."""
-        assert not self.ledgers or record.ledger_id > self.ledgers[-1].ledger_id
+        """The value with one more ledger at the end. Raises LedgerIdsWentBackError."""
+        if self.ledgers and record.ledger_id <= self.ledgers[-1].ledger_id:
+            raise LedgerIdsWentBackError(record.ledger_id, self.ledgers[-1].ledger_id)
         return replace(self, ledgers=(*self.ledgers, record))
 
 

@@ -21,6 +21,7 @@
 | `/namespace/{tenant}/{namespace}/{bundle}` | owner, JSON, ephemeral | broker |
 | `/loadbalance/brokers/{broker}` | broker data, JSON, ephemeral | broker |
 | `/loadbalance/leader` | the broker that evens the load, JSON, ephemeral | broker |
+| `/magnetar/ledgers-of` | which bookies the ledgers of this cluster are on, JSON | server |
 | `/magnetar/last-moves` | bundles that the leader moved last, JSON | broker |
 | `/counters/producer-name` | sequential: makes names of producers unique | broker |
 | `/ledgers/...` | ledgers of BookKeeper | ledger |
@@ -93,6 +94,9 @@ BROKERS: Final = "/loadbalance/brokers"
 
 LEADER: Final = "/loadbalance/leader"
 """The broker that evens the load."""
+
+LEDGERS_OF: Final = "/magnetar/ledgers-of"
+"""Which bookies the ledgers of this cluster are on."""
 
 LAST_MOVES: Final = "/magnetar/last-moves"
 """Bundles that the leader moved last."""

@@ -11,7 +11,7 @@ from magnetar.base.ids import LedgerId, Position
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.cursors.cursor_codec import decode_entry, decode_info
 from magnetar.managedlog.cursors.entry_set import EntrySet
-from magnetar.managedlog.errors import InvalidLogDataError
+from magnetar.managedlog.errors import InvalidLogDataError, LedgerIdsWentBackError
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, encode, log_path
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, OffloadedSegment
 from magnetar.tiered.parquet.parquet_history import Footer
@@ -55,6 +55,13 @@ def test_sealing_tells_the_next_ledger_its_index() -> None:
     assert sealed.ledgers == (LedgerRecord(3, 10, 100, 50, 0), LedgerRecord(7, base_index=25))
     assert (sealed.next_index, sealed.last_broker_time_ms) == (25, 40)
     assert sealed.without(frozenset({3})).deleted_ledgers == (3,)
+
+
+def test_a_new_ledger_is_behind_all_others() -> None:
+    metadata = LogMetadata(ledgers=(LedgerRecord(3, 10, 100, 5),)).adding(LedgerRecord(7))
+    for id_from_older_metadata in (1, 7):
+        with pytest.raises(LedgerIdsWentBackError, match="already has ledger 7"):
+            metadata.adding(LedgerRecord(LedgerId(id_from_older_metadata)))
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\x0a\x02\x08\x07\x0a\x02\x08\x03", b"\x0a\x00"])

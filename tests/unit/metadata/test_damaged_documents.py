@@ -26,6 +26,7 @@ from magnetar.managedlog.cursors.cursor_codec import decode_info
 from magnetar.managedlog.log_metadata import decode
 from magnetar.managedlog.moved_store import known_places
 from magnetar.metadata import keys
+from magnetar.metadata.bookkeeper.known_ledgers import KnownLedgers, check_known_ledgers
 from magnetar.metadata.documents import number_of, object_of
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.schemas.registry import SchemaRegistry
@@ -145,6 +146,10 @@ READERS: Final[dict[str, tuple[str, Read]]] = {
         _decoded(decode_ledger_metadata),
     ),
     "/magnetar/offload-places": ("/magnetar/offload-places", lambda store, path: known_places(store)),
+    "/magnetar/ledgers-of": (
+        keys.LEDGERS_OF,
+        lambda store, path: check_known_ledgers(store, "/magnetar/c", KnownLedgers("i", "/ledgers")),
+    ),
     "/magnetar/last-moves": (keys.LAST_MOVES, lambda store, path: read_last_moves(store)),
     "/magnetar/generation": ("/magnetar/generation", _decoded(lambda data, path: number_of(path, data))),
     "/magnetar/bookies-beside/{bookie}": (

@@ -34,14 +34,16 @@ from magnetar.metadata.adoption import scope_of, store_of_cluster
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.metadata.bookkeeper.known_ledgers import KnownLedgers, check_known_ledgers
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError
 from magnetar.metadata.bookkeeper.racks import BookieRacks
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
+from magnetar.metadata.documents import text_of
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.keys import BOOKIE_RACKS, BROKERS
 from magnetar.metadata.lasting import in_lasting_session
-from magnetar.metadata.opening import open_metadata, parse_metadata_url
+from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata_url
 from magnetar.metadata.outages import Outages
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
 from magnetar.metadata.trust import MetadataTrust
@@ -179,16 +181,12 @@ async def _on_cluster(
     timeout_s = config.metadata_session_timeout_seconds
     service = await open_metadata(url, clock, session_timeout_ms=1_000 * timeout_s)
     cleanup.push_async_callback(service.close)
-    try:
-        tree = await open_tree(service, url.root, layout=url.layout)
-    except ClusterNotInitializedError as error:
-        raise StartupError(
-            f"{error}; start its first bookie with --initialize, or name the root of the one that is there"
-        ) from error
-    except LayoutError as error:
-        raise StartupError(str(error)) from error
+    tree = await _tree(service, url)
     scope = scope_of(config.cluster)
     store, adopted = await store_of_cluster(service, config.cluster)
+    if (instance := await service.get(tree.instance_id)) is not None:
+        on_these = KnownLedgers(text_of(tree.instance_id, instance.data), url.root)
+        await check_known_ledgers(store, scope, on_these)
     if adopted:
         await check_pulsar_away(store)
     if shares:
@@ -226,6 +224,17 @@ async def _on_cluster(
         adopted=adopted,
         credentials=credentials.files,
     )
+
+
+async def _tree(service: MetadataStore, url: MetadataUrl) -> BookKeeperTree:
+    try:
+        return await open_tree(service, url.root, layout=url.layout)
+    except ClusterNotInitializedError as error:
+        raise StartupError(
+            f"{error}; start its first bookie with --initialize, or name the root of the one that is there"
+        ) from error
+    except LayoutError as error:
+        raise StartupError(str(error)) from error
 
 
 async def check_pulsar_away(store: MetadataStore) -> None:

@@ -23,6 +23,7 @@ from magnetar.managedlog.cursors.cursor_codec import decode_info
 from magnetar.managedlog.cursors.entry_set_codec import decode as decode_entries
 from magnetar.managedlog.log_metadata import decode as decode_log
 from magnetar.managedlog.moved_store import decode_places
+from magnetar.metadata.bookkeeper.known_ledgers import decode_known_ledgers
 from magnetar.metadata.bookkeeper.racks import decode_racks
 from magnetar.metadata.documents import number_of, object_of, text_of
 from magnetar.schemas.pulsar_storage import decode_locator
@@ -127,6 +128,11 @@ def _ledger(path: str, data: bytes) -> Sequence[str]:
 
 def _places(path: str, data: bytes) -> Sequence[str]:
     decode_places(data)
+    return ()
+
+
+def _ledgers_of(path: str, data: bytes) -> Sequence[str]:
+    decode_known_ledgers(data, path)
     return ()
 
 
@@ -265,6 +271,12 @@ KINDS: Final = (
         check=_places,
         consequence="the broker searches the lists of topics for earlier places, and writes the value anew",
         remedy="none is needed",
+    ),
+    ValueKind(
+        name="/magnetar/ledgers-of",
+        check=_ledgers_of,
+        consequence="the cluster's brokers do not start: whether these bookies have its messages is unknown",
+        remedy="delete the value when `--metadata` names the right bookies: the next start writes it",
     ),
     ValueKind(
         name="/magnetar/last-moves",
