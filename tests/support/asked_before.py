@@ -9,14 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from support.asking import is_predicate, is_property
-from support.effects import FOREIGN, all_functions
+from support.asking import ASKING, is_predicate, is_property
+from support.effects import FOREIGN, all_functions, functions_of
+from support.owner_types import Owners
 from support.sources import below, modules, name_of, nodes
 from support.waits import (
     attribute_of,
     changed_in,
     changing,
     changing_anywhere,
+    changing_from_outside,
+    changing_of,
     coroutines,
     end,
     own_nodes,
@@ -38,7 +41,7 @@ class Acted(NamedTuple):
     """The predicate or property with its object, as `topic.is_open`; of `self` without the object."""
     method: str
     checked: int
-    """Line of the condition."""
+    """Line where it is asked: in a condition, or in the value of a name."""
     used: int
     """Line of the call."""
 
@@ -136,36 +139,94 @@ def holds(statements: Sequence[ast.stmt], node: ast.AST) -> bool:
     return any(one is node for statement in statements for one in below(statement))
 
 
-def found_in(function: ast.AsyncFunctionDef, kind: ast.ClassDef | None, known: Known) -> Iterator[Acted]:
-    """Answers of predicates that a method acts on after a wait, without a new look."""
-    every = list(own_nodes(function))
-    called = {id(node.func) for node in every if isinstance(node, ast.Call)}
-    own = {} if kind is None else _own(kind)
+class Question(NamedTuple):
+    """An attribute that a condition depends on."""
+
+    node: ast.Attribute
+    asked_in: ast.expr
+    """The condition, or the value of a name that the condition reads."""
+    loop: Sequence[ast.stmt]
+    """What is repeated after the question is asked again; empty for a name, which keeps its answer."""
+
+
+def questions(every: Sequence[ast.AST]) -> Iterator[Question]:
+    """What conditions ask themselves, and what names in them were made of. Only predicates count for a name:
+    other values that it may have been made of are copies."""
+    made: dict[str, list[ast.expr]] = {}
+    for node in every:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    made.setdefault(target.id, []).append(node.value)
     for condition in every:
         if not isinstance(condition, Condition):
             continue
         for node in within(condition.test):
-            asked = attribute_of(node)
-            if asked is None or not isinstance(node, ast.Attribute):
+            if isinstance(node, ast.Attribute):
+                loop = condition.body if isinstance(condition, ast.While) else []
+                yield Question(node, condition.test, loop)
+            elif isinstance(node, ast.Name):
+                for value in made.get(node.id, ()):
+                    if end(value) <= end(condition.test):
+                        asked = (each for each in within(value) if isinstance(each, ast.Attribute))
+                        yield from (Question(each, value, []) for each in asked if _asks(each.attr))
+
+
+def _asks(name: str) -> bool:
+    """Whether an attribute of this name is a predicate."""
+    return name.strip("_").split("_")[0] in ASKING
+
+
+@cache
+def _acting_of(kind: ast.ClassDef) -> frozenset[str]:
+    """Methods of a class that change something, and its coroutines."""
+    waiting = {each.name for each in kind.body if isinstance(each, ast.AsyncFunctionDef)}
+    return frozenset(waiting | {each.name for each in functions_of(kind, kind.body) if each.acts})
+
+
+def _is_of(owners: Owners | None, asked: str, method: str) -> bool:
+    """Whether the class of the object tells what is asked, and the method acts; True when it is unknown."""
+    owner, _, attribute = asked.rpartition(".")
+    kinds = None if owners is None else owners.classes_of(owner)
+    if kinds is None:
+        return True
+    tells = attribute in changing_from_outside() or any(attribute in changing_of(kind) for kind in kinds)
+    return tells and any(method in _acting_of(kind) for kind in kinds)
+
+
+def found_in(
+    function: ast.AsyncFunctionDef, kind: ast.ClassDef | None, known: Known, owners: Owners | None = None
+) -> Iterator[Acted]:
+    """Answers of predicates that a method acts on after a wait, without a new look. `owners`: the classes of
+    objects; without them names count alone."""
+    every = list(own_nodes(function))
+    called = {id(node.func) for node in every if isinstance(node, ast.Call)}
+    own = {} if kind is None else _own(kind)
+    seen: set[int] = set()
+    for question in questions(every):
+        node = question.node
+        asked = attribute_of(node)
+        if asked is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        is_own = "." not in asked
+        if node.attr not in (own if is_own else known.told):
+            continue
+        if not is_own and (id(node) in called) != (node.attr in known.called):
+            continue
+        read = {last(each) for each in own[asked]} if is_own else known.told[node.attr]
+        for call, method in _calls(every, asked, is_own=is_own):
+            if is_own:
+                assert kind is not None, "it told something"
+                acts = not read.isdisjoint(map(last, changes_of(kind).get(method, ())))
+            else:
+                acts = method in known.acting and _is_of(owners, asked, method)
+            if not acts or not _waited(every, function, question, call):
                 continue
-            is_own = "." not in asked
-            if node.attr not in (own if is_own else known.told):
-                continue
-            if not is_own and (id(node) in called) != (node.attr in known.called):
-                continue
-            read = {last(each) for each in own[asked]} if is_own else known.told[node.attr]
-            for call, method in _calls(every, asked, is_own=is_own):
-                if is_own:
-                    assert kind is not None, "it told something"
-                    acts = not read.isdisjoint(map(last, changes_of(kind).get(method, ())))
-                else:
-                    acts = method in known.acting
-                if not acts or not _waited(every, function, condition, node.attr, call):
-                    continue
-                bodies = known.definitions.get(method, [])
-                if not bodies or not all((read | {node.attr}) & looked_at(each) for each in bodies):
-                    yield Acted(asked, method, condition.test.lineno, call.lineno)
-                    break
+            bodies = known.definitions.get(method, [])
+            if not bodies or not all((read | {node.attr}) & looked_at(each) for each in bodies):
+                yield Acted(asked, method, question.asked_in.lineno, call.lineno)
+                break
 
 
 @cache
@@ -186,11 +247,9 @@ def _calls(every: Sequence[ast.AST], asked: str, *, is_own: bool) -> list[tuple[
     return sorted(found, key=lambda each: (each[0].lineno, each[0].col_offset))
 
 
-def _waited(
-    every: Sequence[ast.AST], function: ast.AST, condition: Condition, name: str, call: ast.Call
-) -> bool:
-    """Whether a wait stands between the condition and the call, and no other condition that asks the same."""
-    place = (call.lineno, call.col_offset)
+def _waited(every: Sequence[ast.AST], function: ast.AST, question: Question, call: ast.Call) -> bool:
+    """Whether a wait stands between the question and the call, and no other condition that asks the same."""
+    place, name, asked_at = (call.lineno, call.col_offset), question.node.attr, end(question.asked_in)
     looks = [
         end(node.test)
         for node in every
@@ -198,10 +257,9 @@ def _waited(
         and any(isinstance(each, ast.Attribute) and each.attr == name for each in within(node.test))
     ]
     for wait, begin, after in waits(list(every)):
-        if begin < end(condition.test) or after > place or apart(function, wait, call):
+        if begin < asked_at or after > place or apart(function, wait, call):
             continue
-        loop = condition.body if isinstance(condition, ast.While) else []
-        asks_again = holds(loop, wait) and not holds(loop, call)
+        asks_again = holds(question.loop, wait) and not holds(question.loop, call)
         if not asks_again and not any(after < look <= place for look in looks):
             return True
     return False
@@ -210,5 +268,5 @@ def _waited(
 def acted(path: Path) -> Iterator[tuple[str, Acted]]:
     """`module:function:object.predicate->method` of a module, also of those that a comment explains."""
     for function, kind in coroutines(nodes(path)):
-        for found in found_in(function, kind, known_anywhere()):
+        for found in found_in(function, kind, known_anywhere(), Owners(function, kind)):
             yield f"{name_of(path)}:{function.name}:{found.asked}->{found.method}", found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from support.asking import is_predicate, is_property, is_setter
+from support.owner_types import Owners
 from support.sources import below, modules, name_of, nodes
 
 _CHANGING: Final = {
@@ -126,21 +127,55 @@ def told_anywhere() -> frozenset[str]:
     )
 
 
+@cache
+def changing_from_outside() -> frozenset[str]:
+    """Names of attributes that some code changes of another object than its own."""
+    return frozenset(
+        node.attr
+        for path in modules()
+        for function in nodes(path)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in changed_in(function)
+        if isinstance(node, ast.Attribute) and "." in (attribute_of(node) or ".")
+    )
+
+
+@cache
+def changing_of(kind: ast.ClassDef) -> frozenset[str]:
+    """Attributes, properties and predicates of a class whose values may change."""
+    own = changing(kind)
+    return frozenset(own | told_by(kind, own, changing_anywhere()).keys())
+
+
 class Changes:
     """Which attributes others may change meanwhile."""
 
     def __init__(
-        self, own: set[str], elsewhere: frozenset[str], told: dict[str, set[str]] | None = None
+        self,
+        own: set[str],
+        elsewhere: frozenset[str],
+        told: dict[str, set[str]] | None = None,
+        owners: Owners | None = None,
     ) -> None:
-        """`told`: properties and predicates of the class, and what they read of what changes."""
+        """`told`: properties and predicates of the class, and what they read of what changes. `owners`: the
+        classes of other objects; where they are unknown `elsewhere` counts."""
         self._told = told or {}
         self._own = own | self._told.keys()
         self._elsewhere = elsewhere
+        self._owners = owners
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        return name.rpartition(".")[2] in self._elsewhere if "." in name else name in self._own
+        owner, _, attribute = name.rpartition(".")
+        if not owner:
+            return name in self._own
+        if attribute not in self._elsewhere:
+            return False
+        kinds = None if self._owners is None else self._owners.classes_of(owner)
+        if kinds is None or attribute in changing_from_outside():
+            return True
+        return any(attribute in changing_of(kind) for kind in kinds)
 
     def behind(self, names: set[str]) -> set[str]:
         """The names, and the attributes that they stand for."""
@@ -268,17 +303,29 @@ def coroutines(tree: Iterable[ast.AST]) -> Iterator[tuple[ast.AsyncFunctionDef, 
             yield function, of_class.get(function)
 
 
-@cache
-def changes_around(kind: ast.ClassDef | None, elsewhere: frozenset[str], told: frozenset[str]) -> Changes:
+def changes_around(
+    kind: ast.ClassDef | None,
+    elsewhere: frozenset[str],
+    told: frozenset[str],
+    owners: Owners | None = None,
+) -> Changes:
     """What others may change while a coroutine of the class waits."""
     own = set() if kind is None else changing(kind)
-    return Changes(own, elsewhere | told, None if kind is None else told_by(kind, own, elsewhere))
+    return Changes(own, elsewhere | told, _told_by(kind, elsewhere), owners)
+
+
+@cache
+def _told_by(kind: ast.ClassDef | None, elsewhere: frozenset[str]) -> dict[str, set[str]] | None:
+    return None if kind is None else told_by(kind, changing(kind), elsewhere)
 
 
 def unexplained(path: Path) -> Iterator[str]:
     """`module:function:attribute` of a module."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for function, kind in coroutines(nodes(path)):
-        for found in found_in(function, changes_around(kind, changing_anywhere(), told_anywhere())):
+        if not any(isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) for node in below(function)):
+            continue
+        owners = Owners(function, kind)
+        for found in found_in(function, changes_around(kind, changing_anywhere(), told_anywhere(), owners)):
             if not is_explained(lines, found):
                 yield f"{name_of(path)}:{function.name}:{found.attribute}"

@@ -1,20 +1,23 @@
-"""No `await` between a check of an attribute and what depends on it, unless somebody says why it is harmless.
+"""No `await` between a check of an attribute and what depends on it, unless a comment says why that is so.
 
 Between two `await`s no other code runs. So a coroutine that looks at an attribute of its object, waits, and
 then uses the attribute acts on something that others may have changed. It has to look again after the wait,
-or to hold the thing, or to say in a comment between check and use who else can act and why that does no harm.
+or to hold the thing, or to say in a comment between the two which code can act and why that is harmless.
 `checks_across_waits.txt` lists those that were gone through and says it there.
 
 What the rule sees: in one coroutine, a condition of `if`, `while` or `x if y else z` that reads `self.a` or
 `other.a` (of a parameter, a local name, or what either holds, as `self.other.a`), or a name that was made of
-it; an `await` behind it in the text; and after that a use of the same attribute that is no condition itself.
-Only attributes that change after the object was made are of concern: of `self` those that its class changes,
-of others those whose name some module changes of something, as the rule knows no types. A property or a
-predicate (`support/asking.py`) of `self` stands for the attributes it reads, one of others for itself.
+it; an `await` behind it in the text; and after that a use of the same attribute outside a condition.
+Only attributes that change after the object was made are of concern: those that its class changes, or other
+code of any object. Annotations tell the class of another object (`support/owner_types.py`); where they
+do not, an attribute whose name some module changes of something counts. A property or a predicate
+(`support/asking.py`) of `self` stands for the attributes it reads, one of others for itself.
 
 A second rule sees a predicate or property that a condition asks before a wait, when a method of the same
-object acts after the wait, as in `if topic.is_idle: await told(); topic.close()`. Of `self` it is a method
-that changes what the predicate reads, of others one whose name acts in some class. It is content with another
+object acts after the wait, as in `if topic.is_idle: await told(); topic.close()`. It sees a predicate as well
+that a name is made of, where a condition reads the name: the answer is as old as the name. A method of `self`
+acts when it changes what the predicate reads, one of others when it changes something in the class of the
+object, or in some class where that is unknown. The rule is content with another
 condition that asks the same after the wait, with a method that itself looks at what the predicate reads, and
 with a call that is not reached from the wait. Its rows are `module:coroutine:object.predicate->method`.
 """
@@ -28,7 +31,8 @@ from typing import Final
 
 import pytest
 
-from support import asked_before
+from support import asked_before, owner_types
+from support.owner_types import Owners
 from support.sources import below, modules
 from support.waits import Found, changes_around, coroutines, found_in, is_explained, unexplained
 
@@ -133,9 +137,9 @@ def test_the_rule_sees_all_coroutines() -> None:
         "if self.a:\n    await done()\n    if self.a:\n        self.a.close()",  # looked again
         "if self.a:\n    await self.a.done()",  # read before the wait begins
         "if self.a:\n    # Nobody else sets it.\n    await done()\n    self.a.close()",  # explained
-        "if self.b:\n    await done()\n    self.b.close()",  # nobody changes b
+        "if self.b:\n    await done()\n    self.b.close()",  # no method changes b
         "await done()\nif self.a:\n    self.a.close()",  # checked after the wait
-        "if other.y:\n    await done()\n    other.y.close()",  # nobody changes y
+        "if other.y:\n    await done()\n    other.y.close()",  # no method changes y
         "if other.z():\n    await done()\n    other.z()",  # a method
         "if any(lambda x: x.z):\n    await done()\n    x.z = 1",  # another x
     ],
@@ -175,6 +179,9 @@ def acted_on(body: str) -> list[tuple[str, str]]:
         ("while other.b.idle:\n    await done()\n    other.b.shut()", ("other.b.idle", "shut")),
         ("if other.idle:\n    async with lock:\n        other.shut()", ("other.idle", "shut")),
         ("await done()\nif other.idle:\n    await done()\nother.shut()", ("other.idle", "shut")),
+        ("free = self.is_open()\nawait done()\nif free:\n    self.close()", ("is_open", "close")),
+        ("free = not self.is_open()\nif free:\n    await done()\n    self.end()", ("is_open", "end")),
+        ("while free := self.is_open():\n    await done()\n    self.end()", ("is_open", "end")),
     ],
 )
 def test_the_second_rule_sees(body: str, found: tuple[str, str]) -> None:
@@ -194,7 +201,61 @@ def test_the_second_rule_sees(body: str, found: tuple[str, str]) -> None:
         "if other.idle:\n    await done()\n    return\nother.shut()",  # the wait does not lead there
         "if other.idle:\n    await done()\nelse:\n    other.shut()",  # nor to the other branch
         "while not other.idle:\n    await done()\nother.shut()",  # the loop asks again
+        "free = self.is_open()\nif free:\n    self.close()\nawait done()",  # before the wait
+        "await done()\nfree = self.is_open()\nif free:\n    self.close()",  # asked after the wait
+        "free = self.is_open()\nawait done()\nif free and self.is_open():\n    self.close()",  # asked again
     ],
 )
 def test_the_second_rule_does_not_see(body: str) -> None:
     assert acted_on(body) == []
+
+
+TYPED = """
+class Base:
+    def __init__(self):
+        self.a = 0
+    def raise_it(self):
+        self.a += 1
+class Box(Base):
+    def __init__(self, lid: "Lid"):
+        self.lid = lid
+        self.spare = Lid()
+        self.b = 0
+    @property
+    def top(self) -> "Lid | None":
+        return self.lid
+    async def opened(self) -> "Lid":
+        return self.lid
+class Lid:
+    def turn(self):
+        self.c = 1
+class Shape(Protocol):
+    d: int
+async def f(box: Box, shape: Shape, other):
+    lid = await box.opened()
+    found = box.top
+    either = Lid()
+    either = other.get()
+    for each in other:
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("box", {"Box", "Base"}), ("box.lid", {"Lid"}), ("box.spare", {"Lid"}), ("lid", {"Lid"}),
+        ("found", {"Lid"}), ("shape", None), ("other", None), ("either", None), ("each", None),
+        ("box.b", None),
+    ],
+)  # fmt: skip
+def test_annotations_tell_classes(path: str, names: set[str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = ast.parse(TYPED)
+    kinds = {node.name: [node] for node in tree.body if isinstance(node, ast.ClassDef)}
+    for cached in (owner_types._heirs, owner_types.family, owner_types.parts):
+        monkeypatch.setattr(owner_types, cached.__name__, cached.__wrapped__)
+    monkeypatch.setattr(owner_types, "classes", lambda: kinds)
+    function = tree.body[-1]
+    assert isinstance(function, ast.AsyncFunctionDef)
+    found = Owners(function, None).classes_of(path)
+    assert (found if found is None else {kind.name for kind in found}) == names
