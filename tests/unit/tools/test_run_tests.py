@@ -133,7 +133,12 @@ def pytests(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str,
     """Stands in for pytest: `failing` fail beside others, `broken` alone too; `ran` has what ran alone."""
     stage: dict[str, Any] = {"failing": [], "broken": [], "ran": [], "archives": []}
 
-    def pytest_(arguments: list[str], deadline: float, said: TextIO | None = None) -> int:
+    def pytest_(
+        arguments: list[str],
+        deadline: float,
+        said: TextIO | None = None,
+        used: list[float] | None = None,
+    ) -> int:
         if said is not None:
             said.write("said aside\n")
         if "-n" in arguments and arguments[1:] == ["-n", "0"]:
