@@ -1,5 +1,9 @@
 """The rules of writing, recovery and serving, each with a way to break it.
 
+A decision is a rule that the simulator hands in (`rules.py`). What is replaced as a method of the product is
+a step of an algorithm, such as what a writer does with metadata that it has read: no method is there to be
+replaced (`tests/simulation/test_replaced_methods.py`).
+
 Three rules are not here, because breaking one of them alone loses nothing: that reads of the last entry
 fence, that their answers must cover every set of Qw neighbours, and that only certain answers count there.
 The reads of a recovery fence as well, so an entry that they miss can never be confirmed: the first line
@@ -8,7 +12,7 @@ holds without the second.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError
@@ -32,14 +36,9 @@ from sim.rules import RulesInForce
 # Writing
 
 
-def _confirm_one_short(self: PendingEntries) -> bool:
-    before = self.confirmed
-    while True:
-        entry = self._entries.get(self.confirmed + 1)
-        if entry is None or entry.holders.bit_count() < self._layout.ack_quorum - 1:
-            return self.confirmed != before
-        del self._entries[entry.entry_id]
-        self.confirmed, self.confirmed_bytes = entry.entry_id, entry.length_bytes
+class _ConfirmsOneShort(WritingRules):
+    def copies_needed(self, layout: QuorumLayout) -> int:
+        return layout.ack_quorum - 1
 
 
 def _confirm_over_gaps(self: PendingEntries) -> bool:
@@ -90,13 +89,9 @@ def _write_over_whatever_is_there(
 _METADATA_READ: Final = QuorumWriter.metadata_read
 
 
-def _added_despite_a_fence(
-    self: QuorumWriter, bookie: str, index: int, entry_ids: Iterable[int], status: Status
-) -> list[Effect]:
-    return _ADDED(self, bookie, index, entry_ids, Status.OK if status is Status.FENCED else status)
-
-
-_ADDED: Final = QuorumWriter.added
+class _GoesOnDespiteAFence(WritingRules):
+    def is_copy(self, status: Status) -> bool:
+        return status in (Status.OK, Status.FENCED)
 
 
 # Recovery
@@ -115,6 +110,11 @@ class _ReadsBehindTheConfirmed(RecoveryRules):
 class _ReadsFromTheSuccessors(RecoveryRules):
     def members_to_read(self, at_start: Sequence[str], now: Sequence[str]) -> Sequence[str]:
         return now
+
+
+class _TellsAllThatIsConfirmed(RecoveryRules):
+    def confirmed_to_tell(self, first_read: int, confirmed: int) -> int:
+        return confirmed
 
 
 class _SilenceIsAbsence(RecoveryRules):
@@ -195,10 +195,9 @@ def _read_before_the_fence(self: BookieLedgers, asker: object, request: Read) ->
 _FENCE: Final = BookieLedgers._fence
 
 
-def _fence_only_what_is_known(self: BookieLedgers, asker: object, request: Read) -> list[Output]:
-    if request.ledger_id not in self._ledgers:
-        return [self._look_up(asker, request)]
-    return _FENCE(self, asker, request)
+class _FencesOnlyTheKnown(ServingRules):
+    def fences_unknown(self) -> bool:
+        return False
 
 
 def _fence_forgotten(self: Disk) -> list[ServedLedger]:
@@ -222,7 +221,7 @@ def _everything_forgotten(self: Disk) -> None:
 LEDGER_MUTATIONS: Final = {
     "ack-quorum": Mutation(
         "an entry is confirmed when Qa bookies have it",
-        [(PendingEntries, "confirm", _confirm_one_short)],
+        [(RulesInForce, "writing", _ConfirmsOneShort())],
         found_by=0,
     ),
     "in-order": Mutation(
@@ -267,7 +266,7 @@ LEDGER_MUTATIONS: Final = {
     ),
     "fence-is-final": Mutation(
         "a writer that meets a fence gives up",
-        [(QuorumWriter, "added", _added_despite_a_fence)],
+        [(RulesInForce, "writing", _GoesOnDespiteAFence())],
         found_by=2,
     ),
     "fencing-entry-reads": Mutation(
@@ -307,7 +306,7 @@ LEDGER_MUTATIONS: Final = {
     ),
     "no-word-for-the-unknown": Mutation(
         "entries that a recovery writes again vouch for none on bookies that only it knows",
-        [(LedgerRecovery, "_confirmed_for_others", lambda self: self._pending.confirmed)],
+        [(RulesInForce, "recovery", _TellsAllThatIsConfirmed())],
         found_by=391,
     ),
     "first-close-wins": Mutation(
@@ -327,7 +326,7 @@ LEDGER_MUTATIONS: Final = {
     ),
     "fence-of-the-unknown": Mutation(
         "a bookie fences a ledger that it has not seen",
-        [(BookieLedgers, "_fence", _fence_only_what_is_known)],
+        [(RulesInForce, "serving", _FencesOnlyTheKnown())],
         found_by=166,
     ),
     "fence-holds": Mutation(

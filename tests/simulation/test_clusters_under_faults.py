@@ -22,7 +22,7 @@ def test_everything_holds(first: int) -> None:
     "seed",
     [
         # The audit of a lost bookie passed; then a client that had not heard of the loss gave that bookie a
-        # ledger. Nobody looked again before the next day.
+        # ledger. No audit looked again before the next day.
         397,
     ],
 )

@@ -12,8 +12,8 @@ from sim.run import first_to_fail, run_seed
 SEEDS = 60
 """In so many every broken rule must be noticed."""
 FOUND = (126, 225, 335, 397, 446)
-"""Seeds that found faults: a split bundle whose record nobody gave up; a record that was taken away while it
-was claimed; the record of a claim whose answer was lost, of a bundle that was split."""
+"""Seeds that found faults: a split bundle whose record no broker gave up; a record that was taken away while
+it was claimed; the record of a claim whose answer was lost, of a bundle that was split."""
 
 
 @pytest.mark.parametrize("seed", [*range(8), *FOUND])

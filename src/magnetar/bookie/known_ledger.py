@@ -61,5 +61,10 @@ class ServingRules:
         """Whether a ledger takes these entries: behind a fence only those of a recovery."""
         return not ledger.fenced or run.recovery
 
+    def fences_unknown(self) -> bool:
+        """Whether a ledger is fenced before its first entry: the writer's add may still be on its way to this
+        bookie."""
+        return True
+
 
 SERVING_RULES: Final = ServingRules()

@@ -147,7 +147,8 @@ class BookieLedgers:
         if request.ledger_id in self._buried:
             return [ServedAnswer(asker, _read_done(request, Status.NO_LEDGER))]
         if ledger is None:
-            # Fenced before its first entry: the writer's add may still be on its way to this bookie.
+            if not self._rules.fences_unknown():
+                return [self._look_up(asker, request)]
             limbo = self._unknown is not Status.NO_LEDGER
             ledger = self._ledgers[request.ledger_id] = KnownLedger(key, limbo=limbo)
         if ledger.fence_durable:

@@ -33,18 +33,22 @@ class PendingEntry:
 class PendingEntries:
     """The entries after the last confirmed one, without gaps."""
 
-    __slots__ = ("_entries", "_layout", "confirmed", "confirmed_bytes")
+    __slots__ = ("_copies_needed", "_entries", "_layout", "confirmed", "confirmed_bytes")
 
     confirmed: int
     """Last entry that is confirmed, with all before it; -1 when none is."""
     confirmed_bytes: int
     """Payload bytes up to and including `confirmed`."""
 
-    def __init__(self, layout: QuorumLayout, confirmed: int = -1, confirmed_bytes: int = 0) -> None:
+    def __init__(
+        self, layout: QuorumLayout, confirmed: int = -1, *, copies_needed: int | None = None
+    ) -> None:
+        """`copies_needed`: members that must have an entry; None: the ack quorum."""
         self._layout = layout
+        self._copies_needed = layout.ack_quorum if copies_needed is None else copies_needed
         self._entries: dict[int, PendingEntry] = {}
         self.confirmed = confirmed
-        self.confirmed_bytes = confirmed_bytes
+        self.confirmed_bytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -84,23 +88,23 @@ class PendingEntries:
             entry.holders &= keep
 
     def confirm(self) -> bool:
-        """Moves `confirmed` over the entries that Qa members have, up to the first gap; returns whether it
+        """Moves `confirmed` over the entries with enough copies, up to the first gap; returns whether it
         moved."""
         entries = self._entries
         before = self.confirmed
         while True:
             entry = entries.get(self.confirmed + 1)
-            if entry is None or entry.holders.bit_count() < self._layout.ack_quorum:
+            if entry is None or entry.holders.bit_count() < self._copies_needed:
                 return self.confirmed != before
             del entries[entry.entry_id]
             self.confirmed = entry.entry_id
             self.confirmed_bytes = entry.length_bytes
 
     def complete_behind(self, entry_id: int) -> int:
-        """The last entry after `entry_id` that Qa members have, with all between; else `entry_id`."""
+        """The last entry after `entry_id` with enough copies, as all between; else `entry_id`."""
         while True:
             entry = self._entries.get(entry_id + 1)
-            if entry is None or entry.holders.bit_count() < self._layout.ack_quorum:
+            if entry is None or entry.holders.bit_count() < self._copies_needed:
                 return entry_id
             entry_id += 1
 

@@ -71,7 +71,7 @@ class QuorumWriter:
             len(metadata.ensembles[-1][1]), metadata.write_quorum, metadata.ack_quorum
         )
         self._ensemble = list(metadata.ensembles[-1][1])
-        self._pending = PendingEntries(self._layout)
+        self._pending = PendingEntries(self._layout, copies_needed=rules.copies_needed(self._layout))
         self._length_bytes = 0
         self.last_told = -1
         """The last add confirmed in the last appended entry; -1 before."""
@@ -156,7 +156,7 @@ class QuorumWriter:
         """A bookie answered for these entries; IO_ERROR when there will be no answer."""
         if self.is_over or not self._rules.hears(bookie, self._ensemble[index]):
             return []
-        if status is Status.OK:
+        if self._rules.is_copy(status):
             self._pending.held(index, entry_ids)
             return self._progress()
         if status is Status.FENCED:

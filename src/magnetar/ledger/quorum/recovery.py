@@ -256,9 +256,8 @@ class LedgerRecovery:
     def _add(self, entry: LedgerEntry) -> list[Effect]:
         """Adds the entry to all members of the current ensemble, and continues with the next one."""
         assert entry.entry_id == self._pending.last + 1, "entries are added again in order, without a gap"
-        head = self._digester.seal(
-            entry.entry_id, self._confirmed_for_others(), entry.length_bytes, entry.payload
-        )
+        told = self._rules.confirmed_to_tell(self._first_read, self._pending.confirmed)
+        head = self._digester.seal(entry.entry_id, told, entry.length_bytes, entry.payload)
         pending = PendingEntry(entry.entry_id, head + entry.payload, entry.length_bytes)
         self._pending.add(pending)
         effects: list[Effect] = [
@@ -267,15 +266,6 @@ class LedgerRecovery:
             if not self._replacing.is_out(index)
         ]
         return effects + self._read_next()
-
-    def _confirmed_for_others(self) -> int:
-        """The last add confirmed in the entries that are written again: the one of the start.
-
-        Later entries may be confirmed on bookies that only this recovery knows: those get into the metadata
-        with the end. If the recovery does not finish, the next one must not count them as confirmed on the
-        bookies in the metadata, and leave them out.
-        """
-        return self._first_read - 1
 
     def added(self, bookie: str, index: int, entry_ids: Iterable[int], status: Status) -> list[Effect]:
         """A bookie answered for these entries; IO_ERROR when there will be no answer."""

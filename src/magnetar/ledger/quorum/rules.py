@@ -24,6 +24,15 @@ class WritingRules:
         """Whether the answer of a bookie counts in the place of `member`."""
         return bookie == member
 
+    def is_copy(self, status: Status) -> bool:
+        """Whether a bookie that answers so has the entries for good. One with a fence took nothing: the
+        writer gives up."""
+        return status is Status.OK
+
+    def copies_needed(self, layout: QuorumLayout) -> int:
+        """How many members of the current ensemble must have an entry that is confirmed."""
+        return layout.ack_quorum
+
     def may_confirm(self, *, changing: bool) -> bool:
         """Whether entries may be confirmed. Not while the ensemble is `changing`: the new one begins behind
         the last confirmed entry, which must not move on meanwhile."""
@@ -67,6 +76,15 @@ class RecoveryRules:
         """The members that are asked for an entry: those at the start of the recovery. A bookie that took a
         place since has nothing yet."""
         return at_start
+
+    def confirmed_to_tell(self, first_read: int, confirmed: int) -> int:
+        """The last add confirmed in the entries that are written again: the one of the start, before
+        `first_read`.
+
+        Later entries, up to `confirmed`, may be confirmed on bookies that only this recovery knows: those get
+        into the metadata with the end. If the recovery does not finish, the next one must not count them as
+        confirmed on the bookies in the metadata, and leave them out."""
+        return first_read - 1
 
     def is_absence(self, status: Status) -> bool:
         """Whether a member with this answer certainly lacks the entry."""
