@@ -1,4 +1,4 @@
-"""An entry that every bookie has damaged: nobody is led past it until an operator gives it up."""
+"""An entry that every bookie has damaged: no reader is led past it until an operator gives it up."""
 
 from __future__ import annotations
 

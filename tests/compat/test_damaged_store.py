@@ -56,7 +56,7 @@ def test_1400_damaged_bytes_cost_their_blocks_and_no_topic(standalone_folder: St
     lost = 0
     with closing(connect(process)) as client:
         for topic in TOPICS:
-            # First what is new: a hole holds nobody up who publishes.
+            # First what is new: a hole holds up no producer.
             producer = client.create_producer(topic)
             producer.send(f"{topic} new".encode())
             producer.close()

@@ -66,7 +66,7 @@ class Topic:
 
     @property
     def backlog(self) -> int:
-        """Of the subscription `s`."""
+        """Messages in the backlog of the subscription `s`."""
         return int(self.stats["subscriptions"]["s"]["msgBacklog"])
 
 

@@ -28,7 +28,7 @@ class World(NamedTuple):
     stranger: OpenIdServer
 
     def status(self, token: str) -> int:
-        """Of a question that only a superuser may ask: 401 for nobody, 403 for others."""
+        """The status of a call for superusers only: 401 without credentials, 403 for other roles."""
         try:
             self.process.admin("GET", "clusters/standalone/failureDomains", headers=bearer(token))
         except HTTPError as error:
@@ -91,7 +91,7 @@ def test_a_person_by_code(world: World) -> None:
     assert world.status(access) == 200
     exchange(world, pulsar.AuthenticationToken(access), "by-code")
     assert world.status(world.issuer.by_code("baba")[0]) == 403, "he is known, and may not"
-    # It tells the client who came, and is not meant for the broker.
+    # It tells the client which role came, and is not meant for the broker.
     assert world.status(identity) == 401
 
 

@@ -46,7 +46,7 @@ class Place:
         return int(self.call("GET", f"/persistent/{self.namespace}/t/internalStats")["numberOfEntries"])
 
     def backlog(self) -> int:
-        """Of the subscription `s`."""
+        """Messages in the backlog of the subscription `s`."""
         stats = self.call("GET", f"/persistent/{self.namespace}/t/stats")
         return int(stats["subscriptions"]["s"]["msgBacklog"])
 

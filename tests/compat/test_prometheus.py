@@ -44,7 +44,7 @@ ABSENT = (
 
 
 class World(NamedTuple):
-    """A broker with work to do, and who watches it."""
+    """A broker with work to do, and a Prometheus that watches it."""
 
     prometheus: Prometheus
     scrape: str

@@ -117,7 +117,7 @@ def test_the_doctor_reads_the_certificate_and_top_asks_with_the_token(secured: S
         each["check"]: each["state"]
         for each in json.loads(secured.command("doctor", "-o", "json", role="orders").stdout)
     }
-    # Who may not ask has not found a fault.
+    # A role that may not ask has not found a fault.
     assert (states["certificate"], states["health"]) == ("ok", "doubtful")
     shown = secured.command("top", "--looks", "1", "--interval", "0.1", "-o", "json")
     assert shown.returncode == 0, shown.stderr

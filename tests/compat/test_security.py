@@ -171,7 +171,7 @@ def test_no_start_for_everybody_without_intent(tmp_path: Path) -> None:
 
 
 def test_the_command_line_over_tls(secured: Secured, tmp_path: Path) -> None:
-    """Tokens lie in files, the broker's certificate is checked, and who may not is told by the exit code."""
+    """Tokens lie in files, the broker's certificate is checked, the exit code tells of a missing right."""
 
     def magnetar(*arguments: str, role: str, code: int = 0) -> str:
         file = tmp_path / role

@@ -1,4 +1,4 @@
-"""Tiered storage with the official Python client: nobody can tell where a message lies, whatever happens."""
+"""Tiered storage with the official Python client: clients cannot tell where a message lies, come what may."""
 
 from __future__ import annotations
 
@@ -128,6 +128,6 @@ def test_a_missing_object_is_named(history: HistoryTopic) -> None:
         stats = process.admin("GET", f"{history.path}/stats")
         assert path.name in stats["subscriptions"]["s"]["whyIdle"]
         path.with_suffix(".away").rename(path)
-        # Nobody has to do anything: what is back is read.
+        # Nothing has to be done: what is back is read.
         assert consumer.receive(int(DEADLINE_S * 1000)).data() == b"0 " * 40
         client.close()

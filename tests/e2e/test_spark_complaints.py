@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 @pytest.fixture(scope="module", autouse=True)
 def kept(standalone: StandaloneProcess) -> Iterator[None]:
-    """Topics that nobody uses for a minute stay, as on a busy machine a session takes its time."""
+    """Topics without clients for a minute stay, as on a busy machine a session takes its time."""
     path = "namespaces/public/default/retention"
     standalone.admin("POST", path, {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
     yield

@@ -1,4 +1,4 @@
-"""Spark reads and writes topics of a broker with TLS and tokens, and shows nobody its secrets."""
+"""Spark reads and writes topics of a broker with TLS and tokens, and shows its secrets in no text."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_a_bookie_that_lacks_its_entries_gets_them_back(tmp_path: Path) -> None:
                 await checked()
                 await until(cluster, writer.ledger_id, lambda metadata: metadata.ensembles == wrong.ensembles)
                 assert node.worker.repaired >= 1
-            # Of every third entry the spare one has the only copy that is left.
+            # The spare one has, of every third entry, the only copy that is left.
             await cluster.stop(name_of(cluster, members[1]))
             assert await read(client, writer.ledger_id) == payloads
 
@@ -251,7 +251,7 @@ def test_copies_move_where_they_stand_in_one_rack(tmp_path: Path) -> None:
                 await checked()
                 await until(cluster, writer.ledger_id, lambda metadata: spare in holders(metadata))
                 assert node.worker.placed == 1
-                # Of E3 Qw2 one row of neighbours is still in one rack, and nobody can help it.
+                # One row of neighbours of E3 Qw2 is still in one rack, which no choice of bookies can avoid.
                 assert node.checks.counts.not_adhering == 1
             (gone,) = set(members) - holders((await cluster.registry.read(writer.ledger_id)).metadata)
             await cluster.stop(name_of(cluster, gone))

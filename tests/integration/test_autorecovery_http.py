@@ -45,7 +45,7 @@ def test_pages_that_tools_ask_for(tmp_path: Path) -> None:
                 _, said = await call(f"{marked}?missingreplica=b:1&printmissingreplica=true")
                 assert json.loads(said) == {"7": ["b:1"]}
                 assert json.loads((await call(f"{marked}?excludingmissingreplica=b:1"))[1]) == [9]
-                # Both are gone already: who looks at the list finds so.
+                # Both are gone already: a look at the list finds so.
                 assert await call(f"{API}/status?enabled=true", "PUT") == (200, '{"enabled": true}')
                 async with asyncio.timeout(30):
                     while (await call(marked))[0] != 404:
@@ -86,7 +86,7 @@ def test_pages_that_tools_ask_for(tmp_path: Path) -> None:
 def test_changes_where_bookies_demand_something(
     tmp_path: Path, given: dict[str, Any], changes: bool, taken: bool
 ) -> None:
-    """Callers show nothing, so a stranger who reached the port could switch off the repair of the cluster."""
+    """Callers show nothing, so a stranger at the port could switch off the repair of the cluster."""
     config = AutoRecoveryConfig(
         metadata="zk://h:1/ledgers", node_id=None, bookies=LedgerSettings(**given), http_changes=changes
     )

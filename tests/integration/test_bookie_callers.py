@@ -1,4 +1,4 @@
-"""Every request of a bookie's protocol, in both versions × who sends it: what its port answers."""
+"""Every request of a bookie's protocol, in both versions × the role that sends it: what its port answers."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Case(typing.NamedTuple):
     """A request, and its answers."""
 
     request: Callable[[int, bytes, bool], asked.Request]
-    """Of a ledger's id, a key, and whether it is of version 2."""
+    """Made from a ledger's id, a key, and whether it is of version 2."""
     kind: type
     stranger: Status | None
-    """To who has not authenticated."""
+    """The answer to a client that has not authenticated."""
     other: Status
-    """To an authenticated user who does not have the ledger's key."""
+    """The answer to an authenticated client that does not have the ledger's key."""
     negative: Status | None = Status.BAD_REQUEST
     """About a ledger of the bookie's own; None when the request is about no ledger."""
     versions: tuple[bool, ...] = (True, False)
@@ -252,7 +252,7 @@ def status(answer: Response | None) -> Status | None:
 
 
 def test_every_request_has_a_row() -> None:
-    """Whoever adds a request says here who may send it."""
+    """A request that is added says here which roles may send it."""
     assert {case.kind for case in CASES.values()} | {asked.Auth} == set(typing.get_args(asked.Request))
 
 
@@ -305,7 +305,7 @@ def test_a_proof_counts_on_its_connection_and_once(tmp_path: Path, is_v2: bool) 
             assert status(await caller.prove(tried)) is (CLOSED if is_v2 else Status.UNAUTHORIZED)
             assert await caller.ask(asked.Read(LEDGER, 0, None if is_v2 else 5)) is None
         assert status(await right.prove(token)) is Status.OK
-        # Whoever is in is told that nothing more is demanded.
+        # A client that is in is told that nothing more is demanded.
         again = await right.prove(token)
         assert isinstance(again, AuthDone)
         assert (again.plugin, again.payload) == (NO_AUTHENTICATION, b"")

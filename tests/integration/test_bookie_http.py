@@ -101,7 +101,7 @@ def test_a_bookie_that_is_asked_to_takes_no_more(tmp_path: Path) -> None:
     ids=["a password", "TLS", "a certificate"],
 )
 def test_changes_where_clients_must_show_something(tmp_path: Path, access: Access) -> None:
-    """Callers show nothing, so anyone who reached the port could make the bookie read-only."""
+    """Callers show nothing, so a program that reached the port could make the bookie read-only."""
 
     async def main() -> None:
         async with bookie_nodes(tmp_path, 0) as nodes:

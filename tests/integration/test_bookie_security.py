@@ -38,7 +38,7 @@ VERSIONS = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])
 
 
 class Files(NamedTuple):
-    """Who there is."""
+    """Authorities and certificates of all roles."""
 
     authority: Path
     bookie: tuple[Path, Path]
@@ -117,7 +117,7 @@ def test_entries_go_under_tls(tmp_path: Path, files: Files, use_v2: bool) -> Non
         await write_and_read(nodes, options_of(use_v2=use_v2, tls=files.trust()))
         with pytest.raises(LedgerError):
             await write_and_read(nodes, options_of(use_v2=use_v2, tls=None))
-        # It trusts nobody whom we know.
+        # It trusts no authority of ours.
         with pytest.raises(LedgerError):
             await write_and_read(nodes, options_of(use_v2=use_v2, tls=ssl.create_default_context()))
 
@@ -147,7 +147,7 @@ def test_a_password_is_proven_under_tls(tmp_path: Path, files: Files, use_v2: bo
 
 
 def test_new_files_count_for_who_comes_after(tmp_path: Path, files: Files) -> None:
-    """A user who is gone, and another certificate, without a restart."""
+    """A user that is gone, and another certificate, without a restart."""
     users = tmp_path / "users"
     users.write_text("bookkeeper:secret\n")
     pair = tmp_path / "bookie.pem", tmp_path / "bookie.key"
@@ -215,7 +215,7 @@ def test_in_clear_nothing_is_given_and_nothing_goes_before_tls(tmp_path: Path, f
         start = encode_request(StartTls(1), is_v2=False)
         (starts,) = await said_in_clear(nodes, start, is_v2=False)
         assert starts == TlsStarts(Status.OK, 1)
-        # Whoever put a request behind it in clear is not heard under TLS.
+        # A client that put a request behind it in clear is not heard under TLS.
         reader, writer = await asyncio.open_connection("127.0.0.1", nodes.nodes["a"].port)
         writer.write(b"".join(start + encode_request(Read(7, 0, 5), is_v2=False)))
         got = b""

@@ -246,7 +246,7 @@ def test_an_entry_that_is_damaged_everywhere_is_lost_when_everybody_has_said_so(
             await damage(world, second)
             await world.start(first)
             reader = await ledgers.open(writer.ledger_id)
-            # The other one may have a good copy: nobody can tell while it is away.
+            # The other one may have a good copy: no client can tell while it is away.
             with pytest.raises(LedgerUnreadableError):
                 await reader.read(1, 1, 1 << 20)
             await world.start(second)
@@ -331,7 +331,7 @@ def test_metadata_that_is_an_older_copy_deletes_nothing(tmp_path: Path) -> None:
             await writer.close()
             lost = writer.ledger_id
             await node.collect_garbage()
-            # A copy comes while nobody looks: a connection that it interrupts ends the round.
+            # A copy comes while the auditor does not look: a connection that it interrupts ends the round.
             await eventually(lambda: not node._collecting.is_running)
             assert node.keeper.state.generation > 0
             # Restored: as if the bookie's cookie had never been raised, and the ledger not been made.

@@ -29,7 +29,7 @@ def test_a_tour_that_is_killed_leaves_no_broker(tmp_path: Path) -> None:
     assert tour.stdout is not None
     with tour.stdout as told:
         broker = int(told.readline())
-        # A handle of the process: its number may be somebody else's later.
+        # A handle of the process: its number may be another process's later.
         handle = os.pidfd_open(broker)
     tour.kill()
     tour.wait()

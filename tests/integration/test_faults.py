@@ -81,7 +81,7 @@ def test_a_flipped_bit_is_reported_and_never_served(standalone_folder: Standalon
         client.publish(range(100, 101), b"still here")
         assert client.bodies == bodies[: len(client.bodies)]
         assert len(client.bodies) <= 10
-        # What lies behind the damage is there for who passes it on purpose.
+        # What lies behind the damage is there for a reader that passes it on purpose.
         behind = client.ask(Type.GET_LAST_MESSAGE_ID, consumer_id=1, request_id=7).last_message_id
         client.ask(
             Type.SEEK,
@@ -278,7 +278,7 @@ def test_consumers_drain_a_topic_while_the_disk_is_full(
     stored = 20 + len(done)
     drain(stored - 1)
     assert stored < sent
-    # Each once: nobody was sent away, however often the producer came back meanwhile.
+    # Each once: no client was sent away, however often the producer came back meanwhile.
     assert seen == list(range(len(seen)))
     assert consumer.is_connected()
     # Each refusal once. A part of a segment that was removed may have been room for a moment. The look at the

@@ -199,7 +199,7 @@ def test_an_idle_worker_ends(tmp_path: Path) -> None:
     async def story() -> None:
         worker = OffloadWorker(idle_s=0.01, niceness=0)
         await worker.convert(supplied(runs_of(100)), ORIGIN, str(tmp_path / "segment"))
-        while worker.pid is not None:  # noqa: ASYNC110  (the worker tells nobody that it ended)
+        while worker.pid is not None:  # noqa: ASYNC110  (the worker does not tell that it ended)
             await asyncio.sleep(0.01)
         assert (await worker.convert(supplied(runs_of(100)), ORIGIN, str(tmp_path / "next"))).rows == 100
         await worker.close()

@@ -1,4 +1,4 @@
-"""Clients that break the protocol: their connection ends with a reason in the log, everybody else goes on."""
+"""Clients that break the protocol: their connection ends with a reason in the log, all others go on."""
 
 from __future__ import annotations
 

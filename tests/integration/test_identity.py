@@ -32,7 +32,7 @@ class Server:
     def __init__(self, folder: Path, *options: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         settings = folder / "settings.toml"
-        # Topics stay though nobody is subscribed.
+        # Topics stay without a subscription.
         settings.write_text("retention_minutes = -1\nretention_mib = -1\nprewrite_bytes_per_s = 0\n")
         self.process = StandaloneProcess(folder, options=("--config", str(settings), *options))
         self.metadata = self.process.data_dir / "metadata" / "metadata.db"
@@ -134,7 +134,7 @@ def test_missing_and_foreign_metadata(server: Server, tmp_path: Path) -> None:
     server.process.start()
     assert "is kept in quarantine" in server.process.log_text()
     server.process.stop()
-    # Found after all. It is of another lineage now, and somebody must say that it is right.
+    # Found after all. It is of another lineage now, and an operator must say that it is right.
     shutil.copy(tmp_path / "right.db", server.metadata)
     server.process.start()
     server.check()
@@ -226,7 +226,7 @@ def test_an_older_copy_of_a_bookie_beside_the_broker(tmp_path: Path) -> None:
         bookie.rename(tmp_path / "newer")
         shutil.copytree(tmp_path / "older", bookie)
         assert "the folder of bookie-1 is an older copy" in server.refused()
-        # Nobody has the newer one any more; the others have all of it, and this one denies nothing.
+        # No folder has the newer one any more; the others have all of it, and this one denies nothing.
         told = server.storage("accept", "--yes")
         assert "bookie-1: the folder is of" in told
         server.process.start()

@@ -1,4 +1,4 @@
-"""Sockets that cost their owner nothing: descriptors, places and probes are left for everybody else."""
+"""Sockets that cost their owner nothing: descriptors, places and probes are left for all others."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_retention_deletes_in_both_worlds(history: HistoryTopic) -> None:
         code, found = lake(process, "verify", "--all")
         assert (code, found[0]["files"], found[0]["problems"]) == (0, 2, [])
 
-        # An object that somebody else deleted is found, and ends the command with 7.
+        # An object that another program deleted is found, and ends the command with 7.
         path = next(store.rglob(f"*{last:019d}-*.parquet"))
         path.rename(path.with_suffix(".away"))
         code, found = lake(process, "verify", "history")
@@ -109,7 +109,7 @@ def test_small_files_are_merged(history: HistoryTopic) -> None:
         assert now is not None
         assert now.summary is not None
         assert now.summary.operation.value == "replace"
-        # Who reads the snapshot before goes on: its files stay for the lag.
+        # A reader of the snapshot before goes on: its files stay for the lag.
         assert len(objects_of(store)) == 6
         assert table.scan(snapshot_id=before.snapshot_id).to_arrow().num_rows == len(read)
         assert lake(process, "verify", "history")[1]["problems"] == []
@@ -164,7 +164,7 @@ def test_tables_follow_after_a_start(history: HistoryTopic) -> None:
         process.start()
         table = wait_for_files(history, 1)
         assert rows_of(table) == history.read()
-        # The worker is no part of the broker: it may go at any time.
+        # The worker is not a part of the broker: it may go at any time.
         worker = next(
             int(pid.name)
             for pid in Path("/proc").iterdir()

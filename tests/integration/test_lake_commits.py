@@ -399,7 +399,7 @@ def test_times_never_go_back_after_a_clock_was_set_back(
     assert before is not None
     assert before.metadata.last_updated_ms > now_ms + DAY_MS
     sync(folder.lake, folder.wanted(3, one, two, three))
-    # Properties that somebody took away, and that come back with nothing else.
+    # Properties that another program took away, and that come back with nothing else.
     table = folder.lake.table(TOPIC_NAME)
     assert table is not None
     with table.transaction() as transaction:

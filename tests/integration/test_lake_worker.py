@@ -26,7 +26,7 @@ def test_calls_and_an_end_in_the_middle(tmp_path: Path) -> None:
         worker = WorkerProcess(folder.settings)
         assert worker.pid is None, "it starts with the first call"
         call = asyncio.ensure_future(worker.call("sync", log=folder.wanted(1, one).to_json()))
-        while worker.pid is None:  # noqa: ASYNC110  # nobody tells of it
+        while worker.pid is None:  # noqa: ASYNC110  # there is no notice of it
             await asyncio.sleep(0)
         os.kill(worker.pid, signal.SIGKILL)
         with pytest.raises(LakeError, match="ended in the middle"):
@@ -64,7 +64,7 @@ def test_a_catalog_that_cannot_be_opened(tmp_path: Path) -> None:
         worker = WorkerProcess(replace(folder.settings, properties=nowhere), idle_s=0.05)
         with pytest.raises(LakeSetupError, match="cannot be opened"):
             await worker.call("topics")
-        while worker.pid is not None:  # noqa: ASYNC110  # nobody tells of it
+        while worker.pid is not None:  # noqa: ASYNC110  # there is no notice of it
             await asyncio.sleep(0.01)
         await worker.close()
 

@@ -91,7 +91,7 @@ def test_an_open_ledger_is_followed_to_its_end(tmp_path: Path, options: LedgerCl
 def test_bookies_that_do_not_wait_are_not_asked_all_the_time(
     tmp_path: Path, options: LedgerClientOptions
 ) -> None:
-    """A ledger with a fence that nobody closes: its bookies answer at once, with nothing new."""
+    """A ledger with a fence that no client closes: its bookies answer at once, with nothing new."""
 
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
         marks = Marks()
@@ -115,7 +115,7 @@ def test_bookies_that_do_not_wait_are_not_asked_all_the_time(
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(tail.read(), 0.3)
             assert pool.metrics.reads - before < 100
-            # Somebody comes and closes it.
+            # Another client comes and closes it.
             reading = asyncio.create_task(tail.read())
             await client.open(writer.ledger_id)
             assert await reading == []
@@ -150,7 +150,7 @@ def test_entries_tell_their_readers_how_far_the_ledger_is_confirmed(
 ) -> None:
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
         marks = Marks()
-        # Who acknowledges is who is asked.
+        # The bookies that acknowledge are those that are asked.
         writer = await client.create(LedgerOptions(layout=QuorumLayout(1, 1, 1)), marks)
         handle = await client.open(writer.ledger_id, recover=False)
         assert handle.last_entry == -1
@@ -188,7 +188,7 @@ def test_entries_of_deferred_sync_are_confirmed_by_a_force(tmp_path: Path) -> No
         assert marks.last == 2
         assert await writer.force() == 2
         writer.append([b"3"])
-        # A close makes durable what nobody has forced.
+        # A close makes durable what was not forced.
         assert await writer.close() == LedgerEnd(3, 4)
         reader = await client.open(writer.ledger_id)
         assert [entry.payload for entry in await reader.read(0, 3, 100)] == [b"0", b"1", b"2", b"3"]
@@ -250,7 +250,7 @@ def test_a_writer_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
         for name in ("a", "b"):
             await nodes.stop(name)
         writer.append([b"y"])
-        # Somebody might come back; that takes too long.
+        # A bookie might come back; that takes too long.
         with pytest.raises(LedgerWriteError, match="not acknowledged"):
             await marks.reach(3)
 
@@ -322,7 +322,7 @@ def is_replaced(writer: LedgerWriteHandle, bookie: str) -> bool:
 
 
 class LosesAnswers(TreeLedgerRegistry):
-    """Every other replacement of metadata takes effect or not, and nobody is told."""
+    """Every other replacement of metadata takes effect or not, and the answer is lost."""
 
     writes = 0
 
@@ -350,7 +350,7 @@ def test_lost_answers_of_the_metadata_store_change_nothing(tmp_path: Path) -> No
             await marks.reach(last)
             await eventually(partial(is_replaced, writer, gone))
         assert len(writer.metadata.ensembles) == 3
-        # Who takes over marks the ledger, and closes it.
+        # The client that takes over marks the ledger, and closes it.
         reader = await client.open(writer.ledger_id)
         assert reader.last_entry == last
         assert len(await reader.read(0, 2, 100)) == 3
@@ -366,7 +366,7 @@ def test_lost_answers_of_the_metadata_store_change_nothing(tmp_path: Path) -> No
 def test_what_it_counts(tmp_path: Path) -> None:
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:
         marks = Marks()
-        # Whoever is asked has everything.
+        # The bookie that is asked has everything.
         writer = await client.create(LedgerOptions(layout=QuorumLayout(3, 3, 3)), marks)
         writer.append([b"x"] * 10)
         await marks.reach(9)
@@ -383,5 +383,5 @@ def test_what_it_counts(tmp_path: Path) -> None:
         assert "magnetar_ledger_client_add_seconds_count" in text
         assert "magnetar_ledger_client_connections 3" in text
 
-    # Nobody else is asked while an answer is on its way.
+    # No other bookie is asked while an answer is on its way.
     run(tmp_path, story, LedgerClientOptions(speculative_read_s=0))

@@ -105,7 +105,7 @@ def test_bundles_are_shared_and_look_ups_lead_to_their_owners(cluster: BrokerClu
     client.close()
     brokers = [each.http_url.removeprefix("http://") for each in (first, second)]
     assert first.admin("GET", "brokers") == sorted(brokers)
-    # Calls about a topic reach its owner, whoever is asked.
+    # Calls about a topic reach its owner, whichever broker is asked.
     for topic in TOPICS:
         for broker in (first, second):
             assert broker.admin("GET", f"persistent/public/default/{topic}/stats")["msgInCounter"] == 1

@@ -1,4 +1,4 @@
-"""Many connections, many consumers on one topic, a stalled one among them: bounded memory, nobody starves.
+"""Many connections, many consumers on one topic, a stalled one among them: bounded memory, no client starves.
 
 `MAGNETAR_TEST_CLIENTS` sets how many (1,000 unless told otherwise; 10,000 needs as many open files). With
 `pytest -s` it prints what one connection and one consumer take.
@@ -40,7 +40,7 @@ def rss_bytes(pid: int) -> int:
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     with StandaloneProcess(tmp_path_factory.mktemp("many"), ephemeral=True) as started:
-        # The admin service loads its libraries after the start: they are no part of what clients cost.
+        # The admin service loads its libraries after the start: they do not belong to what clients cost.
         urlopen(f"{started.http_url}/admin/v2/brokers/ready", timeout=20).close()
         yield started
 

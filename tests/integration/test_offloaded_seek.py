@@ -22,8 +22,8 @@ pytestmark = pytest.mark.process
 
 LEDGERS, ENTRIES = 3, 6_000
 READS_MAX = 6
-"""Of one look-up in a file that nobody has opened yet: its end, its footer, and what tells row groups and
-rows apart. 6,000 entries searched one by one would be 13."""
+"""The reads of one look-up in a file that was not opened yet: its end, its footer, and what tells row groups
+and rows apart. 6,000 entries searched one by one would be 13."""
 
 
 async def history(process: TieredProcess) -> ManagedLog:

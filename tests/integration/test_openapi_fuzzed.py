@@ -1,4 +1,4 @@
-"""Schemathesis, which no one here wrote, reads the served OpenAPI document and calls every operation."""
+"""Schemathesis, a test program of its own, reads the served OpenAPI document and calls every operation."""
 
 from __future__ import annotations
 

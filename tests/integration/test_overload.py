@@ -50,7 +50,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
         "MAGNETAR_SEGMENT_BYTES": "64MiB",
     }
     with StandaloneProcess(tmp_path_factory.mktemp("overload"), environment=environment) as started:
-        # The admin service loads its libraries after the start: they are no part of what a test costs.
+        # The admin service loads its libraries after the start: they do not belong to what a test costs.
         urlopen(f"{started.http_url}/admin/v2/brokers/ready", timeout=20).close()
         others_make_progress(started)
         yield started

@@ -141,7 +141,7 @@ def test_files_that_change_are_read_on_sighup(renewed: Renewed) -> None:
         shown = {"auth_method_name": "token", "auth_data": token("root").encode()}
         client.send(command(Type.CONNECT, client_version="t", protocol_version=21, **shown))
         client.wait(lambda: client.commands(Type.CONNECTED), "CONNECTED")
-        # The proxy itself is no proxy to the broker yet.
+        # The broker does not take the proxy for one yet.
         assert renewed.get("/admin/v2/tenants", "root") in (401, 403)
         before = renewed.shown()
         certificate, key = renewed.authority.issue("later.example")

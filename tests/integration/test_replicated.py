@@ -132,7 +132,7 @@ def test_the_persistence_policy_says_how_many_copies_there_are(tmp_path: Path) -
         client.close()
         with urllib.request.urlopen(f"{process.http_url}/metrics", timeout=30) as answer:
             scrape = answer.read().decode()
-        # Of the ledger client, here and nowhere else.
+        # The figures of the ledger client are here and nowhere else.
         assert [metric.name for metric in LEDGER_CLIENT.metrics if f"\n{metric.name}" not in scrape] == []
     found = [(each.ensemble_size, each.write_quorum, each.ack_quorum) for each in ledgers_of(process)]
     assert sorted(found) == [(2, 2, 2), (3, 3, 2)]

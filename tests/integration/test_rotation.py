@@ -32,7 +32,7 @@ DEADLINE_S = 60
 
 
 def test_a_terminal_that_is_gone_stops_a_broker_in_order(tmp_path: Path) -> None:
-    """SIGHUP says two things: read your files anew, and nobody sits before you any more."""
+    """SIGHUP says two things: read your files anew, and no operator sits before you any more."""
     ours, terminal = os.openpty()
 
     def sits_before_it() -> None:

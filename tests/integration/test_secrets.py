@@ -189,7 +189,7 @@ def test_no_secret_comes_out(kept: Kept) -> None:
     for pid, arguments in running:
         found += kept.leaks("arguments", arguments)
         found += kept.leaks("environment", Path(f"/proc/{pid}/environ").read_text())
-        # That of the bookies is made by the broker and told to nobody.
+        # That of the bookies is made by the broker and never told.
         assert not re.search(r"(?<![\w/-])[\w-]{43}(?![\w/-])", arguments.replace("\0", " ")), arguments
     for name, text in bundle(kept):
         found += kept.leaks(f"bundle {name}", text)

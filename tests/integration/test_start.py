@@ -25,7 +25,7 @@ _OWN_MAX = 407
 """406 when this was written, 21 of them transactions; 20 came as cores that were split from their drivers.
 A room that only some need belongs behind an import in a function."""
 _ALL_MAX = 660
-"""Of the standard library and dependencies too: 659."""
+"""Modules of the standard library and of dependencies too: 659."""
 _LATER = {
     "starlette": "the admin service's, loaded when clients are served",
     "uvicorn": "the admin service's",
@@ -64,7 +64,7 @@ def test_a_start_loads_only_what_the_first_client_needs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     modules = set(json.loads(found.read_text()))
     assert {name: why for name, why in _LATER.items() if name in modules} == {}
-    # A folder is no module to load: its own file is empty but for a line of words.
+    # A folder is not a module to load: its own file is empty but for a line of words.
     folders = {name.rpartition(".")[0] for name in modules}
     own = {name for name in modules if name.split(".")[0] == "magnetar"} - folders
     assert len(own) <= _OWN_MAX, f"{len(own)} modules of ours before the port is served"

@@ -1,4 +1,4 @@
-"""What a connection costs before it has said who it is."""
+"""What a connection costs before it has authenticated."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _Protocol(asyncio.Protocol):
 )
 def test_a_connection_that_ends_in_its_tls_handshake_leaves_nothing(first: bytes, *, reset: bool) -> None:
     # The loop of a broker does not tell a protocol that its connection ended in the handshake. So the place
-    # must be free without its help, and nobody may hold it before `connection_made`. A bookie, whose
+    # must be free without its help, and no caller may hold it before `connection_made`. A bookie, whose
     # handshake begins on a connection that is made, kept such connections for ever.
     made: WeakSet[_Protocol] = WeakSet()
 

@@ -65,7 +65,7 @@ def command(process: StandaloneProcess, tmp_path: Path) -> Command:
 
 
 def test_a_key_is_found_wherever_its_messages_lie(process: StandaloneProcess, command: Command) -> None:
-    """Two ledgers only in files, one in a file and here, one that nobody copied; batches and single ones."""
+    """Two ledgers only in files, one in a file and here, one that was not copied; batches and single ones."""
     topic = HistoryTopic(process)
     for _ in range(2):
         topic.fill_ledger(60)
@@ -120,7 +120,8 @@ ROUTERS: dict[str, tuple[Callable[[str], int], int]] = {
     "by Murmur3": (lambda key: (mmh3.hash(key, 0) & 0x7FFFFFFF) % 7, 4),
     "by another one": (lambda key: (int(key[1:]) + 3) % 7, 7),
 }
-"""Who chooses partitions, and at how many of seven must be looked: two hashes, of the key and its base64."""
+"""The clients that choose partitions, and at how many of seven must be looked: two hashes, of the key and its
+base64."""
 
 
 @pytest.mark.parametrize("name", ROUTERS)

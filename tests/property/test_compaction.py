@@ -113,7 +113,7 @@ def test_a_compacted_topic_has_the_last_value_of_each_key(steps: list[tuple[str,
 async def _play(steps: list[tuple[str, Drawn]]) -> None:
     process = Process(entries_max_per_ledger=3)
     log, _ = await process.open()
-    # As a threshold does: what nobody subscribed to is trimmed otherwise.
+    # As a threshold does: what has no subscription is trimmed otherwise.
     await log.open_cursor(COMPACTION_CURSOR, initial="earliest")
     room = room_of(process, log)
     await room.load()

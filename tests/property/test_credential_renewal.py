@@ -1,4 +1,4 @@
-"""Credentials on an open connection, against the promise: nobody stays long on a credential that ended."""
+"""Credentials on an open connection, against the promise: no client stays long on a credential that ended."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RenewalMachine(RuleBasedStateMachine):
             return
         assert asked
         assert (credentials.method, credentials.data) == ("token", data)
-        # However late the check comes: who is being verified is not sent away.
+        # However late the check comes: a client that is being verified is not sent away.
         verdict = self.renewal.check(self.now_ms)
         proxy_ended = self.proxy_end_ms is not None and self.now_ms >= self.proxy_end_ms
         assert verdict is (RenewalVerdict.CLOSE if proxy_ended else RenewalVerdict.KEEP)

@@ -11,7 +11,7 @@ from fuzzing.harness import BrokenRuleError, Harness, require
 from fuzzing.mutation import Mutator
 
 EXECUTIONS = 400
-"""Of each harness in a run: seconds in all."""
+"""Executions of each harness in a run; all of them take seconds."""
 
 
 @pytest.mark.parametrize("name", HARNESSES)

@@ -1,8 +1,8 @@
 """Writer and recovery of a ledger against bookies of a few lines, with any answer at any time.
 
 Answers come in any order, are lost before or after they took effect, bookies refuse, successors are
-missing, writes of metadata end without anybody knowing how. Whatever happens: entries are confirmed in
-order, each on Qa bookies that the metadata names; and whoever closes the ledger keeps what was confirmed.
+missing, writes of metadata end with an unknown outcome. Whatever happens: entries are confirmed in
+order, each on Qa bookies that the metadata names; and the ledger's end keeps what was confirmed.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class World:
         self.random.shuffle(free)
         chosen = dict(zip(choose.failed, free, strict=False))
         for index, name in choose.failed.items():
-            # Who failed is back, where nobody else can be had; or nobody looks so far.
+            # A failed bookie is back where there is no other; or no reader looks so far.
             if index not in chosen and not self.bookies[name].down:
                 chosen[index] = name
         if isinstance(core, QuorumWriter) and self.fails():
@@ -182,7 +182,7 @@ class World:
         return chosen
 
     def holders(self, entry_id: int) -> list[str]:
-        """Who of those whom the metadata names has the entry as it was written."""
+        """The bookies in the metadata that have the entry as it was written."""
         members = next(part for first, part in reversed(self.metadata.ensembles) if first <= entry_id)
         found = []
         for index in self.layout.write_set(entry_id):
@@ -224,7 +224,7 @@ def test_a_writer_and_who_takes_its_ledger_over(
     if random.random() < 0.3:
         writer.do(core.close())
 
-    # Now bookies are lost for good, no more than a confirmed entry survives, and somebody takes over while
+    # Now bookies are lost for good, no more than a confirmed entry survives, another client takes over while
     # the writer goes on.
     for name in random.sample(list(world.bookies), layout.ack_quorum - 1):
         world.bookies[name].down = True
@@ -243,7 +243,7 @@ def test_a_writer_and_who_takes_its_ledger_over(
         pass
     end = world.metadata.end
     if end is None:
-        # Where nobody is left to replace the lost, entries must reach Qa without them.
+        # Where no bookie is left to replace the lost, entries must reach Qa without them.
         members = world.metadata.ensembles[-1][1]
         lost = [index for index, name in enumerate(members) if world.bookies[name].down]
         assert not spare

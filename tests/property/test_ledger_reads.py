@@ -1,4 +1,4 @@
-"""Reads of an entry from whoever has it, and ledgers whose entries are durable only when they are forced."""
+"""Reads of an entry from a bookie with it, and ledgers whose entries are durable only when forced."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ENTRY = 4
 def test_a_good_copy_is_found_wherever_it_is(
     kind: DigestType, copies: list[bytes | Status], seed: int
 ) -> None:
-    """In whatever order bookies answer, and whoever is asked out of turn."""
+    """In whatever order bookies answer, and whichever is asked out of turn."""
     random = Random(seed)
     digester = Digester(1, kind, b"secret")
     good = digester.seal(ENTRY, 3, 100, b"payload") + b"payload"

@@ -11,7 +11,7 @@ from support.embedded_metadata import Row, dump, file_in, fill, session
 
 
 def test_one_flipped_bit_anywhere_is_refused_or_does_no_harm(tmp_path: Path) -> None:
-    """In a key it would make a value vanish, and with it what nobody else names."""
+    """In a key it would make a value vanish, and with it what no other value names."""
     seen: list[list[Row]] = []
 
     async def look(store: EmbeddedMetadataStore) -> None:

@@ -1,4 +1,4 @@
-"""Ledgers that a crash leaves: those that nobody names go, all others stay, whatever happens meanwhile."""
+"""Ledgers that a crash leaves: those that no list names go, all others stay, whatever happens meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer access against a model: who may publish, in which order, under which epoch."""
+"""Producer access against a model: which producers may publish, in which order, under which epoch."""
 
 from __future__ import annotations
 

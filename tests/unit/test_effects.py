@@ -1,6 +1,6 @@
 """Looking has no effect: properties, and predicates by whatever name, change nothing.
 
-A page for operators, a metric or a `check()` looks at things at any time; whoever looks must not change what
+A page for operators, a metric or a `check()` looks at things at any time; a look must not change what
 happens next. A method that acts and tells how it went has a verb in the imperative (`take_token`,
 `begin_one`, `hold_back`), or names an event (`measured`, `committed`).
 

@@ -24,7 +24,7 @@ SIGNALS = {
     "NotAtHandError": "a bookie's entries to their server: ask the device, then again",
     "_UnreadableError": "within one module: this vector of entries is built one by one",
 }
-"""Raised and caught within one room, always: no errors that anybody is told of."""
+"""Raised and caught within one room, always: no caller is told of these errors."""
 
 BY_BASE = {PatternError: "told as any name that is none"}
 """Refusals that a table leaves to their base, each with the reason."""

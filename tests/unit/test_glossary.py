@@ -31,7 +31,7 @@ def flowing(text: str) -> str:
 
 
 def docstrings(path: Path) -> Iterator[str]:
-    """Of the module, its classes and functions, and those below attributes."""
+    """The docstrings of the module, its classes and functions, and those below attributes."""
     for node in nodes(path):
         if (
             isinstance(node, ast.Expr)

@@ -82,7 +82,7 @@ class World:
         return await asyncio.to_thread(lambda: self._apache.shell(*words, root=self.tree.root))
 
     async def written(self, count: int) -> tuple[int, list[bytes], tuple[str, ...]]:
-        """A closed ledger: its id, its entries, who holds them."""
+        """A closed ledger: its id, its entries, the bookies that hold them."""
         marks = Marks()
         writer = await self.client.create(LedgerOptions(layout=QuorumLayout(3, 2, 2)), marks)
         payloads = [b"entry %d" % number for number in range(count)]

@@ -131,7 +131,7 @@ def test_an_ensemble_of_both_kinds(
         assert all(bookie.bookie_id in listed for bookie in ours)
 
         async def story() -> None:
-            # Nobody can take the place of one who is away: he is waited for.
+            # No bookie can take the place of one that is away: the writer waits for it.
             options = LedgerClientOptions(answer_timeout_s=2.0, replacement_wait_s=60.0)
             async with client_of(apache, options) as client:
                 marks = Marks()

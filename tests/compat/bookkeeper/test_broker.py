@@ -68,7 +68,7 @@ def test_topics_live_on_apaches_bookies(
         assert "pulsar/managed-ledger" in said
         assert re.search(rf"\b{ledger_id}\b", apache.shell("listledgers", root=ROOT))
 
-        # Nobody else can take its place: the other two are enough.
+        # No other bookie can take its place: the other two are enough.
         name = next(iter(bookies.values()))
         apache.stop_bookie(name)
         for payload in payloads[200:250]:

@@ -130,7 +130,7 @@ def test_wide_ensembles_lose_bookies_again_and_again(
                 await eventually(lambda: len(writer.metadata.ensembles) == 2)
             await running.stop(lost[1])
             await write(b"two are down")
-            # Four of six are left: the ledger goes on with whom it has.
+            # Four of six are left: the ledger goes on with those.
             assert await everything(writer) == payloads
             if delay:
                 await running.start_all()
@@ -149,7 +149,7 @@ def test_wide_ensembles_lose_bookies_again_and_again(
 def test_a_batch_of_entries_comes_in_one_answer(bookies: dict[str, str]) -> None:
     async def story() -> None:
         world = LedgerWorld(list(bookies), first_id=next(FIRST_IDS))
-        # Whoever is asked has everything, and nobody else is asked while its answer is on its way.
+        # The bookie that is asked has everything, and no other one is asked while its answer is on its way.
         async with world.client(replace(V2, speculative_read_s=0)) as client:
             writer = await client.create(LedgerOptions(layout=QuorumLayout(3, 3, 3)), Marks())
             payloads = [bytes([number]) * 1_000 for number in range(100)]
@@ -275,7 +275,7 @@ def test_a_copy_that_does_not_come_is_read_from_another_bookie(
 @VERSIONS
 def test_who_fails_again_and_again_is_left_out(bookies: dict[str, str], options: LedgerClientOptions) -> None:
     async def story() -> None:
-        # One of them is registered, and nobody is there.
+        # One of them is registered, and no process is there.
         world = LedgerWorld([*list(bookies)[:4], "127.0.0.1:1"], first_id=next(FIRST_IDS))
         quarantine = QuarantineOptions(errors_max=3, slow_s=60.0)
         strict = replace(options, backoff_max_s=0.1, quarantine=quarantine)
@@ -327,7 +327,7 @@ def test_a_bad_copy_is_passed_over_and_made_good(
     async def story() -> None:
         world = LedgerWorld(list(bookies), first_id=next(FIRST_IDS))
         members = tuple(list(bookies)[:3])
-        # Nobody else is asked before the first one has answered.
+        # No other bookie is asked before the first one has answered.
         async with world.client(replace(options, speculative_read_s=0)) as client:
             opened = LedgerMetadata(LedgerState.OPEN, None, ((0, members),), write_quorum=3, ack_quorum=2)
             stored = await world.ledgers.create(opened)

@@ -31,7 +31,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "compatibility" / "pulsar-admin.md"
 
 
 def version() -> str:
-    """Of the tool."""
+    """The version of the tool."""
     found = re.search(r"<artifactId>pulsar-client-tools</artifactId>\s*<version>(.*?)<", _pom())
     assert found is not None
     return found[1]

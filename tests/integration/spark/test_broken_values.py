@@ -101,7 +101,7 @@ def test_dead_letters_of_a_batch(keeper: StandaloneProcess) -> None:
         (b"\x00\xff", False),
     ]
     assert letters[1]["event_time"].timestamp() == 1.234
-    # What lies behind a limit is not read, and what is sound is no letter.
+    # What lies behind a limit is not read, and what is sound is not a letter.
     batch_rows(keeper, topic.topic, deadLetterTopic="dead-limited", limit="4", **RESCUE, **JSON)
     assert [row["value"] for row in batch_rows(keeper, "dead-limited")] == [b"poison"]
 

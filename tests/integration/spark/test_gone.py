@@ -101,7 +101,7 @@ def test_what_was_not_read_and_trimmed_is_told(standalone: StandaloneProcess, le
 
 
 def _trim(standalone: StandaloneProcess, topic: str) -> None:
-    """Nobody has a subscription, so all of what is sealed goes."""
+    """There is no subscription, so all of what is sealed goes."""
     unload(standalone, topic)
     standalone.admin("GET", f"persistent/public/default/{topic}/stats")
     standalone.admin("POST", f"persistent/public/default/{topic}/trim")

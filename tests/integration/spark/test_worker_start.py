@@ -85,7 +85,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 @pytest.mark.parametrize("port", ["", "9"])
 def test_other_programs_pass_through(tmp_path: Path, port: str) -> None:
-    """Spark's daemon and its look for data sources; of a port where nobody listens PySpark tells."""
+    """Spark's daemon and its look for data sources; PySpark tells of a port where no process listens."""
     python = launcher(sys.executable, tmp_path)
     assert python is not None
     environment = {**os.environ, "PYTHON_WORKER_FACTORY_PORT": port, "PYTHON_WORKER_FACTORY_SECRET": "s"}

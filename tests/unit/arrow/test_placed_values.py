@@ -90,7 +90,7 @@ def test_broken_values_are_kept_beside_the_sound_ones() -> None:
         "properties": [("p", "1")],
     }
     assert letters[1]["event_time"].microsecond == 5
-    # Whoever leaves rows out leaves out what is broken of them.
+    # A reader that leaves rows out leaves out what is broken of them.
     assert rows.filter(pa.array([True] * 3 + [False] * 5)).field(1).null_count == 2
     rest = RescuedValues(JsonValues(KIND)).decode(*placed([sound(1)]), columns.__getitem__)
     assert rest.field(1).null_count == 1

@@ -1,4 +1,4 @@
-"""Which credentials are taken, and for whom."""
+"""Which credentials are taken, and for which role."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Asked:
         return ring.fetch(url)
 
     def identify(self, token: bytes) -> Identity:
-        """Who it is; counts on one errand at most being enough."""
+        """Its role; counts on one errand at most being enough."""
         answer = self.provider.identify(Credentials("token", token), self.now_ms)
         if isinstance(answer, KeyFetch):
             answer.run()

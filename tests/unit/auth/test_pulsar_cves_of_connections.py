@@ -37,7 +37,7 @@ ELSEWHERE = "127.0.0.2"
 
 
 class Impostor:
-    """Has a certificate that is trusted and names somebody else; keeps what it is told."""
+    """Has a certificate that is trusted and names another role; keeps what it is told."""
 
     def __init__(self, authority: Authority) -> None:
         self.told = b""

@@ -26,7 +26,7 @@ class Loop:
 
 
 class Work:
-    """So many pieces of work."""
+    """Work of several pieces."""
 
     def __init__(self, loop: Loop, name: str, owner: str, pieces: int, done: list[str]) -> None:
         self._loop, self._name, self._owner, self.pieces, self._done = loop, name, owner, pieces, done

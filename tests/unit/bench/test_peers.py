@@ -25,7 +25,7 @@ from bench.scan import BrokerAnswerError
 
 
 class Sink:
-    """Takes the place of a socket that nobody reads."""
+    """Takes the place of a socket whose other end does not read."""
 
     def __init__(self) -> None:
         self.sent = b""

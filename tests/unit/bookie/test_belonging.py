@@ -105,7 +105,7 @@ def test_older_metadata_is_taken_and_doubted() -> None:
     verdict = ask(Belonging("x", 5, 5), InMetadata("x", 3))
     assert verdict.generation == 6
     assert "generation 3, the messages are at 5" in verdict.doubt
-    # Until somebody decides, at each further start.
+    # Until an operator decides, at each further start.
     again = ask(Belonging("x", 6, 6, doubt=verdict.doubt), InMetadata("x", 6))
     assert again.doubt == verdict.doubt
     assert ask(Belonging("x", 6, 6, doubt=verdict.doubt), InMetadata("x", 6), accepted=True).doubt == ""

@@ -1,4 +1,4 @@
-"""Group commit as values: who shares a group, where blocks lie."""
+"""Group commit as values: which writes share a group, where blocks lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits of a steady stream wait for more entries; whoever waits for receipts does not wait for that too."""
+"""Commits of a steady stream wait for more entries; those for receipts do not wait for that too."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ def test_damages_say_whose_entries_were_there(tmp_path: Path, caplog: pytest.Log
 def test_a_killed_store_lost_nothing_whatever_size_its_segments_have(
     tmp_path: Path, segment_bytes: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is set aside behind the blocks of a segment is no place where blocks were."""
+    """What is set aside behind the blocks of a segment never held blocks."""
 
     async def story() -> None:
         async with store_in(tmp_path, segment_bytes=segment_bytes) as store:

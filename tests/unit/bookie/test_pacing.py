@@ -1,4 +1,4 @@
-"""Entries of ledgers that are rarely written wait for each other; nobody else waits."""
+"""Entries of ledgers that are rarely written wait for each other; others do not wait."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_what_lives_scattered_is_copied_in_one_piece(tmp_path: Path, monkeypatch
 
 
 def test_readers_go_on_while_a_segment_is_rewritten(tmp_path: Path) -> None:
-    """Whoever holds an index, a kept rest of a block, or reads right now, gets the same entries."""
+    """A reader that holds an index, a kept rest of a block, or reads right now, gets the same entries."""
 
     async def story() -> None:
         async with mostly_dead(tmp_path) as store:

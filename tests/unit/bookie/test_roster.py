@@ -54,7 +54,7 @@ async def crashed(folder: Path) -> Path:
 
 
 def used(folder: Path) -> list[Path]:
-    """Segments that are no preparation."""
+    """Segments that are not preparations."""
     return [path for path in segments(folder) if ENTRY in path.read_bytes()]
 
 

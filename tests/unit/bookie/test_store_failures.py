@@ -18,7 +18,7 @@ from support.storage import Sink, crash_copy, entries_of, run, store_in
 
 
 class BrokenSyncer(InlineSyncer):
-    """Fails from the n-th sync on, once; whoever asks again would be told a lie."""
+    """Fails from the n-th sync on, once; a second call would be told a lie."""
 
     def __init__(self, fail_at: int) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ def test_consumers_stay_and_producers_wait_for_room() -> None:
             await look(world)
         assert await world.topic() is topic
 
-        # Draining goes on, also for who comes only now.
+        # Draining goes on, also for a consumer that comes only now.
         peer.send(encode_flow(1, 10))
         await world.until(lambda: len(peer.messages) == 3, "messages")
         other = world.peer()

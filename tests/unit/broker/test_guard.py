@@ -525,7 +525,7 @@ def test_subscriptions_have_roles_and_prefixes() -> None:
 
 
 class Fetching:
-    """Knows nobody until its errand was run."""
+    """Knows no role until its errand was run."""
 
     slow = False
 
@@ -668,7 +668,7 @@ def test_several_roles_administer_and_read_metrics_by_one_of_them() -> None:
 
 
 class Checking(ByName):
-    """A slow provider that notes whom it checks, and waits for leave each time."""
+    """A slow provider that notes the roles that it checks, and waits for leave each time."""
 
     slow = True
 

@@ -56,7 +56,7 @@ def test_a_client_that_was_away_is_fenced() -> None:
         await world.until(lambda: bodies(reader, 5), "the output")
         await world.settle()
         assert bodies(reader, 5) == [b"output of the new one"]
-        # The input is whole, for whoever takes it now.
+        # The input is whole, for the code that takes it now.
         assert (await world.topic(IN)).subscriptions["s"].backlog_entries == 1
 
     in_world(story, ON)

@@ -137,7 +137,7 @@ def test_bytes_that_are_not_a_message_are_noticed() -> None:
 
 
 def test_a_second_copy_is_allowed_when_the_producer_sent_it_again() -> None:
-    """It was attached again before it had the receipt; with deduplication that is no excuse."""
+    """It was attached again before it had the receipt; with deduplication that does not excuse it."""
     assert rules_of(twice("plain-1", attached_s=5.0, sent_until_s=3.0)) == set()
     assert rules_of(twice("dedup-1", attached_s=5.0, sent_until_s=3.0)) == {"doubled"}
     assert rules_of(twice("plain-1", attached_s=9.0, sent_until_s=3.0)) == {"doubled"}

@@ -50,7 +50,7 @@ def test_the_call_of_a_command(magnetar: Callable[..., Any], words: str, call: s
 def test_what_cannot_be_undone_is_asked(
     magnetar: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody answers, and nothing listens at this port.
+    # There is no answer, as nothing listens at this port.
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     ended = magnetar("topics", "delete", "t", "--admin-url", "http://127.0.0.1:1")
     assert (ended.code, "Delete t with its messages?" in ended.err) == (130, True)

@@ -1,4 +1,4 @@
-"""Entries as messages for those who transform them, and SENDs of a transaction."""
+"""Entries as messages for programs that transform them, and SENDs of a transaction."""
 
 from __future__ import annotations
 

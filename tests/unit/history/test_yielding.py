@@ -1,4 +1,4 @@
-"""Conversions behind everybody else, and the file that they write piece by piece."""
+"""Conversions behind all other work, and the file that they write piece by piece."""
 
 from __future__ import annotations
 

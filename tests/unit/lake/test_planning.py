@@ -1,4 +1,4 @@
-"""What changes in a table, and who may change it."""
+"""What changes in a table, and which process may change it."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def test_an_older_list_changes_nothing() -> None:
 
 
 def test_retiring_is_noted_though_nothing_is_there() -> None:
-    """Who has planned to add what is about to be deleted must meet a conflict."""
+    """A job that has planned to add what is about to be deleted must meet a conflict."""
     retiring = wanted(ListVersion(1, 5, retired=1))
     assert plan(retiring, [], ListVersion(1, 5)) == Plan(note=True, expires=True)
     assert plan(retiring, [], retiring.version).empty
 
 
 def test_merged_files_keep_earlier_snapshots_until_their_files_go() -> None:
-    """Rows are the same in other files, so who follows the table has nothing to read anew."""
+    """Rows are the same in other files, so a reader that follows the table has nothing to read anew."""
     merged = LogFiles(
         "persistent://public/default/t", -1, ListVersion(1, 5), (C,), frozenset({A.path, B.path})
     )
     assert LogFiles.from_json(merged.to_json()) == merged
     before = [A.path, B.path]
     assert plan(merged, before, None) == Plan(add=(C,), remove=frozenset(before), replaces=True)
-    # Together with what retention takes it is no mere replacement.
+    # Together with what retention takes it is not a mere replacement.
     part = replace(merged, replaced=frozenset({A.path}))
     assert plan(part, before, None) == Plan(add=(C,), remove=frozenset(before), expires=True)
     # The lag is over: nothing names the old files any more.

@@ -152,7 +152,7 @@ def test_retired_files_leave_before_their_objects() -> None:
         await world.kept.sync(LOG)
         await world.kept.retire(LOG, [UUID(int=1)])
         assert world.files() == {2}
-        # The list still names it; nobody brings it back while it does.
+        # The list still names it; no process brings it back while it does.
         await world.kept.sync(LOG)
         assert world.files() == {2}
         await world.keep(LOG, 2, 3)

@@ -1,4 +1,4 @@
-"""Bookies beside the broker: each folder is the right one and as new as metadata, or nobody starts."""
+"""Bookies beside the broker: each folder is the right one and as new as metadata, or none of them starts."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_what_was_accepted_is_what_was_there_then(tmp_path: Path) -> None:
         shutil.rmtree(folder)
         shutil.copytree(tmp_path / "later", folder)
         FolderDecisions(tmp_path).accept(FolderDecisions(tmp_path).found())
-        # Another copy comes in its place: nobody has accepted that one.
+        # Another copy comes in its place: that one was not accepted.
         shutil.rmtree(folder)
         shutil.copytree(tmp_path / "older", folder)
         await refused(tmp_path, "b1 is an older copy")

@@ -36,7 +36,7 @@ from magnetar.runtime.syncer import InlineSyncer, Syncer
 
 
 class Marks:
-    """A listener that remembers, and wakes who waits for a mark."""
+    """A listener that remembers, and wakes a test that waits for a mark."""
 
     def __init__(self) -> None:
         self.last = -1

@@ -1,4 +1,4 @@
-"""The list of all ledgers, and the search for those that nobody names, over a real store."""
+"""The list of all ledgers, and the search for those that no list names, over a real store."""
 
 from __future__ import annotations
 

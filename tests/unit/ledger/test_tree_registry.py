@@ -1,4 +1,4 @@
-"""Ledgers in the metadata store when nobody knows what became of a write: it is found out, never guessed."""
+"""Ledgers in the metadata store when the outcome of a write is unknown: it is found out, never guessed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class UncertainStore(MemoryMetadataStore):
     def __init__(self) -> None:
         super().__init__(ManualClock())
         self.outcomes: list[bool] = []
-        """Of the next writes: whether they take effect before the answer is lost."""
+        """Whether each of the next writes takes effect before its answer is lost."""
 
     async def put(self, path: str, data: bytes, **options: Any) -> Stat:
         if not self.outcomes or "idgen" in path:

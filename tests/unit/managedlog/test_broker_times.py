@@ -72,7 +72,7 @@ def test_a_message_of_a_clock_that_was_ahead_delays_time_by_ten_minutes(
             process = await process.crash()
             log, _ = await process.open()
             assert await log.position_of_time(good_ms) == good
-        # Retention: nobody reads the log, so what is an hour old goes.
+        # Retention: the log has no readers, so what is an hour old goes.
         process.clock.advance(MINUTE)
         await log.trim()
         await process.settle()

@@ -1,4 +1,4 @@
-"""Whoever stores a value by its version and is cancelled in between must know how it ended."""
+"""A task that stores a value by its version and is cancelled in between must know how it ended."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def search_of(process: TieredProcess, trust: MetadataTrust | None = None) -> Orp
 
 
 async def offloaded(folder: Path) -> tuple[TieredProcess, OrphanObjects]:
-    """A process that has offloaded a ledger, and an object that nobody names."""
+    """A process that has offloaded a ledger, and an object that no list names."""
     policy = OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0)
     process = TieredProcess(folder, policy=policy, entries_max_per_ledger=2)
     search = search_of(process)
@@ -105,7 +105,7 @@ def test_what_was_there_before_is_kept_until_somebody_decides(tmp_path: Path) ->
         assert await search.round() == 0
         assert set(process.objects.store.objects) - {RECORD} == copies
         assert restored.storage.figures.kept == len(copies) - 1, "all but what is no copy"
-        # What comes later and is named by nobody goes as ever.
+        # What comes later and is named by no list goes as ever.
         (tmp_path / "later").write_bytes(b"x")
         await process.objects.put(LATER, tmp_path / "later")
         process.clock.advance(DAY_MS)

@@ -116,7 +116,7 @@ def test_a_read_never_goes_on_behind_the_end() -> None:
             return [EntryRun(0, number, [b"%d" % number], None, number, 5) for number in range(5)]
 
     reading: Any = Reading()
-    # From an earlier ledger: nobody knows yet that the first entries of this one are hidden.
+    # From an earlier ledger: it is not known yet that the first entries of this one are hidden.
     assert asyncio.run(read(reading, Position(-1, 8), 1 << 20, 10)) == []
 
 

@@ -279,7 +279,7 @@ class FailingWriter:
 
 
 class Breaking(OneThread):
-    """Ends each commit with an error that nobody expects."""
+    """Ends each commit with an unexpected error."""
 
     def run(self, work: Any, *arguments: Any, **_: Any) -> asyncio.Future[Any]:
         if arguments == ("COMMIT",):

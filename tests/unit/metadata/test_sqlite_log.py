@@ -181,7 +181,7 @@ def test_the_last_commit_cannot_go_after_a_kill(killed: Path, tmp_path: Path) ->
 
 
 def test_an_index_of_an_earlier_moment_says_nothing(killed: Path, tmp_path: Path) -> None:
-    """As a power cut leaves it: nobody syncs it. Nor does one that is damaged."""
+    """As a power cut leaves it: it is not synced. Nor does one that is damaged."""
     log, index = log_of(killed), (killed / "metadata.db-shm").read_bytes()
     chance = random.Random(9)
     at = end_of_last_but_one(log)

@@ -95,7 +95,7 @@ def test_a_question_without_an_answer_ends() -> None:
     assert talk.told() == []
     talk.session.look(61.0)
     assert talk.told() == ["client: LOOKUP_RESPONSE 1 ServiceNotReady"]
-    # Its answer may come still, and is nobody's.
+    # Its answer may come still, and belongs to no request.
     assert talk.answers("a", placed(1, "a")) == []
     talk.session.look(200.0)
     assert talk.told() == ["link to a:6650 closed"]

@@ -1,4 +1,4 @@
-"""The sockets of a client and of its brokers: who is not read when the other one takes nothing."""
+"""The sockets of a client and of its brokers: which side is not read when the other one takes nothing."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_ledgers_that_the_bookies_have_stay_as_they_are() -> None:
 
 
 def test_what_gains_little_is_left_alone() -> None:
-    """However often somebody asks: each time what a byte lies in grows by half."""
+    """However often a reader asks: each time what a byte lies in grows by half."""
     assert planned(ledgers(40 * MIB, MIB, MIB)) == [[1, 2]]
     assert planned(ledgers(MIB, 40 * MIB, MIB)) == []
     assert planned(ledgers(20 * MIB, 10 * MIB)) == [[0, 1]]
@@ -168,7 +168,7 @@ def test_a_reader_cannot_tell(tmp_path: Path) -> None:
         log.check()
         process.storage.cache.check()
 
-        # Who has the old objects reads on until the lag is over.
+        # A reader with the old objects reads on until the lag is over.
         assert reader is not None
         assert process.object_attempts() >= {attempt, reader.attempt}
         await process.offloading.round()

@@ -321,7 +321,7 @@ def test_a_missing_object_is_named_with_its_log(tmp_path: Path) -> None:
 def test_missing_objects_of_a_store_that_is_there_are_passed_over_where_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    """A store that is not mounted has no object either: nobody is led past it."""
+    """A store that is not mounted has no object either: no reader is led past it."""
 
     async def story() -> None:
         process = new_process(tmp_path, policy=EVERYTHING)

@@ -34,7 +34,7 @@ class World:
         self.objects = FaultyStore(MemoryStore(self.clock))
         self.ids = itertools.count(1)
         self.alive: list[StoreOwner] = []
-        """Processes that look at the record while somebody waits."""
+        """Processes that look at the record while another one waits."""
 
     def new_id(self) -> UUID:
         return UUID(int=next(self.ids))
@@ -101,7 +101,7 @@ def test_an_ordinary_restart_needs_no_command() -> None:
             await owner.check()
             await owner.release()
             assert world.record().released
-        # After kill -9 as well: whoever had it says nothing.
+        # After kill -9 as well: the process that had it says nothing.
         for _ in range(3):
             owner = world.process(metadata)
             await owner.check()
@@ -219,7 +219,7 @@ def test_what_is_there_is_kept_whatever_this_machines_clock_says(tmp_path: Path)
 
 
 def test_a_store_in_a_restored_data_folder_needs_no_command() -> None:
-    """Nobody else reaches it; what the older metadata does not name is kept."""
+    """No other process reaches it; what the older metadata does not name is kept."""
 
     async def story() -> None:
         world, metadata = World(), FakeMetadataStore()
@@ -264,7 +264,7 @@ def test_crashes_while_a_store_is_taken(where: str, state: str) -> None:
 
 
 def test_an_answer_that_got_lost_costs_nothing() -> None:
-    """The record was changed, and nobody was told so."""
+    """The record was changed, and no process was told so."""
 
     async def story() -> None:
         world, metadata = World(), FakeMetadataStore()

@@ -1,4 +1,4 @@
-"""An error that nobody expected: one log's must not keep the others, and nobody is told another cause."""
+"""An unexpected error: one log's must not keep the others, and its cause is told as it is."""
 
 from __future__ import annotations
 

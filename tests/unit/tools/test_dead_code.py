@@ -1,4 +1,4 @@
-"""What nobody uses is found, and exceptions that are not needed any more."""
+"""Unused code is found, and exceptions that are not needed any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`./dev release`: what is in it, whether it may be, and who says so."""
+"""`./dev release`: what is in it, whether it may be, and which key says so."""
 
 from __future__ import annotations
 

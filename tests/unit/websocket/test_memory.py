@@ -127,7 +127,7 @@ def test_a_client_that_gives_way_need_not_read_for_it() -> None:
         slow.takes.clear()
         await clients.world.until(lambda: memory.total > 1 * MB, "it holds a message")
         other = await clients.consumer(subscription="other")
-        # Both hold as much with their texts, which is too much for all: who held it first goes, the other
+        # Both hold as much with their texts, which is too much for all: the first holder goes, the other
         # gets its message.
         await clients.world.until(lambda: slow.aborted, "it is dropped")
         assert len(await other.got(1)) == 1

@@ -1,4 +1,4 @@
-"""Who may open a WebSocket: as on a connection of the binary protocol."""
+"""Which roles may open a WebSocket: as on a connection of the binary protocol."""
 
 from __future__ import annotations
 

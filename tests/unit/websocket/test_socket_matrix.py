@@ -1,4 +1,4 @@
-"""Every kind of WebSocket × who opens it × what it names."""
+"""Every kind of WebSocket × the role that opens it × what it names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.websockets import Client, Clients
 KINDS: Final = {"producer": "produce", "consumer": "consume", "reader": "consume", "several": "consume"}
 """Kinds of sockets, and what they need."""
 SPEAKERS: Final = frozenset(("proxy alone", "root for another", "proxy for itself"))
-"""Whose own credential is good, and who may not speak for whom they say."""
+"""Roles with good credentials that may not speak for the role that they name."""
 
 
 def headers(who: str) -> dict[str, str]:

@@ -126,7 +126,7 @@ LONGEST = (
     *("LOOKUP", "GET_TOPICS_OF_NAMESPACE", "WATCH_TOPIC_LIST", "PRODUCER", "SUBSCRIBE"),
     *("GET_OR_CREATE_SCHEMA", "REDELIVER_UNACKNOWLEDGED_MESSAGES"),
 )
-"""Their names: whoever collects tests need not make the commands."""
+"""Their names: a collection of tests need not make the commands."""
 
 
 def test_each_of_the_longest_has_its_test() -> None:

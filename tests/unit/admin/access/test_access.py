@@ -1,4 +1,4 @@
-"""Who may call what over HTTP."""
+"""Which roles may call what over HTTP."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_the_role_of_a_certificate_counts_where_tls_is_offered() -> None:
 def test_anonymous_callers_have_their_role() -> None:
     async def story(api: AdminApi) -> None:
         assert (await api.call("GET", f"{T}/t/stats")).status == 200
-        # Who shows nothing is asked for credentials, as Pulsar asks; of namespaces it says 403.
+        # A client that shows nothing is asked for credentials, as Pulsar asks; of namespaces it says 403.
         for method, path, status in (
             ("GET", "/admin/v2/tenants", 401),
             ("GET", "/admin/v2/namespaces/public", 401),

@@ -1,4 +1,5 @@
-"""Every route × who calls it × how it is named: who gets through stands in `authorization_matrix.txt`.
+"""Every route × the role that calls it × how it is named: `authorization_matrix.txt` has those that
+get through.
 
 The routes' own work is taken out, so that a cell costs a fraction of a millisecond and changes nothing: what
 is asked is whether a call reaches it. Credentials are real ones.
@@ -71,7 +72,7 @@ reader consume, proxy both."""
 UNKNOWN: Final = frozenset(
     ("anonymous", "wrong", "expired", "alg=none", "garbage", "proxy alone", "root for another")
 )
-"""Who is answered 401."""
+"""Callers that are answered 401."""
 KNOWN: Final = frozenset(PRINCIPALS) - UNKNOWN
 PROXIED: Final = frozenset(("proxy for writer", "proxy for boss", "proxy for root"))
 MAY: Final[dict[str, frozenset[str]]] = {
@@ -84,7 +85,7 @@ MAY: Final[dict[str, frozenset[str]]] = {
     "operator": frozenset(("root",)),
     "metrics": frozenset(("prometheus", "root")),
 }
-"""Who gets through, by the word beside each route."""
+"""Callers that get through, by the word beside each route."""
 
 WEAK: Final = ("anonymous", "alg=none", "proxy alone", "foreign", "writer", "reader", "prometheus")
 TRICKS: Final = (
@@ -109,7 +110,7 @@ ELSEWHERE: Final = (
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Tens of thousands of refusals are logged, which takes a fifth of the time, and nobody reads it."""
+    """Tens of thousands of refusals are logged, which takes a fifth of the time, and no test reads it."""
     caplog.set_level(logging.CRITICAL)
 
 
@@ -240,7 +241,7 @@ def test_the_page_of_security_counts_the_cells() -> None:
 
 @pytest.mark.parametrize("tricks", TRICKS_KINDS)
 def test_no_name_gets_anybody_further(tricks: str, nightly: bool) -> None:
-    """Whatever a name looks like, who gets through somewhere may do so at the route that was reached.
+    """Whatever a name looks like, a role that gets through somewhere may do so at the route that was reached.
 
     At night every caller tries every name at every route. Other runs have each route tried by every caller,
     each name by every caller, and each name at every route.

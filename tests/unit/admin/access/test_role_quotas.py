@@ -37,7 +37,7 @@ def test_calls_are_commands_of_their_role() -> None:
         answer = await api.call("GET", TENANTS, headers={"Authorization": "Bearer root"})
         assert answer.headers["retry-after"] == "1"
         assert answer.reason.startswith("root has used")
-        # Its commands on connections are of the same bucket, and nobody else's are.
+        # Its commands on connections are of the same bucket, and those of other roles are not.
         assert api.broker.quotas.count("root", 0) > 0
         assert await status_of("other") == 200
         assert (await api.call("GET", "/admin/v2/brokers/ready")).status == 200

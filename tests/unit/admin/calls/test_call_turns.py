@@ -14,7 +14,7 @@ from magnetar.runtime.tasks import soon
 
 
 class World:
-    """Calls whose steps take as long as is said, by a clock of their own; who did how much in which turn."""
+    """Calls whose steps take as long as is said, by a clock of their own; how much each did in which turn."""
 
     def __init__(self) -> None:
         self.ms = 0.0
@@ -150,7 +150,8 @@ def test_calls_of_the_server_take_turns_and_probes_do_not_wait() -> None:
         places = CallPlaces(app, turns=world.turns)
 
         async def call(path: str) -> None:
-            await places({"type": "http", "path": path, "client": ("a", 1)}, None, None)  # type: ignore[arg-type]  # nobody asks
+            scope = {"type": "http", "path": path, "client": ("a", 1)}
+            await places(scope, None, None)  # type: ignore[arg-type]  # neither is used
 
         await asyncio.gather(*[call("/dear") for _ in range(20)], call("/metrics"))
         assert done.index("/metrics") < 3

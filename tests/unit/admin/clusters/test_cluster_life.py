@@ -90,7 +90,7 @@ def test_the_bundle_with_the_most_topics_is_cut_between_them() -> None:
         assert lower < cut < upper
         inside = [each for each in hashes if lower <= each < upper]
         assert sum(each < cut for each in inside) == len(inside) // 2
-        # Nobody has published, so none is hot.
+        # Nothing was published, so none is hot.
         assert (await api.refused("PUT", f"{N}/HOT/split"))[0] == 412
         status, reason = await api.refused("PUT", f"{N}/LARGEST/split?splitAlgorithmName=other")
         assert status == 412

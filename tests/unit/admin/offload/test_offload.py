@@ -131,7 +131,7 @@ def test_a_topics_policies_come_first(tmp_path: Path) -> None:
 
 
 def test_policies_of_another_store_are_kept_and_copy_nothing(tmp_path: Path) -> None:
-    """As Pulsar's tools send them; a copy in a place that nobody named would be found by nobody."""
+    """As Pulsar's tools send them; a copy in a place that no policy named would never be found."""
 
     async def story(api: AdminApi) -> None:
         await api.topic("t")

@@ -1,4 +1,4 @@
-"""Publishing over HTTP: what arrives, what is refused, who may."""
+"""Publishing over HTTP: what arrives, what is refused, which roles may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests become calls, results and errors become answers; who may ask."""
+"""Requests become calls, results and errors become answers; which roles may ask."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_creation_and_deletion() -> None:
         assert await api.get(T) == ["persistent://public/default/t"]
         await api.done("PUT", f"{T}/t/subscription/s")
         await api.publish("t", b"not acknowledged")
-        # Nobody is connected to the subscription: it goes with the topic, as in Pulsar.
+        # No consumer is connected to the subscription: it goes with the topic, as in Pulsar.
         await api.done("DELETE", f"{T}/t")
         assert await api.refused("DELETE", f"{T}/t") == MISSING
         assert await api.get(T) == []

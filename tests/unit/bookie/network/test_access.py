@@ -1,4 +1,4 @@
-"""Who is let in: the decisions."""
+"""Which clients are let in: the decisions."""
 
 from __future__ import annotations
 

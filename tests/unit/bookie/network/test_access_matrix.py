@@ -86,7 +86,7 @@ LET_IN: Final = {
     },
     "both": {"certificate and password"},
 }
-"""Who may ask for everything."""
+"""Callers that may ask for everything."""
 
 
 def test_every_request_is_here() -> None:

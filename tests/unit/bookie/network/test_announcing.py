@@ -25,7 +25,7 @@ class SlowRegistry:
 
 
 def test_a_disk_that_has_space_again_while_it_is_announced_as_full_is_announced_too() -> None:
-    """The registration said read-only, the bookie believed it said writable, and so nobody changed it."""
+    """The registration said read-only, the bookie believed it said writable, and so it stayed."""
 
     async def story() -> None:
         registry = SlowRegistry()

@@ -283,7 +283,7 @@ def test_a_bookie_that_lost_ledgers_takes_entries_again_when_all_that_there_were
 def test_a_bookie_whose_files_are_damaged_still_takes_no_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nobody knows the owner of may be of any ledger, also of one that is to come."""
+    """Entries of an unknown ledger may be of any ledger, also of one that is to come."""
 
     async def story() -> None:
         async with disk_in(tmp_path) as disk:

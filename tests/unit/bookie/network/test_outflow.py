@@ -1,4 +1,4 @@
-"""Answers under way: how many bytes of them, and who does not take them."""
+"""Answers under way: how many bytes of them, and clients that do not take them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Cluster:
         return frozenset(self.brokers)
 
     def rounds(self, count: int) -> list[Shed]:
-        """So many reports, and what is moved meanwhile."""
+        """Makes a number of reports; returns what is moved meanwhile."""
         made: list[Shed] = []
         for _ in range(count):
             self._report_all()
@@ -168,7 +168,7 @@ def test_a_new_broker_gets_its_share_at_once() -> None:
 
 
 def test_a_broker_that_is_not_new_gets_no_share() -> None:
-    """An operator who moves bundles in use finds them where they were moved to."""
+    """Bundles in use that an operator moves are found where they were moved to."""
     cluster = Cluster({0: 10, 1: 10}, {2: 10, 3: 10}).grow_old()
     cluster.owners.update({0: "b1", 1: "b1"})
     assert cluster.rounds(30) == []

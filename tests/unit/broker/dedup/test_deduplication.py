@@ -204,7 +204,7 @@ def test_producers_that_left_long_ago_are_forgotten_also_on_disk() -> None:
         attached.discard("leaves")
         await room.maintain()
         process.clock.advance(999)
-        # Somebody sets the clock: they are away for no longer.
+        # An operator sets the clock: clients are away for no longer.
         process.clock.step(86_400_000)
         await room.maintain()
         assert room.state.last_sequence("stays") == 5

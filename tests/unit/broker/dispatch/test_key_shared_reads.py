@@ -70,7 +70,7 @@ def test_a_key_that_is_no_text_has_the_hash_of_its_bytes() -> None:
 
 def test_who_looks_at_lines_asks_for_nothing() -> None:
     # The page that explains a subscription asked the consumers' connections for room, so that the pump was
-    # called because somebody had looked.
+    # called because of a look.
     class Full(Pipe):
         writable = False
         asked = 0

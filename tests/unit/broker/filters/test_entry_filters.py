@@ -314,7 +314,7 @@ def test_what_is_too_much_for_one_go_is_judged_in_the_next(kind: str) -> None:
 
 
 def test_a_batch_that_cannot_be_opened_is_sent() -> None:
-    """Encrypted, damaged, larger than it says, larger than is opened here: nobody knows what is in it."""
+    """Encrypted, damaged, larger than it says, larger than is opened here: what is in it is unknown."""
 
     async def story(world: World) -> None:
         await policy(world, "expression")

@@ -1,4 +1,4 @@
-"""Which topics leave the memory because nobody uses them."""
+"""Which topics leave the memory because they have no clients."""
 
 from __future__ import annotations
 

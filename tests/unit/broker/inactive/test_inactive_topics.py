@@ -1,4 +1,4 @@
-"""Which topics go because nobody uses them, and which stay."""
+"""Which topics go because they have no clients, and which stay."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_a_clock_that_is_set_ahead_deletes_no_subscription_for_an_hour() -> None
 
 @pytest.mark.parametrize("years", [-50, 50])
 def test_a_use_while_the_clock_was_wrong_counts_from_when_it_was(years: int) -> None:
-    """A machine without a battery: whoever left while it said 1970 left 50 years ago once set right."""
+    """A machine without a battery: a client that left while it said 1970 left 50 years ago once set right."""
 
     async def story(world: World) -> None:
         peer = world.peer()

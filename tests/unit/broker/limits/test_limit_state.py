@@ -102,7 +102,7 @@ def test_a_quota_without_a_limit_is_never_exceeded() -> None:
 
 @pytest.mark.parametrize("policy", list(QuotaPolicy))
 def test_an_age_of_0_is_no_limit_and_0_bytes_are_one(policy: QuotaPolicy) -> None:
-    """As Pulsar has it; its clients send 0 for an age that nobody gave."""
+    """As Pulsar has it; its clients send 0 for an age that was not given."""
     age, size = ({"limitSize": bytes_, "limitTime": 0, "policy": policy} for bytes_ in (-1, 0))
     found = effective({}, {QUOTAS_OF_NAMESPACE: {QuotaKind.AGE: age, QuotaKind.SIZE: size}}, Limits(), "c")
     assert found.quotas == (BacklogQuota(QuotaKind.SIZE, 0, policy),)

@@ -1,4 +1,4 @@
-"""Limits hold for those who come at once, and for every way in which something is made."""
+"""Limits hold for clients that come at once, and for every way in which something is made."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_topics_that_are_made_at_once_are_no_more_than_a_namespace_may_have(how:
         assert sum(done) == MOST
         assert len(await world.broker.topics_of(name_of(0).namespace_name)) == MOST
         await world.broker.delete_topic(name_of(0), force=True) if how != "partitioned" else None
-        # Who waited in vain holds no place.
+        # A client that waited in vain holds no place.
         assert await tried(world.broker.any_topic(name_of(50))) is (how != "partitioned")
 
     in_world(story, BrokerConfig(limits=Limits(topics_max=MOST)))

@@ -1,4 +1,4 @@
-"""Each of several brokers checks itself on a topic of its own, whoever has the bundles."""
+"""Each of several brokers checks itself on a topic of its own, whichever broker has the bundles."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_another_brokers_topic_is_served_there_while_it_is_there() -> None:
     async def story(api: OneOfSeveral) -> None:
         theirs = health_topic(OTHER)
         assert await api.owners.locate(api.owners.health_topic, authoritative=False) == HERE
-        # Of a broker that is gone: a topic like others, which an operator may delete.
+        # That of a broker that is gone: a topic like others, which an operator may delete.
         assert await api.owners.locate(theirs, authoritative=True) == HERE
         await api.other_is_there()
         place = await api.owners.locate(theirs, authoritative=True)

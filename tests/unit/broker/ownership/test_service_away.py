@@ -1,4 +1,4 @@
-"""The metadata service is away: what is loaded goes on, and nobody waits for what cannot come."""
+"""The metadata service is away: what is loaded goes on, and no caller waits for what cannot come."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_only_topics_that_are_concerned_are_given_their_policies() -> None:
         two = await world.topic("persistent://public/default/two")
         policies = world.broker.policies
         await policies.update_topic(one.name, lambda document: document.update(messageTTLInSeconds=7))
-        # What nobody looks at stays as wrong as it is.
+        # A value that is not read stays as wrong as it is.
         two.limits.limits = Limits(ttl_s=99)
         await world.broker.apply_policies()
         assert (one.limits.limits.ttl_s, two.limits.limits.ttl_s) == (7, 99)

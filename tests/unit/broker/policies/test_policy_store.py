@@ -74,7 +74,7 @@ def test_an_update_does_not_bring_a_deleted_tenant_back() -> None:
     """The update had looked whether the tenant was there, it was deleted, and then the update wrote it."""
 
     class Slow(MemoryMetadataStore):
-        """Somebody deletes the tenant between the update's look and its write."""
+        """The tenant is deleted between the update's look and its write."""
 
         async def put(self, path: str, *arguments: Any, **named: Any) -> Stat:
             if path == keys.tenant("t") and await self.exists(path) and not self.deleted:

@@ -88,7 +88,7 @@ def test_a_schema_of_each_type_comes_back_as_it_was_registered(kind: str) -> Non
             found = await get(peer, request_id, version)
             assert found.schema == schema
             assert decode_version(found.schema_version) == 0
-        # Who brings the same gets the same version; consumers with it, and with AUTO_CONSUME, are taken.
+        # A producer with the same gets the same version; consumers with it, and with AUTO_CONSUME, are taken.
         assert (await peer.producer(2, request_id=7, schema=schema)).schema_version == encode_version(0)
         for number, asked in ((3, schema), (4, made("AutoConsume"))):
             answer = await peer.consumer(

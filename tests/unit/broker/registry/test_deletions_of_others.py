@@ -182,7 +182,7 @@ def test_a_namespace_is_kept_whole_when_a_bundle_does_not_come() -> None:
 
 
 def test_a_namespace_is_kept_whole_while_another_broker_checks_itself_there() -> None:
-    """That topic is its own, whoever has the bundle."""
+    """That topic is its own, whichever broker has the bundle."""
 
     async def story(api: AdminApi, other: OtherBroker) -> None:
         names = [TopicName.parse("persistent://pulsar/system/a"), health_topic("other:8080")]

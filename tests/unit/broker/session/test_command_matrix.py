@@ -1,7 +1,7 @@
-"""Every command of the binary protocol × who sends it × what it names: `command_matrix.txt` has who may what.
+"""Every command of the binary protocol × its sender × what it names: `command_matrix.txt` has the rights.
 
     first         opens a connection, once
-    open          asks nothing of anybody
+    open          needs no right
     lookup, produce, consume    needs that right on a topic
     namespace     needs a right in a namespace
     own           is about what the same connection has opened
@@ -220,7 +220,7 @@ def test_no_name_gets_anybody_further() -> None:
 
 
 def test_a_refusal_is_the_same_for_what_exists_and_what_does_not() -> None:
-    """But that there is no such tenant is told to who asks for partitions, as by Pulsar."""
+    """But that there is no such tenant is told to a client that asks for partitions, as by Pulsar."""
     names = (
         TOPIC,
         "persistent://public/default/u",
@@ -249,7 +249,7 @@ def test_a_refusal_is_the_same_for_what_exists_and_what_does_not() -> None:
 
 @pytest.mark.parametrize("who", ["stranger", "foreign", "reader", "writer", "boss", "root"])
 def test_what_another_connection_opened_is_out_of_reach(who: str) -> None:
-    """Ids are the connection's own, whoever guesses them; neither do commands of brokers do anything."""
+    """Ids are the connection's own, even if another one guesses them; commands of brokers do nothing."""
 
     async def work(world: Cells) -> None:
         owner = await world.connected("root")

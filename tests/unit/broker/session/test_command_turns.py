@@ -225,7 +225,7 @@ def test_connections_of_a_role_share_what_it_may() -> None:
             world.broker.alarms.ring()
             await world.settle()
         after = sum(len(wire.written) for _, wire in opens)
-        # A minute, 64 a second; whoever comes first takes up to 64.
+        # A minute, 64 a second; the first takes up to 64.
         assert 30 * 64 < (after - before) // len(commands.PONG) <= 61 * 64
 
     in_world(story, config)

@@ -1,4 +1,4 @@
-"""Connections whose client has not said who it is."""
+"""Connections whose client has not authenticated yet."""
 
 from __future__ import annotations
 

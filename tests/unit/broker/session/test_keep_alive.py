@@ -1,4 +1,4 @@
-"""Who is pinged, and who is given up."""
+"""Which clients are pinged, and which are given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The budget of what waits for clients: who gets which part, and that nobody waits for ever."""
+"""The budget of what waits for clients: which client gets which part, and that none waits for ever."""
 
 from __future__ import annotations
 

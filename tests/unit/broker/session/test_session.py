@@ -1,4 +1,4 @@
-"""One client's session: who is answered, in which order, and what is left behind."""
+"""One client's session: which requests are answered, in which order, and what is left behind."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_an_id_that_is_asked_for_twice_at_once_is_attached_once(kind: int) -> No
 
 def test_what_is_closed_while_it_opens_is_not_attached() -> None:
     # A client whose request timed out closes the id; a consumer that attached after that held messages
-    # which nobody acknowledged.
+    # which was not acknowledged.
     async def story(world: World) -> None:
         peer = world.peer()
         peer.send(
@@ -442,7 +442,7 @@ def test_a_connection_that_sends_faster_than_the_disk_is_not_read() -> None:
 
 
 def test_what_a_lost_connection_sent_counts_until_it_is_durable() -> None:
-    # It was given back at once: who connected, sent and left again and again filled memory without limit.
+    # It was given back at once: a client that connected, sent and left, again and again, filled the memory.
     async def story(world: World) -> None:
         peer = world.peer()
         await peer.producer()

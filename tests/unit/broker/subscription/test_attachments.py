@@ -3,7 +3,7 @@
     > shared a
     < a is served by a new shared dispatcher
 
-There is no event loop, no log and no connection.
+The tests have no event loop, no log and no connection.
 """
 
 from __future__ import annotations

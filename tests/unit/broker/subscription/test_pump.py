@@ -3,7 +3,7 @@
     > permits 3
     < sent 0-2
 
-There is no event loop, no storage and no connection: what the driver would do is a line of its own.
+The tests have no event loop, no storage and no connection: what the driver would do is a line of its own.
 """
 
 from __future__ import annotations

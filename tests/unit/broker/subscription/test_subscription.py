@@ -1,4 +1,4 @@
-"""A subscription: who may attach, why nothing moves, what cannot be read."""
+"""A subscription: which consumers may attach, why nothing moves, what cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The budget of bytes that are not durable: who waits for whom."""
+"""The budget of bytes that are not durable: which connection waits for which."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_the_last_message_is_the_last_that_can_be_read(
     lost: set[int], last: int | None, skip_all: bool
 ) -> None:
     """A damaged last entry answered an error, and none where holes are passed over. Where nothing at all can
-    be read, a topic is not empty unless somebody said so: readers would end as if all was well."""
+    be read, a topic is not empty unless an operator said so: readers would end as if all was well."""
 
     async def story() -> None:
         process = Process()

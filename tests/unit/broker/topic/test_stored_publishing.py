@@ -5,7 +5,7 @@
     > durable 1
     < p receipt 0 at 0, 1 at 1
 
-There is no event loop, no log and no connection: what these would do is a line of its own.
+The tests have no event loop, no log and no connection: what these would do is a line of its own.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     > asks s
     < open the cursor
 
-There is no event loop and no log: what these would do is a line of its own.
+The tests have no event loop and no log: what these would do is a line of its own.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Stage:
         self.said.clear()
         return said
 
-    # -- who subscribes ----------------------------------------------------------------------------
+    # -- subscribing ------------------------------------------------------------------------------
 
     def on_asks(self, name: str) -> None:
         self._follow(name, self.life.next_for(name, is_opened=name in self.cursors), durable=True)

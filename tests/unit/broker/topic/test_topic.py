@@ -96,7 +96,7 @@ def test_a_terminated_topic_takes_no_producer() -> None:
 
 
 def test_a_subscription_is_not_made_on_a_topic_that_is_unloaded_meanwhile() -> None:
-    # The consumer attached to an object that nobody fed any more.
+    # The consumer attached to an object that was not fed any more.
     async def story(world: World) -> None:
         topic = await world.topic()
         open_cursor, gate = topic.log.open_cursor, asyncio.Event()

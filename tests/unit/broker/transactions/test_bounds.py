@@ -1,4 +1,4 @@
-"""How much a transaction may hold, what is in one transaction alone, and who may fill it."""
+"""How much a transaction may hold, what is in one transaction alone, and which roles may fill it."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_nothing_is_acknowledged_cumulatively_where_consumers_share(kind: str) -
 
 
 class ByName:
-    """Everybody is who they say."""
+    """Each client has the role that it names."""
 
     slow = False
 
@@ -189,7 +189,7 @@ def test_who_fills_a_transaction_has_the_permission() -> None:
                 assert read.HasField("error") is may_write
                 refused = read if may_write else written
                 assert refused.error == pb.AuthorizationError
-                # Somebody else's transaction is not known, whatever the permissions are.
+                # The transaction of another role is not known, whatever the permissions are.
                 other = await client_of(world, "reader" if may_write else "writer")
                 assert (await other.add_partitions(txn)).HasField("error")
                 assert (await other.end(txn, commit=True)).error == pb.TransactionNotFound

@@ -59,7 +59,7 @@ def test_messages_of_a_damaged_header_are_not_delivered(
         await world.until(lambda: client.peer.messages, "a message")
         await world.settle()
         assert bodies(client.peer) == [b"before"]
-        # Nobody is told that it ended in one way or the other, and its time does not end it.
+        # No client is told that it ended in one way or the other, and its time does not end it.
         for wanted in (True, False):
             answer = await client.end(txn, commit=wanted)
             assert answer.error == pb.TransactionNotFound

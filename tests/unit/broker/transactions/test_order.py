@@ -30,7 +30,7 @@ class Held:
         self._gate = asyncio.Event()
         self._gate.set()
         self.fails = 0
-        """So many next writes take effect and are answered by an error."""
+        """How many of the next writes take effect and are answered by an error."""
         self._kept.write = self.write  # type: ignore[method-assign]  # in between
 
     def hold(self) -> None:
@@ -111,7 +111,7 @@ def test_nothing_is_seen_or_taken_before_the_decision_is_durable() -> None:
         assert bodies(client.peer) == []
         client.send(txn, 1, b"late")
         await world.until(lambda: client.peer.commands(Type.SEND_ERROR), "refusal")
-        # Nobody is told how it ends before that is durable: a crash may still change it.
+        # No client is told how it ends before that is durable: a crash may still change it.
         other = asyncio.ensure_future(client.end(txn, commit=False))
         await world.settle()
         assert not other.done()

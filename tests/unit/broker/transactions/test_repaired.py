@@ -33,7 +33,7 @@ def test_an_abort_while_the_topic_is_not_loaded_holds_after_a_restart(
 ) -> None:
     async def story(world: World) -> None:
         client = await opened(world)
-        # Nobody acknowledges it: its ledger is not trimmed.
+        # It is not acknowledged: its ledger is not trimmed.
         client.peer.send(send(1, 5, b"first"))
         txn = await client.begin()
         await client.add_partitions(txn)

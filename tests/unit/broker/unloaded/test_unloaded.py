@@ -1,4 +1,4 @@
-"""What is known of topics that nobody has loaded."""
+"""What is known of topics that are not loaded."""
 
 from __future__ import annotations
 

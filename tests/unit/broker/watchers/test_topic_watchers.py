@@ -406,7 +406,7 @@ def test_too_much_work_is_left_to_the_client_or_refused(monkeypatch: pytest.Monk
 def test_a_watch_that_becomes_too_much_work_ends_with_a_line_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody heard of it: the protocol has no word for who waits for no answer."""
+    """No client was told: the protocol has no command for a client that waits for no answer."""
     monkeypatch.setattr(patterns, "_WORK_MAX", 50_000)
 
     async def story(world: World) -> None:

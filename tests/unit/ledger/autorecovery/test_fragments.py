@@ -1,4 +1,4 @@
-"""Who holds what of a ledger, and who is to hold it instead."""
+"""Which bookies hold what of a ledger, and which are to hold it instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ensembles whose copies stand in too few racks, and who moves."""
+"""Ensembles whose copies stand in too few racks, and which copies move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes the places of members that failed."""
+"""Which bookies take the places of members that failed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Alive:
 def test_who_is_back_takes_its_own_place(
     monkeypatch: pytest.MonkeyPatch, back: set[str], chosen: dict[int, str]
 ) -> None:
-    """a and b failed, and nobody else is there: were b to take the place of a, it would be a member twice."""
+    """a and b failed, there is no other bookie: were b to take the place of a, it would be a member twice."""
 
     async def came_back(_: BookiePool, bookie: str) -> bool:
         return bookie in back

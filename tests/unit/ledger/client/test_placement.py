@@ -113,7 +113,7 @@ def test_enforced_racks_that_are_not_there_are_an_error() -> None:
         enforced(where, 2, 0).new_ensemble(QuorumLayout(3, 3, 2), where.keys())
     where["c"] = "/two"
     assert "c" in enforced(where, 2, 0).new_ensemble(QuorumLayout(3, 3, 2), where.keys())
-    # Nobody of the first rack takes the place of the only one of the second.
+    # No bookie of the first rack takes the place of the only one of the second.
     chosen = enforced(where, 2, 0).replacements(
         QuorumLayout(2, 2, 2), ("b0", "c"), {1: "c"}, where.keys(), frozenset({"c"})
     )

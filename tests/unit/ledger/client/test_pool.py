@@ -63,7 +63,7 @@ def test_adds_wait_and_are_sent_in_their_order(monkeypatch: pytest.MonkeyPatch) 
             for _ in range(5):
                 await asyncio.sleep(0)
             assert sent == [(1, 0)]
-            # Its writer has ended: nobody must hear of what would be sent.
+            # Its writer has ended: what would be sent must not be told.
             pool.forget("b1", 2, second, recovery=False)
         assert sent == [(1, 0), (1, 1), (1, 2)]
         pool.send_adds("b1", add(1, 3), first)

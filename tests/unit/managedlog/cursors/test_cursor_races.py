@@ -90,7 +90,7 @@ def test_a_cursor_that_is_deleted_while_its_ledger_begins_leaves_none_behind() -
 
 def test_a_ledger_that_is_lost_on_a_full_disk_while_nothing_changed_keeps_no_log_from_closing() -> None:
     """The state was written into the metadata store though it was durable. Closing waits for a write under
-    way by waiting for the changes, and there were none: it went round and round and let nobody else run."""
+    way by waiting for the changes, and there were none: it went round and round and let no other task run."""
 
     async def story() -> None:
         process = Process()

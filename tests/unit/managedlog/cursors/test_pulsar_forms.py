@@ -23,7 +23,7 @@ IN_NODE = bytes.fromhex(
         " ", ""
     )
 )
-"""Of a subscription with two half-acknowledged batches."""
+"""A stored cursor with two half-acknowledged batches."""
 LEDGERS = bytes.fromhex("0a0e081f101418e60620949da39ca2340a0408212000")
 """A closed ledger, and the open one."""
 

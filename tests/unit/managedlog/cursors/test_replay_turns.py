@@ -1,4 +1,4 @@
-"""First asked, first served, and nobody keeps others waiting for long."""
+"""First asked, first served, and none keeps others waiting for long."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_who_gives_up_leaves_the_line_to_others() -> None:
             tasks[0].cancel()
             await _idle()
             assert turns.waiting == 2
-        # The place is the second one's now, who goes before he takes it.
+        # The place is the second one's now, which goes before it takes it.
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert served == [2]

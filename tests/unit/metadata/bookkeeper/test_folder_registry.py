@@ -1,4 +1,4 @@
-"""Bookies of one machine meet in a folder; whoever dies is gone with his lock."""
+"""Bookies of one machine meet in a folder; one that dies is gone with its lock."""
 
 from __future__ import annotations
 

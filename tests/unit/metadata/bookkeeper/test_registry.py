@@ -130,7 +130,7 @@ def test_each_interruption_makes_another_connection(run: Callable[[Script], None
 
 
 def test_a_registration_of_a_session_that_ends_meanwhile_is_made_again(run: Callable[[Script], None]) -> None:
-    """It went with its session, and as it was not known yet, nobody brought it back."""
+    """It went with its session, and as it was not known yet, it was not brought back."""
 
     async def script(_: MetadataStore) -> None:
         store = EndingSessions(ManualClock())
@@ -250,7 +250,7 @@ def test_long_ids_follow_when_short_ones_have_run_out(run: Callable[[Script], No
         tree = BookKeeperTree()
         ledgers = TreeLedgerRegistry(store, tree)
         assert (await ledgers.create(OPEN)).ledger_id == 0
-        # Whoever goes over to long ids takes everybody along.
+        # A client that goes over to long ids takes all others along.
         await store.put(f"{tree.long_id_generator}/HOB-0000000003", b"")
         drawn = [(await ledgers.create(OPEN)).ledger_id for _ in range(2)]
         assert drawn == [3 << 32, 3 << 32 | 1]

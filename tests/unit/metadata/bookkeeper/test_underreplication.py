@@ -122,11 +122,11 @@ def test_times_of_checks_outlive_who_made_them() -> None:
         assert decode_check_time(b"") == -1
         with pytest.raises(MetadataError):
             decode_check_time(b"\xff")
-        # Somebody's clock was ahead.
+        # The clock of another process was ahead.
         later = encode_check_time(clock.now_ms() + 5_000)
         await store.put("/ledgers/underreplication/placementpolicycheckctime", later)
         assert await marks.since_checked_s(AuditCheck.PLACEMENT) == 0
-        # And somebody's for a year: the check is not put off until then.
+        # And another one's for a year: the check is not put off until then.
         clock.step(-365 * 86_400_000)
         assert await marks.since_checked_s(AuditCheck.REPLICAS) is None
         clock.step(365 * 86_400_000)

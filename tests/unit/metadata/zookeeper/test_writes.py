@@ -107,7 +107,7 @@ def test_outcomes_are_known_from_the_marker() -> None:
 
     assert version(4, None) == 5
     assert version(-1, found(b"", 8, mzxid=50)) == 8
-    # Somebody wrote since: what is answered is not the newest version, so that comparing with it fails.
+    # Another client wrote since: what is answered is not the newest version, so that comparing with it fails.
     assert version(-1, found(b"", 8, mzxid=51)) == 7
     assert outcome_by_marker(Remove("/a"), marker, None) == ReplyOutcome(Code.OK)
 

@@ -82,7 +82,7 @@ def test_what_is_understood_is_counted_and_adopted() -> None:
         await cluster(service, adopted=True).adopt()
         await cluster(service, adopted=True).give_back()
         assert not await service.exists("/magnetar/old/adopted")
-        # What brokers of ours left, which is not Pulsar's, is no other cluster.
+        # What brokers of ours left, which is not Pulsar's, is not another cluster.
         await service.put("/magnetar/old/magnetar/last-moves", b"[]")
         await cluster(service).adopt()
         assert await service.exists("/magnetar/old/adopted")

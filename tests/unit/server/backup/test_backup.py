@@ -72,7 +72,7 @@ def test_no_ledger_goes_between_links_and_metadata(tmp_path: Path, monkeypatch: 
             copied = Sources.copy_metadata
 
             def copy_while_it_is_deleted(self: Sources, staged: Path) -> None:
-                # The metadata of this moment names ledger 1, and then somebody deletes it.
+                # The metadata of this moment names ledger 1, and then it is deleted.
                 copied(self, staged)
                 asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
 
@@ -190,7 +190,7 @@ def test_the_segment_that_was_written_to_has_room_behind_its_log(
 
 
 def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:
-    """It got files of a data folder, and was closed for everybody else."""
+    """It got files of a data folder, and was closed for all others."""
     tmp_path.chmod(0o755)
     with pytest.raises(BackupError, match="is not a data folder"), staging.of_unused(tmp_path, SystemClock()):
         pass
@@ -205,7 +205,7 @@ def damage(file: Path, what: bytes) -> None:
 
 
 def test_damaged_metadata_is_not_backed_up(tmp_path: Path) -> None:
-    """Such a backup was listed and verified, and nobody could start with it."""
+    """Such a backup was listed and verified, and no broker could start with it."""
 
     async def scenario() -> None:
         async with used(tmp_path / "data") as (folder, _, points):
@@ -407,7 +407,7 @@ def test_a_folder_that_cannot_be_replaced_is_named_at_once(
 def test_a_point_in_time_that_is_being_taken_while_the_broker_stops_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was there after the end, with a watch that nobody ended."""
+    """It was there after the end, with a watch that was not ended."""
 
     async def scenario() -> None:
         async with used(tmp_path / "data") as (folder, _, points):

@@ -17,7 +17,7 @@ SEGMENT = "bookie/segments/0000000000000001.seg"
 
 
 def ignore(_: int) -> None:
-    """Nobody looks at the progress."""
+    """The progress is not shown."""
 
 
 @pytest.fixture

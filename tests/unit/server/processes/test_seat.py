@@ -56,7 +56,7 @@ def test_other_machines_hear_of_the_shared_port() -> None:
     shared = shared_urls(CONFIG, SECOND, SEAT)
     assert shared.addresses == SECOND.addresses
     assert shared.shared_of("") == Addresses("pulsar://10.0.0.7:6650", "", "http://10.0.0.7:8080", "")
-    # Of the listeners, the first one is for clients that name none.
+    # The first of the listeners is for clients that name none.
     outside = Addresses("pulsar://outside:1")
     told = shared_urls(CONFIG, BrokerUrls(SECOND.addresses, {"outside": outside}), SEAT)
     assert told.shared_of("").plain == told.shared_of("outside").plain == "pulsar://outside:1"

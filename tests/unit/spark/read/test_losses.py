@@ -20,7 +20,7 @@ class Log:
 
     has_index: bool = True
     ledgers: list[list[int]] = field(default_factory=lambda: [[3]])
-    """Of each its number, and the messages in it by their numbers."""
+    """The number of each, and the numbers of its messages."""
     next_ledger: int = 4
     next_index: int = 0
     next_message: int = 0
@@ -128,7 +128,7 @@ def test_every_story_with_an_index(before: tuple[str, ...]) -> None:
         log, said = told((*before, *steps), has_index=True)
         assert log.offset is not None
         if log.is_another:
-            # Nobody knows what the first one held. It looks the same where nothing had been seen of it, or
+            # It is not known what the first one held. It looks the same where nothing had been seen of it, or
             # where the new one has lost as many messages as had been read.
             alike = log.offset.position == EARLIEST or log.state().first_index == log.offset.message_index
             assert said or alike, ((*before, *steps), log)

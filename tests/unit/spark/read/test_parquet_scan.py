@@ -83,7 +83,7 @@ def test_rows_that_are_no_messages_and_values_that_are_none() -> None:
 
 
 def test_parts_of_files() -> None:
-    """Of a file of several ledgers, one of which was removed, the others; of another file a part."""
+    """A file of several ledgers of which one was removed, and a part of another file."""
     merged = file("m")
     ledgers = ((4, 0, 9), (5, 0, 9), (6, 0, 9))
     found = [(part(number, 0, 10, merged), traits(*ledgers)) for number in (5, 6)]

@@ -94,7 +94,7 @@ def test_what_is_put_is_there(store: ObjectStore, tmp_path: Path) -> None:
 
 
 def test_a_small_object_is_changed_by_one_at_a_time(store: ObjectStore) -> None:
-    """Who has not seen the last change changes nothing, and of several that try at once one does."""
+    """A process that has not seen the last change changes nothing; one of several at once does."""
 
     async def story() -> None:
         assert await store.read("record") is None
@@ -241,7 +241,7 @@ def test_a_store_that_refuses_tells_no_secret(
     caplog.set_level(logging.DEBUG)
 
     async def story() -> str:
-        # Nobody listens there.
+        # No process listens there.
         store = open_store("s3://bucket?endpoint=http://127.0.0.1:1&region=us-east-1", ManualClock())
         with pytest.raises(StoreError, match="bucket") as raised:
             await store.put(NAME, file_with(tmp_path, b"x"))
