@@ -120,8 +120,8 @@ def make(case: str, bytes_max: int) -> tuple[list[EntryRun], SegmentOrigin]:
     if case == "flights":
         from magnetar.demo.topics import SCHEMAS, Encoded
 
-        info = Encoded(SCHEMAS["departures"]).schema_info()
-        schema = StoredTopicSchema(bytes(8), pb.Schema.Type.Json, info.schema().encode())
+        definition = Encoded(SCHEMAS["departures"]).definition()
+        schema = StoredTopicSchema(bytes(8), pb.Schema.Type.Json, definition.encode())
         return runs_of(entries_of(flights(), BATCH, 1 << 62)), SegmentOrigin(
             topic, LedgerId(LEDGER), [schema]
         )

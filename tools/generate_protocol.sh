@@ -10,12 +10,15 @@ wire=$root/src/magnetar/wire
 # the working directory is.
 "${PYTHON:-python3}" -m grpc_tools.protoc \
     --proto_path="$wire" --python_out="$wire" --pyi_out="$wire" "$wire/pulsar.proto"
-# Schema.Type has a value named None, which cannot be written as an annotation. Fields that hold the ids of
+# Schema.Type has a value named None, which cannot be written as an annotation, and one named KeyValue, which
+# hides the message of that name within Schema. Fields that hold the ids of
 # producers, consumers and requests get the types that these have everywhere else.
 sed -e '/^ *None: /d' \
     -e 's/^    producer_id: int$/    producer_id: _ids.ProducerId/' \
     -e 's/^    consumer_id: int$/    consumer_id: _ids.ConsumerId/' \
     -e 's/^    request_id: int$/    request_id: _ids.RequestId/' \
+    -e '/^class Schema(/i _KeyValue = KeyValue\n' \
+    -e '/^class Schema(/,/^class [^S]/s/\([[]\)KeyValue\b/\1_KeyValue/g' \
     -e '1i from magnetar.base import ids as _ids' \
     "$wire/pulsar_pb2.pyi" > "$wire/pulsar_pb2.pyi.new"
 mv "$wire/pulsar_pb2.pyi.new" "$wire/pulsar_pb2.pyi"

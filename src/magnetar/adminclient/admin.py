@@ -6,7 +6,7 @@ Source: Pulsar admin REST v2 (persistent topics, schemas) and HTTP lookup.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from magnetar.adminclient import paths
 from magnetar.adminclient.errors import AdminRefusedError
@@ -151,5 +151,12 @@ class Admin(Closing):
         return list(found) if isinstance(found, list) else [found]
 
 
-def _position(answer: Any) -> Position:
+class _MessageId(TypedDict):
+    """A message id of Pulsar's REST API, as far as it is read here."""
+
+    ledgerId: int
+    entryId: int
+
+
+def _position(answer: _MessageId) -> Position:
     return Position(LedgerId(int(answer["ledgerId"])), int(answer["entryId"]))

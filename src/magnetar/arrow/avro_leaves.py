@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from magnetar.arrow.errors import ValueSchemaError
 from magnetar.arrow.fields import Bytes, Ints, read_varints
 from magnetar.client.errors import PayloadError
 
-Read: TypeAlias = Callable[[Bytes, Ints], tuple[Any, Ints]]
+Read: TypeAlias = Callable[[Bytes, Ints], tuple[pa.Array, Ints]]
 """Reads a type at these offsets; returns its array (None when it is skipped), and the offsets after it."""
 
 _PROMOTED: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
@@ -105,7 +105,7 @@ def _logical(writer: AvroNode, target: pa.DataType) -> Read:
     raise unreadable(writer, target)
 
 
-def _then(read: tuple[object, Ints], change: Callable[[Any], Any]) -> tuple[object, Ints]:
+def _then(read: tuple[pa.Array, Ints], change: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, Ints]:
     return change(read[0]), read[1]
 
 

@@ -99,17 +99,24 @@ def parse_avro(definition: bytes | str) -> AvroNode:
         raise ValueSchemaError(f"no Avro definition: {error!r}") from error
 
 
+_Definition = dict[str, Any]
+"""The object that defines a type. A part of another kind than Avro prescribes raises an error where it is
+used, which `parse_avro` reports."""
+
+
 class _Parser:
     """A parser with the names that are defined so far."""
 
     def __init__(self) -> None:
         self._named: dict[str, AvroNode] = {}
 
-    def node(self, document: Any, namespace: str) -> AvroNode:
+    def node(self, document: object, namespace: str) -> AvroNode:
         if isinstance(document, str):
             return self._by_name(document, namespace)
         if isinstance(document, list):
             return AvroNode("union", branches=[self.node(each, namespace) for each in document])
+        if not isinstance(document, dict):
+            raise TypeError(f"{document!r} is not a type")
         kind = document["type"]
         if kind == "array":
             return AvroNode("array", items=self.node(document["items"], namespace))
@@ -129,13 +136,13 @@ class _Parser:
                 return self._named[full]
         raise ValueSchemaError(f"the Avro definition uses {name!r} and does not define it")
 
-    def _logical(self, node: AvroNode, document: dict[str, Any]) -> AvroNode:
+    def _logical(self, node: AvroNode, document: _Definition) -> AvroNode:
         node.logical = str(document.get("logicalType", ""))
         if node.logical == "decimal":
             node.precision, node.scale = int(document.get("precision", 0)), int(document.get("scale", 0))
         return node
 
-    def _defined(self, document: dict[str, Any], kind: str, namespace: str) -> AvroNode:
+    def _defined(self, document: _Definition, kind: str, namespace: str) -> AvroNode:
         name = document["name"]
         space = name.rpartition(".")[0] or document.get("namespace", namespace)
         node = AvroNode("record" if kind == "error" else kind)

@@ -107,7 +107,12 @@ def _number_of(type_: pa.DataType) -> Callable[[str], object]:
     return Decimal if "decimal" in str(type_) else float
 
 
-def _converter(type_: pa.DataType, *, micros: bool) -> Callable[[Any], Any]:
+_Convert = Callable[[Any], object]
+"""Converts a value of Python's parser. Raises ValueError, TypeError or AttributeError for a value of a
+kind that the type does not have."""
+
+
+def _converter(type_: pa.DataType, *, micros: bool) -> _Convert:
     """A function that converts a value of Python's parser to one that Arrow accepts for the type."""
     if pa.types.is_struct(type_):
         inside = {each.name: _converter(each.type, micros=micros) for each in type_}
@@ -134,7 +139,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _time(value: Any, *, micros: bool, zone: bool) -> object:
+def _time(value: float | str, *, micros: bool, zone: bool) -> object:
     if isinstance(value, int | float):
         moment = datetime(1970, 1, 1, tzinfo=UTC) + (
             timedelta(microseconds=value) if micros else timedelta(milliseconds=value)
@@ -145,11 +150,11 @@ def _time(value: Any, *, micros: bool, zone: bool) -> object:
     return moment if zone else moment.astimezone(UTC).replace(tzinfo=None)
 
 
-def _date(value: Any) -> date:
+def _date(value: int | str) -> date:
     return _EPOCH + timedelta(days=value) if isinstance(value, int) else date.fromisoformat(value)
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(value: str) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
@@ -157,7 +162,7 @@ def _decimal(value: object) -> Decimal:
     return value if isinstance(value, Decimal) else Decimal(str(value))
 
 
-_SIMPLE_CONVERTERS: Final[dict[int, Callable[[Any], Any]]] = {
+_SIMPLE_CONVERTERS: Final[dict[int, _Convert]] = {
     pa.string().id: _text,
     pa.binary().id: _bytes,
     pa.date32().id: _date,

@@ -15,14 +15,14 @@ Source: Protocol Buffers documentation; Spark's Protobuf functions for the types
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from magnetar.arrow import arrays
@@ -120,8 +120,10 @@ class ProtobufValues:
         return scatter(self._build(messages), present)
 
 
-Build = Callable[[list[Any]], pa.Array]
+Build = Callable[[Sequence[Message | None]], pa.Array]
 """Converts messages, some of which may be None, to an array."""
+_Convert = Callable[[Any], object]
+"""Converts the value of a field, which has the type that the field declares."""
 
 
 def _message_builder(message: Descriptor, type_: pa.DataType) -> Build:
@@ -133,7 +135,7 @@ def _message_builder(message: Descriptor, type_: pa.DataType) -> Build:
             raise ValueSchemaError(f"{message.full_name} has no field {column.name}")
         builders.append(_field_builder(message.fields_by_name[column.name], column.type))
 
-    def build(messages: list[object]) -> pa.Array:
+    def build(messages: Sequence[Message | None]) -> pa.Array:
         mask = [each is None for each in messages]
         columns = [builder(messages) for builder in builders]
         if not columns:
@@ -171,7 +173,7 @@ def _field_builder(field: FieldDescriptor, type_: pa.DataType) -> Build:
     )
 
 
-def _single(field: FieldDescriptor) -> Callable[[Any], Any]:
+def _single(field: FieldDescriptor) -> _Convert:
     """A function that converts a field's value to one that Arrow accepts."""
     if field.enum_type is None:
         return lambda value: value
@@ -179,7 +181,7 @@ def _single(field: FieldDescriptor) -> Callable[[Any], Any]:
     return lambda number: names.get(number) or str(number)
 
 
-def _converter(field: FieldDescriptor, type_: pa.DataType) -> Callable[[Any], Any]:
+def _converter(field: FieldDescriptor, type_: pa.DataType) -> _Convert:
     """A function that converts a repeated field or a map to lists and pairs."""
     if _is_map(field):
         value = _item(_pair(field)[1], type_.item_type)
@@ -188,7 +190,7 @@ def _converter(field: FieldDescriptor, type_: pa.DataType) -> Callable[[Any], An
     return lambda items: [item(each) for each in items]
 
 
-def _item(field: FieldDescriptor, type_: pa.DataType) -> Callable[[object], object]:
+def _item(field: FieldDescriptor, type_: pa.DataType) -> _Convert:
     if field.message_type is None:
         return _single(field)
     build = _message_builder(field.message_type, type_)

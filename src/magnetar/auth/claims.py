@@ -60,7 +60,7 @@ def identity(
     When the claim is a list, its first item is the role; with `several`, the other items are roles too.
     """
     found = claims.get(role_claim)
-    listed: list[Any] = found if isinstance(found, list) and found else [found]
+    listed: list[object] = found if isinstance(found, list) and found else [found]
     role, *others = listed
     if not isinstance(role, str) or not role:
         raise AuthenticationError(f"the token has no text in its claim {role_claim!r}")
@@ -68,7 +68,7 @@ def identity(
     if several and others:
         if len(others) >= ROLES_MAX or not all(isinstance(each, str) and each for each in others):
             raise AuthenticationError(f"the token's claim {role_claim!r} is not a list of roles")
-        also = tuple(dict.fromkeys(each for each in others if each != role))
+        also = tuple(dict.fromkeys(each for each in others if isinstance(each, str) and each != role))
     proofs = (Proof(METHOD_TOKEN, proof),)
     end_s = claims.get("exp")
     if end_s is None:

@@ -15,14 +15,14 @@ import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from magnetar.auth import claims
 from magnetar.auth.authentication import Errand
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
-from magnetar.auth.issuer_keys import CacheTimes, IssuerKeys, parse_key_set
+from magnetar.auth.issuer_keys import CacheTimes, IssuerKeys, SigningKey, parse_key_set
 
 _log = logging.getLogger("magnetar.auth")
 
@@ -150,7 +150,7 @@ class KeyFetch:
             return
         self.keys.learn(found, self.now_ms)
 
-    def _fetched(self) -> Any:
+    def _fetched(self) -> dict[str, SigningKey]:
         document = json.loads(self.fetch(self.issuer.rstrip("/") + _DISCOVERY))
         if document["issuer"] != self.issuer:
             raise ValueError("its discovery document belongs to another issuer")

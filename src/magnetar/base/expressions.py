@@ -12,23 +12,31 @@ import ast
 import operator
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar.base.errors import MagnetarError
 
-_Read = Callable[[Mapping[str, Any]], Any]
+_Read = Callable[[Mapping[str, object]], object]
 
-_COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+
+def _is_in(one: object, many: object) -> bool:
+    """Whether `many` contains `one`. Raises TypeError for a value that contains nothing."""
+    if not isinstance(many, Container):
+        raise TypeError
+    return one in many
+
+
+_COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], object]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda one, many: one in many,
-    ast.NotIn: lambda one, many: one not in many,
+    ast.In: _is_in,
+    ast.NotIn: lambda one, many: not _is_in(one, many),
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
@@ -59,8 +67,8 @@ def as_text(value: object) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def _contains(whole: Any, part: object) -> bool:
-    return part in (as_text(whole) if isinstance(whole, bytes | int | float) else whole)
+def _contains(whole: object, part: object) -> bool:
+    return _is_in(part, as_text(whole) if isinstance(whole, bytes | int | float) else whole)
 
 
 FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
@@ -150,7 +158,7 @@ def _reader(node: ast.expr, notation: Notation) -> _Read:
 
 
 def _field(read: _Read, field: object) -> _Read:
-    def get(names: Mapping[str, object]) -> Any:
+    def get(names: Mapping[str, object]) -> object:
         owner = read(names)
         if isinstance(owner, Mapping):
             return owner.get(field)
@@ -178,7 +186,7 @@ def _operation(node: ast.expr, notation: Notation) -> _Read:
             return lambda names: not _holds(read, names)
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             read = _reader(inner, notation)
-            return lambda names: -read(names)
+            return lambda names: -_number(read(names))
         case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _ARITHMETIC:
             apply, one, other = _ARITHMETIC[type(kind)], _reader(left, notation), _reader(right, notation)
             return lambda names: apply(one(names), other(names))

@@ -9,7 +9,7 @@ import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from magnetar.base.ids import LedgerId
 from magnetar.runtime.durable_file import sync_folder
@@ -46,7 +46,9 @@ class Decisions:
 
 def decode_decisions(data: bytes) -> Decisions:
     """Decodes the file DECISIONS. Raises ValueError."""
-    fields: Any = json.loads(data)
+    fields = json.loads(data)
+    if not isinstance(fields, dict):
+        raise ValueError("the decisions are not an object")
     return Decisions(
         accept=bool(fields.get("accept")),
         accepted=str(fields.get("accepted", "")),

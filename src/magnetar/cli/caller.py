@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from magnetar.adminclient.admin import Admin
     from magnetar.client.client import Client
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 _OF_PLACES: Final = ("url", "admin_url", "token", "token_file", "trust_certs")
 """Options whose values a context may have."""
@@ -163,11 +163,10 @@ def calls(command: _F) -> _F:
             }
         return command(Caller(_place(context, given), output=output, timeout_s=timeout), **rest)
 
-    decorated: Any = run
+    decorated: Callable[..., object] = run
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
-    found: _F = decorated
-    return found
+    return cast("_F", decorated)
 
 
 def confirm(question: str, *, yes: bool) -> None:

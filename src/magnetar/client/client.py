@@ -7,7 +7,7 @@ its own connection to the broker that serves the topic, and ends when the connec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from magnetar.adminclient.admin import Admin
 from magnetar.adminclient.target import AdminTarget, Remedies
@@ -131,10 +131,8 @@ class Client(Closing):
                 if answer.error_code == pb.ServerError.TopicNotFound:
                     return None
                 raise RefusedError(f"schema of {topic}", answer.error_code, answer.error_message)
-            # Untyped: in the generated stubs the enum value KeyValue hides the message of that name.
-            pairs: Any = answer.schema.properties
-            properties = {pair.key: pair.value for pair in pairs}
             schema = answer.schema
+            properties = {pair.key: pair.value for pair in schema.properties}
             return TopicSchema(schema.type, schema.schema_data, answer.schema_version, properties)
 
         return self._ask(ask)

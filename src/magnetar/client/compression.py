@@ -13,7 +13,7 @@ Source: Pulsar binary protocol, CompressionType; the codecs of its clients.
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from types import ModuleType
 
 from magnetar.base.large_bytes import as_bytes
 from magnetar.base.names import TopicName
@@ -41,7 +41,7 @@ def compression_type(name: str) -> pb.CompressionType:
         raise UnknownCompressionError(f"no compression {name!r}; known are {', '.join(_TYPES)}") from None
 
 
-def _cramjam() -> Any:
+def _cramjam() -> ModuleType:
     try:
         import cramjam
     except ImportError as error:

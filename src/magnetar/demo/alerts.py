@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import pulsar
 from pulsar.schema import JsonSchema
@@ -33,7 +32,7 @@ class SeenAlert:
     """Per destination with known place: latitude, longitude (degrees), alerts, minutes of delay."""
     wrong_keys: int = 0
 
-    def note(self, key: str, alert: Any) -> None:
+    def note(self, key: str, alert: Alert) -> None:
         """Record one alert, given the key it was routed by."""
         route = f"{alert.origin}-{alert.dest}"
         self.wrong_keys += key != route
@@ -148,7 +147,7 @@ class Dispatchers:
             thread.join(timeout=5)
         self._client.close()
 
-    def _consume(self, consumer: Any, seen: SeenAlert) -> None:
+    def _consume(self, consumer: pulsar.Consumer, seen: SeenAlert) -> None:
         try:
             while not self._stop.is_set():
                 try:

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pulsar
 
@@ -110,7 +109,7 @@ class Replay:
         """Disconnect."""
         self._client.close()
 
-    def _producer(self, feed: Feed, *, batched: bool) -> Any:
+    def _producer(self, feed: Feed, *, batched: bool) -> pulsar.Producer:
         return self._client.create_producer(
             self._cluster.topic(feed.topic),
             producer_name=feed.producer if batched else f"{feed.producer}-backup",
@@ -147,7 +146,7 @@ class Replay:
         self.state.refused += receipts.refused
 
 
-def _send(producer: Any, feed: Feed, start: int, stop: int, callback: object) -> None:
+def _send(producer: pulsar.Producer, feed: Feed, start: int, stop: int, callback: object) -> None:
     send = producer.send_async
     for index in range(start, stop):
         send(
@@ -169,7 +168,7 @@ class _Receipts:
         self._failed = 0
         self.refused = 0
 
-    def __call__(self, result: object, message_id: Any) -> None:
+    def __call__(self, result: object, message_id: pulsar.MessageId) -> None:
         with self._changed:
             self._count += 1
             if result != pulsar.Result.Ok:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo
 
 import pandas as pd
 from rich.table import Table
 
 from magnetar.demo.alerts import SeenAlert
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.transforms import Bbox
 
 NEW_YORK = ZoneInfo("America/New_York")
 STRONG_WIND_MPH = 20
@@ -95,7 +99,17 @@ def worst_hours(results: pd.DataFrame, count: int = 8) -> Table:
     return table
 
 
-def _weather(row: Any) -> str:
+class _Hour(Protocol):
+    """The part of a row of `by_hour` that tells the weather: flights of the hour, and what was observed."""
+
+    flights: int
+    no_weather: int
+    wet: int
+    low_visibility: int
+    wind_mph_x100_sum: int
+
+
+def _weather(row: _Hour) -> str:
     observed = row.flights - row.no_weather
     if not observed:
         return "unknown"
@@ -156,9 +170,9 @@ def draw_chart(results: pd.DataFrame, seen: list[SeenAlert], path: Path) -> None
     plt.close(figure)
 
 
-def _label(axes: Any, places: dict[str, tuple[float, float, int, int]], count: int = 12) -> None:
+def _label(axes: Axes, places: dict[str, tuple[float, float, int, int]], count: int = 12) -> None:
     """Names of the `count` places with the most alerts, each where it covers no other name, or not at all."""
-    taken: list[object] = []
+    taken: list[Bbox] = []
     for name, (latitude, longitude, _, _) in sorted(places.items(), key=lambda item: -item[1][2])[:count]:
         for right, above in ((5, 4), (5, -11), (-24, 4), (-24, -11), (-9, 9), (-9, -17)):
             note = axes.annotate(

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from magnetar.spark.pipelines.failures import is_worker_missing
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 RESTARTS_MAX: Final = 5
 """Restarts of all queries together; a machine that needs more of them is too busy for the tour."""
@@ -20,7 +23,7 @@ class DemoStanding(Protocol):
     """The used part of Spark's `StreamingQuery`."""
 
     @property
-    def recentProgress(self) -> list[Any]: ...  # noqa: N802  # Spark's name
+    def recentProgress(self) -> list[StreamingQueryProgress]: ...  # noqa: N802  # Spark's name
 
     @property
     def lastProgress(self) -> object: ...  # noqa: N802  # Spark's name
@@ -87,11 +90,11 @@ class StandingQueries:
             self._queries[name] = self._starts[name]()
             return True
 
-    def last_progress(self, name: str) -> Any:
+    def last_progress(self, name: str) -> StreamingQueryProgress | None:
         """Spark's report on the newest batch; None before the first."""
-        return self._queries[name].lastProgress
+        return cast("StreamingQueryProgress | None", self._queries[name].lastProgress)
 
-    def progress(self, name: str = "") -> list[Any]:
+    def progress(self, name: str = "") -> list[StreamingQueryProgress]:
         """Spark's reports on all batches, of one query or of all."""
         runs = [*self._ended, *self._queries.items()]
         return [report for each, query in runs if name in ("", each) for report in query.recentProgress]

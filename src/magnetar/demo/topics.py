@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 import pulsar
 from pulsar.schema import Boolean, Double, Integer, JsonSchema, Long, Record, Schema, String
@@ -90,8 +89,12 @@ class Encoded(Schema):  # type: ignore[misc]  # pulsar ships no types
     def decode(self, data: bytes) -> object:
         return self._inner.decode(data)
 
-    def schema_info(self) -> Any:
+    def schema_info(self) -> object:
         return self._inner.schema_info()
+
+    def definition(self) -> str:
+        """The schema as Avro's JSON."""
+        return str(self._inner.schema_info().schema())
 
 
 class NotInEffectError(DemoError):

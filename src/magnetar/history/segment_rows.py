@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -119,7 +119,7 @@ class SegmentRows:
             leaves.setdefault(schema.column(at).path.split(".")[0], []).append(at)
         return leaves
 
-    def _statistics(self, group: int, name: str) -> Any:
+    def _statistics(self, group: int, name: str) -> pq.Statistics:
         with self._sound():
             statistics = self._metadata.row_group(group).column(self._leaves[name][0]).statistics
         if statistics is None or not statistics.has_min_max:

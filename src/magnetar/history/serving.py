@@ -11,7 +11,7 @@ import socket
 import traceback
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -155,7 +155,7 @@ class HistoryServer:
                     else:
                         self._connection.send_runs(answer)
 
-    def _answer(self, kind: FrameKind, request: dict[str, Any]) -> bytes | list[bytes | memoryview]:
+    def _answer(self, kind: FrameKind, request: requests.Values) -> bytes | list[bytes | memoryview]:
         """A result as JSON, or entry runs in parts."""
         if kind is FrameKind.CONVERT:
             origin = requests.load_origin(request["origin"])
@@ -178,7 +178,7 @@ class HistoryServer:
             return requests.dump({"entries": compared})
         return self._read(kind, request)
 
-    def _read(self, kind: FrameKind, request: dict[str, Any]) -> bytes | list[bytes | memoryview]:
+    def _read(self, kind: FrameKind, request: requests.Values) -> bytes | list[bytes | memoryview]:
         reader = self._reader(request)
         if kind is FrameKind.ENTRIES:
             return reader.frame_parts(request["ledger_id"], request["first_entry"], request["bytes_max"])
@@ -196,14 +196,14 @@ class HistoryServer:
         compared = verify_segment(reader, self._connection.runs(), self._manners)
         return requests.dump({"entries": compared})
 
-    def _source(self, request: dict[str, Any], base: int = 0) -> ByteSource:
+    def _source(self, request: requests.Values, base: int = 0) -> ByteSource:
         name, size, path = request["name"], request["size"], request["path"]
         footer = None if request["footer"] is None else Footer(*request["footer"])
         if path is None:
             return RemoteSource(self._connection, name, size, base, footer=footer)
         return PathSource(path, name, size, footer=footer)
 
-    def _joined(self, request: dict[str, Any]) -> list[ByteSource]:
+    def _joined(self, request: requests.Values) -> list[ByteSource]:
         """The parts of the source that the broker joined."""
         found: list[ByteSource] = []
         base = 0
@@ -212,7 +212,7 @@ class HistoryServer:
             base += found[-1].size
         return found
 
-    def _merged(self, request: dict[str, Any]) -> int:
+    def _merged(self, request: requests.Values) -> int:
         parts = []
         for source, each in zip(self._joined(request), request["sources"], strict=True):
             segment = each["segment"]
@@ -230,7 +230,7 @@ class HistoryServer:
             file.write(data)
         return len(data)
 
-    def _directory(self, request: dict[str, Any]) -> KeyDirectory:
+    def _directory(self, request: requests.Values) -> KeyDirectory:
         key = (request["name"], request["size"])
         directory = self._directories.pop(key, None) or KeyDirectory(self._source(request))
         self._directories[key] = directory
@@ -238,7 +238,7 @@ class HistoryServer:
             self._directories.popitem(last=False)
         return directory
 
-    def _reader(self, request: dict[str, Any]) -> SegmentReader:
+    def _reader(self, request: requests.Values) -> SegmentReader:
         key = (request["name"], request["size"], request["path"])
         reader = self._readers.pop(key, None)
         if reader is None:

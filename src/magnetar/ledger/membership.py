@@ -62,7 +62,9 @@ class Ruling(NamedTuple):
 
 
 def rule(mine: Member | DamagedBelongingError | None, known: InMetadata | None, me: Member) -> Ruling:
-    """`mine`: the folder's file, None without one; `known`: the cluster and this bookie's generation in the
+    """What a bookie that starts may do with its folder.
+
+    `mine`: the folder's file, None without one; `known`: the cluster and this bookie's generation in the
     metadata, None when it does not know the bookie; `me`: the cluster and the bookie that starts."""
     bookie = me.bookie
     if isinstance(mine, DamagedBelongingError):

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
 
 from magnetar.metadata import paths
@@ -102,18 +102,23 @@ def _nodes(source: sqlite3.Connection, done: Rebuilt) -> Iterator[_Row]:
         if row is None:
             done.lost.append(f"{parent!r} {name!r}")
             continue
-        if row.checksum != checksum or row != _Row(parent, name, data, tuple(numbers)):
+        read = (parent, name, data, tuple(numbers))
+        if row.checksum != checksum or (row.parent, row.name, row.data, row.numbers) != read:
             done.repaired.append(row.path)
         done.kept += 1
         yield row
 
 
-def _whole(parent: Any, name: Any, data: object, numbers: Sequence[Any], checksum: Any) -> _Row | None:
+def _whole(
+    parent: object, name: object, data: object, numbers: Sequence[object], checksum: object
+) -> _Row | None:
     """The row, corrected when one bit was flipped; None when more bits are wrong."""
-    fields = (parent, name, *numbers, checksum)
-    if [type(each) for each in fields] != [bytes, bytes, *[int] * 6] or not isinstance(data, bytes | None):
+    if not isinstance(parent, bytes) or not isinstance(name, bytes) or not isinstance(data, bytes | None):
         return None
-    row = _Row(parent, name, data, tuple(numbers))
+    whole = tuple(number for number in numbers if isinstance(number, int))
+    if len(whole) != len(numbers) or not isinstance(checksum, int):
+        return None
+    row = _Row(parent, name, data, whole)
     found = row.checksum
     if found == checksum or (found ^ checksum).bit_count() == 1:
         # The row or only its checksum is damaged.
@@ -165,7 +170,7 @@ def _counters(source: sqlite3.Connection, done: Rebuilt) -> Iterator[tuple[bytes
             done.lost.append(f"counter of {parent!r}")
 
 
-def _readable(source: sqlite3.Connection, query: str, done: Rebuilt) -> Iterator[tuple[Any, ...]]:
+def _readable(source: sqlite3.Connection, query: str, done: Rebuilt) -> Iterator[tuple[object, ...]]:
     try:
         yield from source.execute(query)
     except sqlite3.DatabaseError as error:

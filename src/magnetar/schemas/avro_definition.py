@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from magnetar.schemas.errors import InvalidSchemaError
 
@@ -91,10 +91,11 @@ def describe(type_: Avro) -> str:
     return type(type_).__name__.lower()
 
 
-def parse_json(data: bytes, what: str) -> Any:
+def parse_json(data: bytes, what: str) -> object:
     """The JSON document in `data`. Raises InvalidSchemaError, which names `what`."""
     try:
-        return json.loads(data)
+        document: object = json.loads(data)
+        return document
     except (ValueError, RecursionError) as error:
         raise InvalidSchemaError(f"{what} is not JSON: {error}") from error
 
@@ -172,7 +173,7 @@ class _Parser:
         seen: set[str] = set()
         for item in _list(document, "fields", where):
             name = item.get("name") if isinstance(item, dict) else None
-            if not isinstance(name, str) or not name:
+            if not isinstance(item, dict) or not isinstance(name, str) or not name:
                 raise InvalidSchemaError(f"{where}: a field of record {record.name} has no name")
             place = f"field {name} of {record.name}"
             if name in seen:
@@ -211,7 +212,7 @@ def _decimal(document: dict[str, object]) -> tuple[int, int] | None:
     return (precision, scale) if isinstance(scale, int) else None
 
 
-def _list(document: dict[str, object], key: str, where: str) -> list[Any]:
+def _list(document: dict[str, object], key: str, where: str) -> list[object]:
     value = document.get(key)
     if not isinstance(value, list):
         raise InvalidSchemaError(f"{where}: {key} of a {document.get('type')} must be a list")

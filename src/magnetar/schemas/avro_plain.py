@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from magnetar.client.errors import PayloadError
 from magnetar.schemas.avro_bytes import long_bytes, sized
+
+_T = TypeVar("_T")
 
 _DEPTH_MAX: Final = 64
 _ITEMS_MAX: Final = 1 << 20
@@ -100,7 +102,7 @@ def _named(schema: object, names: dict[str, object]) -> dict[str, object]:
     return names
 
 
-def _decode(schema: Any, data: _Bytes, names: dict[str, object], depth: int) -> object:
+def _decode(schema: object, data: _Bytes, names: dict[str, object], depth: int) -> object:
     if depth > _DEPTH_MAX:
         raise AvroError(f"values are nested more than {_DEPTH_MAX} deep")
     if isinstance(schema, str):
@@ -111,6 +113,8 @@ def _decode(schema: Any, data: _Bytes, names: dict[str, object], depth: int) -> 
         if not 0 <= branch < len(schema):
             raise AvroError(f"branch {branch} of a union of {len(schema)}")
         return _decode(schema[branch], data, names, depth + 1)
+    if not isinstance(schema, dict):
+        raise _not_a_type(schema)
     kind = schema["type"]
     if kind in ("record", "error"):
         return {field["name"]: _decode(field["type"], data, names, depth + 1) for field in schema["fields"]}
@@ -129,8 +133,8 @@ def _decode(schema: Any, data: _Bytes, names: dict[str, object], depth: int) -> 
     return _decode(kind, data, names, depth + 1)
 
 
-def _items(data: _Bytes, read: Callable[[], object]) -> list[Any]:
-    found: list[object] = []
+def _items(data: _Bytes, read: Callable[[], _T]) -> list[_T]:
+    found: list[_T] = []
     while count := data.long():
         if count < 0:
             count = -count
@@ -149,7 +153,7 @@ def encode(schema: object, value: object) -> bytes:
         raise AvroError(f"the schema is not supported: {error!r}") from error
 
 
-def _encode(schema: Any, value: Any, names: dict[str, object], place: str) -> bytes:
+def _encode(schema: object, value: object, names: dict[str, object], place: str) -> bytes:
     """Encodes one value. `place`: path of the value in the message, for errors."""
     if isinstance(schema, str):
         return (
@@ -159,9 +163,11 @@ def _encode(schema: Any, value: Any, names: dict[str, object], place: str) -> by
         )
     if isinstance(schema, list):
         return _branch(schema, value, names, place)
+    if not isinstance(schema, dict):
+        raise _not_a_type(schema)
     kind = schema["type"]
     if kind in ("record", "error"):
-        _expect(isinstance(value, dict), "an object", place)
+        value = _as(dict, value, "an object", place)
         parts = []
         for field in schema["fields"]:
             inner = f"{place}.{field['name']}".removeprefix(".")
@@ -179,11 +185,11 @@ def _encode(schema: Any, value: Any, names: dict[str, object], place: str) -> by
         _expect(len(raw) == schema["size"], f"of {schema['size']} bytes", place)
         return raw
     if kind == "array":
-        _expect(isinstance(value, list), "a list", place)
+        value = _as(list, value, "a list", place)
         items = [_encode(schema["items"], each, names, f"{place}[{i}]") for i, each in enumerate(value)]
         return (long_bytes(len(items)) if items else b"") + b"".join(items) + b"\x00"
     if kind == "map":
-        _expect(isinstance(value, dict), "an object", place)
+        value = _as(dict, value, "an object", place)
         items = [
             sized(key.encode()) + _encode(schema["values"], each, names, f"{place}.{key}")
             for key, each in value.items()
@@ -208,8 +214,18 @@ def _expect(holds: bool, what: str, place: str) -> None:
         raise AvroError(f"{place or 'the value'} is not {what}")
 
 
-def _primitive(kind: str, value: Any, place: str) -> bytes:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+def _as(kind: type[_T], value: object, what: str, place: str) -> _T:
+    """The value, which must be of this type. Raises AvroError."""
+    if not isinstance(value, kind):
+        raise AvroError(f"{place or 'the value'} is not {what}")
+    return value
+
+
+def _not_a_type(schema: object) -> TypeError:
+    return TypeError(f"{schema!r} is not a type")
+
+
+def _primitive(kind: str, value: object, place: str) -> bytes:
     if kind == "null":
         _expect(value is None, "null", place)
         return b""
@@ -218,20 +234,21 @@ def _primitive(kind: str, value: Any, place: str) -> bytes:
         return b"\x01" if value else b"\x00"
     if kind in ("int", "long"):
         bits = 31 if kind == "int" else 63
-        fits = isinstance(value, int) and number and -(1 << bits) <= value < 1 << bits
-        _expect(fits, f"a whole number of {bits + 1} bits", place)
-        return long_bytes(value)
+        what = f"a whole number of {bits + 1} bits"
+        _expect(not isinstance(value, bool), what, place)
+        whole = _as(int, value, what, place)
+        _expect(-(1 << bits) <= whole < 1 << bits, what, place)
+        return long_bytes(whole)
     if kind in ("float", "double"):
-        _expect(number, "a number", place)
+        _expect(isinstance(value, int | float) and not isinstance(value, bool), "a number", place)
         return (_FLOAT if kind == "float" else _DOUBLE).pack(value)
     if kind == "bytes":
         return sized(_raw(value, place))
-    _expect(isinstance(value, str), "a text", place)
-    return sized(value.encode())
+    return sized(_as(str, value, "a text", place).encode())
 
 
-def _raw(value: Any, place: str) -> bytes:
+def _raw(value: object, place: str) -> bytes:
     try:
-        return base64.b64decode(value, validate=True)
-    except (ValueError, TypeError):
+        return base64.b64decode(_as(str, value, "base64", place), validate=True)
+    except ValueError:
         raise AvroError(f"{place or 'the value'} is not base64") from None

@@ -9,7 +9,7 @@ Source: Pulsar's KeyValueSchemaInfo encoding.
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Final
 
 from magnetar.schemas.errors import InvalidSchemaError
 from magnetar.schemas.types import TYPES
@@ -35,9 +35,7 @@ def join(key: bytes, value: bytes) -> bytes:
 
 def properties(schema: pb.Schema) -> dict[str, str]:
     """The properties of a schema."""
-    # Untyped: in the generated stubs the enum value KeyValue hides the message of that name.
-    pairs: Any = schema.properties
-    return {pair.key: pair.value for pair in pairs}
+    return {pair.key: pair.value for pair in schema.properties}
 
 
 def _part(data: bytes, start: int) -> tuple[bytes, int]:

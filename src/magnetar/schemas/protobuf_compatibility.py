@@ -56,6 +56,8 @@ def parse(data: bytes) -> MessageTypes:
     """The message types of a definition. Raises InvalidSchemaError."""
     document = parse_json(data, "a ProtobufNative definition")
     try:
+        if not isinstance(document, dict):
+            raise TypeError
         root = str(document["rootMessageTypeName"])
         files = FileDescriptorSet.FromString(base64.b64decode(document["fileDescriptorSet"]))
     except (KeyError, TypeError, ValueError, binascii.Error, DecodeError) as error:

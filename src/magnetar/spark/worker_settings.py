@@ -9,9 +9,10 @@ beginning, queries only change values, which is safe.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger("magnetar.spark")
@@ -45,7 +46,7 @@ def settle(spark: SparkSession) -> None:
         _log.info("the environment of Spark's workers is left as it is: %s", error)
 
 
-def environment(spark: SparkSession) -> Any:
+def environment(spark: SparkSession) -> JavaObject:
     """Spark's map of environment variables of the source, a `java.util.Map`."""
-    java: Any = spark._jsparkSession
+    java: JavaObject = spark._jsparkSession
     return java.sessionState().dataSourceManager().lookupDataSource(SOURCE).dataSourceCls().envVars()

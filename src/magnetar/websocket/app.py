@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl, quote
 
 from magnetar.auth.errors import AuthenticationError
@@ -150,7 +150,7 @@ class _Connection:
         client, server = scope.get("client"), scope.get("server")
         self.peer = f"{client[0]}:{client[1]}" if client else "?"
         self.server: tuple[str, int] = (server[0], server[1] or 0) if server else ("localhost", 0)
-        self.state: Mapping[str, Any] = scope.get("state", {})
+        self.state: Mapping[str, str] = scope.get("state", {})
         self.receive = receive
         self._send = send
         extensions = scope.get("extensions", {})

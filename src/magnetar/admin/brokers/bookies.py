@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Route
 from magnetar.admin.calls.errors import BadRequestError, NotHereError
@@ -51,7 +51,7 @@ async def set_rack(call: Call) -> None:
     await call.broker.policies.update_document(keys.BOOKIE_RACKS, change)
 
 
-def _take_out(document: dict[str, Any], bookie: str) -> None:
+def _take_out(document: Policies, bookie: str) -> None:
     for group in list(document):
         document[group].pop(bookie, None)
         if not document[group]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.brokers.brokers import list_brokers
 from magnetar.admin.calls.call import Call, Route
@@ -38,7 +38,7 @@ def _domain_key(call: Call) -> str:
     return f"{keys.failure_domains(call.name('cluster'))}/{call.name('domain')}"
 
 
-async def list_domains(call: Call) -> object:
+async def list_domains(call: Call) -> dict[str, Policies | None]:
     """Failure domains of a cluster, by name."""
     await _check_cluster(call)
     root = keys.failure_domains(call.name("cluster"))
@@ -63,7 +63,7 @@ async def set_domain(call: Call) -> None:
     brokers = body.get("brokers") or []
     if not isinstance(brokers, list) or not all(isinstance(broker, str) for broker in brokers):
         raise BadRequestError("brokers must be a list of names")
-    others: Any = await list_domains(call)
+    others = await list_domains(call)
     for name, document in others.items():
         taken = set(brokers) & set((document or {}).get("brokers") or ())
         if name != call.params["domain"] and taken:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import whole
 from magnetar.admin.calls.errors import BadRequestError
@@ -24,6 +23,7 @@ from magnetar.broker.policies.bundles import (
     equal_parts,
     hash_of,
 )
+from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
 
 BUNDLES_MAX: Final = 1024
@@ -62,7 +62,7 @@ def bounds_of(bundle: str) -> tuple[int, int]:
     return int(found[1], 16), int(found[2], 16)
 
 
-def check_known(namespace: NamespaceName, bundle: str, policies: Mapping[str, Any]) -> None:
+def check_known(namespace: NamespaceName, bundle: str, policies: Policies) -> None:
     """Raises PreconditionFailedError unless the namespace's document has the bundle."""
     lower, upper = bounds_of(bundle)
     bounds = [int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Operation, Route
 from magnetar.admin.calls.coercion import INT_BITS, LONG_BITS, as_choice, as_object, as_whole
@@ -39,7 +39,7 @@ def _kind(call: Call) -> QuotaKind:
     return kind_of(call.query.get("backlogQuotaType", QuotaKind.SIZE))
 
 
-def quota_of(call: Call, retention: Any) -> dict[str, object] | None:
+def quota_of(call: Call, retention: Policies | None) -> dict[str, object] | None:
     """The quota in the body, which must fit the retention; None removes it. Raises BadRequestError,
     PreconditionFailedError."""
     document = as_object(call.json())

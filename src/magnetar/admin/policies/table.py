@@ -24,7 +24,7 @@ from magnetar.broker.policies.schema_rules import AUTO_UPDATE_POLICY
 from magnetar.tiered.policy import MAX_AGE
 
 
-def _retention_above_quotas(value: Any, own: Policies, namespace: Policies) -> None:
+def _retention_above_quotas(value: Policies | None, own: Policies, namespace: Policies) -> None:
     quotas = {**(namespace.get(QUOTAS_OF_NAMESPACE) or {}), **(own.get(QUOTAS_OF_TOPIC) or {})}
     if not all(fits_retention(quota, value) for quota in quotas.values()):
         raise PreconditionFailedError(

@@ -10,7 +10,7 @@ from weakref import ref
 import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import Server
 
 from magnetar.admin.calls.call_places import CallPlaces
@@ -59,6 +59,10 @@ def config_of(app: Any, *, calls_per_second: int = 0, **more: Any) -> Config:
     )
     config.load()
     return config
+
+
+_Cycle = RequestResponseCycle | None
+"""A request in work; None before the first. uvicorn declares it without the None."""
 
 
 class _Flow(FlowControl):
@@ -120,7 +124,7 @@ class CallProtocol(H11Protocol):
     @property
     def _is_ahead(self) -> bool:
         """Whether what comes now belongs to a request behind the one that is in work."""
-        cycle = cast("Any", self.cycle)
+        cycle = cast(_Cycle, self.cycle)
         return self.conn.their_state is h11.DONE and cycle is not None and not cycle.response_complete
 
     def settle(self) -> None:
@@ -202,7 +206,7 @@ class CallProtocol(H11Protocol):
     def is_idle(self) -> bool:
         """Whether no request is in work: none has come yet (uvicorn's types hide the None), or the last one
         is answered."""
-        cycle = cast("Any", self.cycle)
+        cycle = cast(_Cycle, self.cycle)
         return (cycle is None or cycle.response_complete) and self.conn.their_state is not h11.SEND_BODY
 
     def look(self, now_s: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Transport
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
@@ -68,7 +68,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
 
     async def run_asgi(self) -> None:
-        extensions: dict[str, Any] = self.scope.setdefault("extensions", {})
+        extensions = cast("dict[str, object]", self.scope.setdefault("extensions", {}))
         extensions |= {ABORT: self.transport.abort, GONE: self._gone.wait}
         await super().run_asgi()
         # What waits to be sent keeps a closed transport, for as long as the client takes nothing of it.

@@ -7,7 +7,7 @@ The definition of a KeyValue schema has the form `{"key": ..., "value": ...}`; a
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from magnetar.admin.calls.call import Call, Route
 from magnetar.admin.calls.errors import BadRequestError, NotHereError
@@ -69,10 +69,8 @@ def _posted(call: Call) -> pb.Schema:
         type=pb.Schema.Type.Name(type_),
         schema_data=_definition(text, type_),
     )
-    # Untyped: in the generated stubs the enum value KeyValue hides the message of that name.
-    pairs: Any = schema.properties
     for key, value in properties.items():
-        pairs.add(key=key, value=str(value))
+        schema.properties.add(key=key, value=str(value))
     return schema
 
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from magnetar.base.loop_shares import LoopShares
 from magnetar.bookie.network.access import Door
@@ -313,7 +313,7 @@ class BookieConnection(asyncio.BufferedProtocol):
     @property
     def certificate(self) -> Mapping[str, object] | None:
         """The client's verified certificate; None without one, and without TLS."""
-        return cast("Mapping[str, Any] | None", self._transport.get_extra_info("peercert"))
+        return cast("Mapping[str, object] | None", self._transport.get_extra_info("peercert"))
 
     def tls_done(self) -> None:
         """Parses the bytes that followed the handshake: the client is authenticated now."""

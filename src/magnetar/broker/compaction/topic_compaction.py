@@ -75,7 +75,7 @@ class TopicCompaction:
         log: ManagedLog,
         *,
         clock: Clock,
-        spawn: Callable[[Coroutine[object, None, None]], None],
+        spawn: Callable[[Coroutine[object, object, object]], None],
         closed: Callable[[], bool],
     ) -> None:
         self.job = CompactionJob(str(topic))

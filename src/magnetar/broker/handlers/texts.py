@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.names import TOPIC_CHARS_MAX
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from magnetar.broker.ports import SessionPort
     from magnetar.wire.events import CommandEvent
 
@@ -62,7 +64,7 @@ def refused(session: SessionPort, event: CommandEvent) -> bool:
     return True
 
 
-def _fault_of(message: Any) -> _Fault | None:
+def _fault_of(message: Message) -> _Fault | None:
     """The text of a command's body that is too long; None when there is none."""
     for field, value in message.ListFields():
         name = field.name

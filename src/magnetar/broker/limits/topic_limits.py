@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import ConsumerId
@@ -58,13 +58,20 @@ class Holder(Protocol):
     def consumers(self) -> Collection[object]: ...
 
 
+class LimitedSubscription(Protocol):
+    """A subscription that takes limits."""
+
+    def keep(self, limits: SubscriptionLimits) -> None:
+        """Limits that hold from now on."""
+
+
 class LimitedTopic(Protocol):
     """A topic, as its limits see it."""
 
     @property
     def producers(self) -> dict[str, Producer]: ...
     @property
-    def subscriptions(self) -> Mapping[str, Any]: ...
+    def subscriptions(self) -> Mapping[str, LimitedSubscription]: ...
     def send_producer_away(self, producer: Producer) -> None: ...
 
 

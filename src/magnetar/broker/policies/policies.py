@@ -161,7 +161,7 @@ class PolicyStore:
         await self._update(keys.tenant(name), replaced, missing)
 
     async def delete_tenant(self, name: str) -> None:
-        """Raises ConflictError while it has namespaces, NamespaceNotFoundError when it does not exist."""
+        """Deletes a tenant. Raises ConflictError while it has namespaces, NamespaceNotFoundError."""
         if await self.tenant(name) is None:
             raise NamespaceNotFoundError("Tenant does not exist", remedy=f"there is no tenant {name}")
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from magnetar.base.clock import Clock
@@ -19,7 +19,7 @@ class TopicResources:
     clock: Clock
     alarms: Alarms
     """Tell when entries are due."""
-    spawn: Callable[[Coroutine[Any, Any, Any]], None]
+    spawn: Callable[[Coroutine[object, object, object]], None]
     """Runs background work, reads of entries among it."""
     outputs: OutputBudget
     """Memory that reads for consumers may take, over all topics."""

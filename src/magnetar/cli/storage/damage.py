@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -16,7 +16,7 @@ from magnetar.cli.output import FORMATS, show
 if TYPE_CHECKING:
     from magnetar.server.storage.storage_doctor import Report
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 _SHOWN_MAX: Final = 1_000
 """Most lines of a table; JSON and YAML have all."""
 
@@ -28,7 +28,6 @@ def default_data() -> Path:
 
 
 def _options(command: _F) -> _F:
-    decorated: Any = command
     for option in (
         click.option(
             "--output",
@@ -43,9 +42,8 @@ def _options(command: _F) -> _F:
             help="Folder of the broker's data, or of one bookie.  [~/.local/share/magnetar]",
         ),
     ):
-        decorated = option(decorated)
-    found: _F = decorated
-    return found
+        command = option(command)
+    return command
 
 
 _COPIES: Final = click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -51,8 +51,10 @@ def _body(given: Given) -> object:
     return {"type": given["kind"].upper(), "schema": text, "properties": properties}
 
 
-def _opened(document: Any) -> object:
+def _opened(document: object) -> object:
     """The schema with its definition as a document, if the definition is JSON."""
+    if not isinstance(document, dict):
+        return document
     try:
         return {**document, "data": json.loads(document["data"])}
     except (KeyError, ValueError, TypeError):

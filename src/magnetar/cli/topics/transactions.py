@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, NotRequired, TypedDict
 
 import click
 
@@ -13,10 +13,22 @@ from magnetar.cli.verbs import Verb, group
 _R: Final = "/admin/v3/transactions"
 
 
-def _listed(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+class _Transaction(TypedDict):
+    """A transaction, as the admin API describes it; times are Unix milliseconds."""
+
+    status: str
+    openTimestamp: int
+    timeoutAt: int
+    owner: str | None
+    producedPartitions: dict[str, object]
+    ackedPartitions: dict[str, object]
+    messages: NotRequired[int]
+
+
+def _listed(found: Mapping[str, _Transaction]) -> list[dict[str, object]]:
     """A row for each transaction, the one that is open for longest first."""
     now_ms = time.time() * 1000
-    rows = []
+    rows: list[dict[str, object]] = []
     for txn_id, document in found.items():
         coordinator, _, number = txn_id.strip("()").partition(",")
         rows.append(

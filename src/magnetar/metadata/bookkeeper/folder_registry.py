@@ -19,7 +19,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.base.ids import LedgerId
@@ -50,6 +50,15 @@ _LEDGERS_BELOW: Final = (
 _NODE: Final = "SELECT 1 FROM node WHERE parent = ? AND name = ? AND data IS NOT NULL"
 
 _VALUE: Final = "SELECT data FROM node WHERE parent = ? AND name = ? AND data IS NOT NULL"
+
+
+class _Record(TypedDict):
+    """The file of a live bookie, as its process wrote it."""
+
+    host: str
+    port: int
+    read_only: bool
+    pid: int
 
 
 class FolderBookieRegistry:
@@ -95,7 +104,7 @@ class FolderBookieRegistry:
         if address is None:
             raise MetadataError(f"bookie {bookie.bookie_id} has no address")
         self._lock(bookie.bookie_id)
-        told = {"host": address[0], "port": address[1], "read_only": read_only, "pid": os.getpid()}
+        told: _Record = {"host": address[0], "port": address[1], "read_only": read_only, "pid": os.getpid()}
         part = self._part(bookie.bookie_id)
         # Not synced: after a power cut no bookie is registered.
         part.write_text(json.dumps(told))
@@ -122,10 +131,10 @@ class FolderBookieRegistry:
             (self._alive / bookie_id).unlink(missing_ok=True)
             os.close(lock)
 
-    def _told(self, bookie_id: str) -> dict[str, Any] | None:
+    def _told(self, bookie_id: str) -> _Record | None:
         """The record of a live bookie; None when it is not alive. Raises MetadataError."""
         try:
-            told: dict[str, object] = json.loads((self._alive / bookie_id).read_bytes())
+            told: _Record = json.loads((self._alive / bookie_id).read_bytes())
         except (FileNotFoundError, ValueError):
             # Not JSON: a power cut left it, as the files are not synced; the next registration removes it.
             return None

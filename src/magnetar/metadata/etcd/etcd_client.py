@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from magnetar.base.errors import MetadataError, StartupError
 from magnetar.metadata.store import StoreUnreachableError
 from magnetar.runtime.tasks import pause
+
+if TYPE_CHECKING:
+    from grpc import aio
 
 RETRY_S: Final = 0.1
 """Seconds of pause before the next member is tried."""
@@ -49,7 +52,7 @@ class EtcdClient:
             raise StartupError("metadata on etcd needs grpcio: pip install '.[etcd]' in a clone") from error
         # A member that is back must be tried soon, not after gRPC's two minutes.
         options = [("grpc.max_reconnect_backoff_ms", 1000), ("grpc.initial_reconnect_backoff_ms", 100)]
-        self._channels: list[Any] = [
+        self._channels: list[aio.Channel] = [
             aio.insecure_channel(f"{host}:{port}", options=options) for host, port in addresses
         ]
         self._rpc_error: type[Exception] = aio.AioRpcError
@@ -88,7 +91,11 @@ class EtcdClient:
             await pause(RETRY_S)
 
     async def stream(
-        self, method: str, requests: AsyncIterator[_Message], request: type[Any], response: type[_Response]
+        self,
+        method: str,
+        requests: AsyncIterator[_Message],
+        request: type[_Message],
+        response: type[_Response],
     ) -> AsyncGenerator[_Response, None]:
         """The answers of a stream until it ends. Raises CallLostError, MetadataError."""
         channel = self._channels[self._at % len(self._channels)]
@@ -109,7 +116,7 @@ class EtcdClient:
         for channel in self._channels:
             await channel.close(None)
 
-    def _raise(self, error: Any) -> None:
+    def _raise(self, error: aio.AioRpcError) -> None:
         _check_wanted()
         code = error.code().name
         if code in _AGAIN:

@@ -95,7 +95,7 @@ def _with_folder(config: StandaloneConfig, environment: Mapping[str, str]) -> St
     return config if config.ephemeral else replace(config, data_dir=default_data_dir(environment))
 
 
-def _from_toml(file: Path, warnings: list[str], beside: Set[str]) -> dict[str, Any]:
+def _from_toml(file: Path, warnings: list[str], beside: Set[str]) -> dict[str, object]:
     # Imported here, so that only a process with a file loads the parser.
     import tomllib
 
@@ -107,7 +107,7 @@ def _from_toml(file: Path, warnings: list[str], beside: Set[str]) -> dict[str, A
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StartupError(f"configuration {file} is not valid TOML: {error}; correct it") from error
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for key, value in document.items():
         where = f"configuration {file}, key {key!r}"
         if key in FORMER_NAMES:
@@ -123,8 +123,8 @@ def _from_toml(file: Path, warnings: list[str], beside: Set[str]) -> dict[str, A
     return settings
 
 
-def _from_environment(environment: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
+def _from_environment(environment: Mapping[str, str], warnings: list[str]) -> dict[str, object]:
+    settings: dict[str, object] = {}
     for former, now in FORMER_NAMES.items():
         variable = _variable(former)
         if variable in environment:

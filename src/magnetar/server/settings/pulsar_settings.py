@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from magnetar.auth.secrets import Inline, SecretSource, decoded, secret_source
 from magnetar.base.errors import StartupError
@@ -76,7 +76,7 @@ def translate(file: Path | None, environment: Mapping[str, str]) -> Translation:
     settings |= {} if url is None else {"offload_url": url}
     settings |= _tls(given, said, settings, source)
     settings |= _authentication(said, source, tls="tls_certificate" in settings)
-    if "basic" in settings.get("authentication", "") and "basic_users" not in settings:
+    if "basic" in str(settings.get("authentication", "")) and "basic_users" not in settings:
         settings |= _java_passwords(environment)
     unknown = sorted(said.keys() - pulsar_names.KNOWN)
     note = f"{source}: {len(said) - len(unknown)} settings taken"
@@ -98,7 +98,7 @@ def _properties(file: Path) -> dict[str, str]:
         raise StartupError(f"configuration {file} is not a property file: {error}; correct it") from error
 
 
-def _plain(said: Mapping[str, str], source: str) -> dict[str, Any]:
+def _plain(said: Mapping[str, str], source: str) -> dict[str, object]:
     """Our values of settings that differ only in name or unit."""
     settings: dict[str, object] = {}
     for name, key in pulsar_names.SAME.items():

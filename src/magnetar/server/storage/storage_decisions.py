@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from magnetar.base.errors import StartupError
 from magnetar.base.ids import LedgerId
@@ -30,6 +30,18 @@ from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.keys import BOOKIES_BESIDE, GENERATION
 from magnetar.metadata.sqlite_file import peek
 from magnetar.runtime.durable_file import write_durably
+
+
+class Quarantined(TypedDict):
+    """A ledger that metadata does not name."""
+
+    ledger: LedgerId
+    entries: int
+    bytes: int
+    since_ms: int
+    seen_seconds: int
+    decided: str
+    """`delete`, or empty while it is open."""
 
 
 class FolderDecisions:
@@ -57,7 +69,7 @@ class FolderDecisions:
             "bytes": sum(held.size_bytes for held in known.held.values()),
         }
 
-    def quarantine(self) -> list[dict[str, Any]]:
+    def quarantine(self) -> list[Quarantined]:
         """A row for each ledger that metadata does not name."""
         if self._beside:
             raise StartupError(f"each bookie has a quarantine: name a folder in {self._folder} with --data")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from magnetar.base.ids import Position
 from magnetar.spark.connection_options import topic_option
@@ -33,7 +33,9 @@ def parse_ranges(text: str) -> PinnedRanges | None:
     if not text:
         return None
     try:
-        decoded: Any = json.loads(text)
+        decoded = json.loads(text)
+        if not isinstance(decoded, dict):
+            raise TypeError
         return tuple(
             (topic_option("ranges", topic), tuple(_range(*each) for each in ranges))
             for topic, ranges in decoded.items()

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
 from magnetar.base.names import InvalidNamespaceNameError, NamespaceName, TopicName
@@ -201,7 +201,9 @@ def _topics(given: OptionValues) -> tuple[str, ...]:
 def _assigned(text: str) -> tuple[str, ...]:
     """Names of partitions, from the form of Spark's Kafka source: `{"orders": [0, 2]}`."""
     try:
-        chosen: Any = json.loads(text)
+        chosen = json.loads(text)
+        if not isinstance(chosen, dict):
+            raise TypeError
         names = [
             topic_option("assign", f"{topic}-partition-{int(number)}")
             for topic, numbers in chosen.items()

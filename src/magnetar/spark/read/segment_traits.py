@@ -6,7 +6,6 @@ Source: docs/internals/history-format.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -59,9 +58,9 @@ def _ledgers(text: bytes) -> frozenset[tuple[int, int, int]]:
         raise DamagedSegmentError(f"a segment says that it has the entries {text[:200]!r}") from error
 
 
-def _nulls(statistics: Any) -> int | None:
+def _nulls(statistics: pq.Statistics | None) -> int | None:
     return statistics.null_count if statistics is not None and statistics.has_null_count else None
 
 
-def _is_false(statistics: Any) -> bool:
+def _is_false(statistics: pq.Statistics | None) -> bool:
     return statistics is not None and statistics.has_min_max and statistics.max is False

@@ -55,6 +55,10 @@ class _Batch:
         self.size_bytes = 0
 
 
+_Place = int | tuple[int, tuple[bytes, bytes]]
+"""Which open entry takes a row: that of its partition, or of its partition and its key and ordering key."""
+
+
 class RowEncoder:
     """Packs rows into entries. `encode` returns full entries, `finish` the rest."""
 
@@ -84,7 +88,7 @@ class RowEncoder:
         self._compression = compression
         self._schema_version = schema_version
         self._next = first_partition
-        self._batches: dict[object, _Batch] = {}
+        self._batches: dict[_Place, _Batch] = {}
         self.digest = 0
         """Digest of the rows so far, independent of their order: the sum of their CRCs. Tasks of a repeated
         batch may take the same rows in another order, and cut them into other entries."""
@@ -106,7 +110,7 @@ class RowEncoder:
                 yield self._single(partition, value, rows.single_tail(row))
                 self._next += key_text is None
                 continue
-            place = partition if self._batching == "partition" else (partition, key_fields)
+            place: _Place = partition if self._batching == "partition" else (partition, key_fields)
             batch_of_row = self._batches.get(place)
             if batch_of_row is None:
                 batch_of_row = self._batches[place] = _Batch(key_fields)
@@ -152,9 +156,9 @@ class RowEncoder:
             return self._next % self._partitions
         return java_string_hash(key_text) % self._partitions
 
-    def _finish(self, place: Any) -> StagedEntry:
+    def _finish(self, place: _Place) -> StagedEntry:
         batch = self._batches.pop(place)
-        partition = place if self._batching == "partition" else place[0]
+        partition = place if isinstance(place, int) else place[0]
         # The entry that took rows without a key is full: the next ones go to the next partition.
         took_keyless = (
             partition == self._next % max(self._partitions, 1)

@@ -24,14 +24,18 @@ _ERRORS: dict[str, type[Exception]] = {
 }
 
 
-def dump(values: dict[str, Any]) -> bytes:
+Values = dict[str, Any]
+"""A request or a result by the names of its parts. Each side reads what this module wrote on the other."""
+
+
+def dump(values: Values) -> bytes:
     """Values as JSON."""
     return json.dumps(values, separators=(",", ":")).encode()
 
 
-def load(body: bytes) -> dict[str, Any]:
+def load(body: bytes) -> Values:
     """The inverse of `dump`."""
-    values: dict[str, Any] = json.loads(body)
+    values: Values = json.loads(body)
     return values
 
 
@@ -45,7 +49,7 @@ def dump_origin(origin: SegmentOrigin) -> dict[str, object]:
     }
 
 
-def load_origin(values: dict[str, Any]) -> SegmentOrigin:
+def load_origin(values: Values) -> SegmentOrigin:
     """The inverse of `dump_origin`."""
     schemas = decode_schemas(values["schemas"])
     return SegmentOrigin(values["topic"], values["ledger_id"], schemas, values["merged"])
@@ -63,7 +67,7 @@ def dump_messages(messages: list[FoundMessage], key_damage: str) -> bytes:
     return dump({"messages": rows, "key_damage": key_damage})
 
 
-def load_messages(values: dict[str, Any]) -> list[FoundMessage]:
+def load_messages(values: Values) -> list[FoundMessage]:
     """The inverse of `dump_messages`."""
     return [
         FoundMessage(

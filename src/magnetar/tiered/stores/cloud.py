@@ -108,12 +108,12 @@ class CloudStore:
         return bytes(data)
 
     async def size(self, name: str) -> int:
-        meta: Any = await self._ask(name, obstore.head_async(self._store, name))
+        meta = await self._ask(name, obstore.head_async(self._store, name))
         return int(meta["size"])
 
     async def read(self, name: str) -> Tagged | None:
         try:
-            found: Any = await self._ask(name, obstore.get_async(self._store, name))
+            found = await self._ask(name, obstore.get_async(self._store, name))
         except MissingObjectError:
             return None
         data = bytes(await self._ask(name, found.bytes_async()))
@@ -149,7 +149,7 @@ class CloudStore:
         stream = obstore.list(self._store, folder or None, chunk_size=_LISTED_AT_ONCE)
         while True:
             try:
-                found: Any = await self._ask(folder, anext(stream))
+                found = await self._ask(folder, anext(stream))
             except StopAsyncIteration:  # the listing has ended
                 return
             for meta in found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from pyarrow import fs
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 class HdfsStore:
     """A folder of a file system that pyarrow knows."""
 
-    def __init__(self, url: str, files: Any, root: str) -> None:
+    def __init__(self, url: str, files: fs.FileSystem, root: str) -> None:
         """`files` is a pyarrow FileSystem, `root` the folder in it."""
         self._url = url
         self._files = files

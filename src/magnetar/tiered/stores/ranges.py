@@ -10,13 +10,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
 
 from magnetar.tiered.errors import StoreError, StoreSetupError
 from magnetar.tiered.parquet.parquet_history import ByteSource
 from magnetar.tiered.stores.redaction import redacted, secrets_of
 from magnetar.tiered.stores.urls import check_url, open_cloud, open_hadoop
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+    from pyarrow.fs import FileSystem
+
+    from magnetar.tiered.stores.urls import Cloud
 
 _STORES_MAX: Final = 8
 """Most stores that a process keeps open. An open store holds connections and, for a while, credentials of
@@ -40,13 +46,13 @@ def open_ranges(url: str, name: str, size: int) -> ByteSource:
 
 
 @lru_cache(_STORES_MAX)
-def _cloud(url: str) -> object:
+def _cloud(url: str) -> Cloud:
     parts = check_url(url)
     return open_cloud(url, parts, dict(parse_qsl(parts.query)), os.environ)
 
 
 @lru_cache(_STORES_MAX)
-def _hadoop(url: str) -> Any:
+def _hadoop(url: str) -> FileSystem:
     parts = check_url(url)
     return open_hadoop(url, parts, dict(parse_qsl(parts.query)))
 
@@ -66,7 +72,7 @@ def _told(url: str, name: str) -> Iterator[None]:
 class _CloudObject:
     """See `ByteSource`."""
 
-    def __init__(self, store: Any, url: str, name: str, size: int) -> None:
+    def __init__(self, store: Cloud, url: str, name: str, size: int) -> None:
         self.name = name
         self.size = size
         self._url = url
@@ -85,7 +91,7 @@ class _CloudObject:
 class _FileObject:
     """See `ByteSource`."""
 
-    def __init__(self, file: Any, url: str, name: str) -> None:
+    def __init__(self, file: NativeFile, url: str, name: str) -> None:
         self.name = name
         self.size: int = file.size()
         self._url = url

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from magnetar.base.clock import Clock
@@ -24,6 +24,12 @@ from magnetar.tiered.stores.local import LocalStore
 from magnetar.tiered.stores.memory import MemoryStore
 from magnetar.tiered.stores.object_store import ObjectStore
 from magnetar.tiered.stores.redaction import redacted, secrets_of
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, GCSStore, S3Store
+    from pyarrow.fs import FileSystem
+
+    Cloud: TypeAlias = S3Store | GCSStore | AzureStore
 
 _OPTIONS: Final = {
     "file": frozenset[str](),
@@ -86,7 +92,9 @@ def open_store(url: str, clock: Clock, environment: Mapping[str, str] = os.envir
     return CloudStore(url, opened, secrets=secrets_of(environment))
 
 
-def open_cloud(url: str, parts: SplitResult, options: dict[str, str], environment: Mapping[str, str]) -> Any:
+def open_cloud(
+    url: str, parts: SplitResult, options: dict[str, str], environment: Mapping[str, str]
+) -> Cloud:
     """obstore's store at a checked URL, with the options after its question mark.
 
     Raises StoreSetupError.
@@ -121,35 +129,35 @@ def _patience() -> dict[str, object]:
     return {"max_retries": 0, "retry_timeout": timedelta(seconds=30)}
 
 
-def _s3(parts: SplitResult, options: dict[str, str]) -> object:
+def _s3(parts: SplitResult, options: dict[str, str]) -> S3Store:
     from obstore.store import S3Store
 
-    settings: Any = {"region": "us-east-1", **options} if "endpoint" in options else dict(options)
+    settings = {"region": "us-east-1", **options} if "endpoint" in options else dict(options)
     return S3Store(
         parts.netloc,
         prefix=parts.path.strip("/") or None,
-        config=settings,
+        config=settings,  # type: ignore[arg-type]  # a TypedDict
         client_options=_client(options.get("endpoint", "")),  # type: ignore[arg-type]  # a TypedDict
         retry_config=_patience(),  # type: ignore[arg-type]  # a TypedDict
     )
 
 
-def _gs(parts: SplitResult, options: dict[str, str]) -> object:
+def _gs(parts: SplitResult, options: dict[str, str]) -> GCSStore:
     from obstore.store import GCSStore
 
     endpoint = options.get("endpoint", "")
     # A server at another address than Google's takes no credentials of Google's.
-    settings: Any = {"base_url": endpoint, "bearer_token": "anonymous"} if endpoint else {}
+    settings = {"base_url": endpoint, "bearer_token": "anonymous"} if endpoint else {}
     return GCSStore(
         parts.netloc,
         prefix=parts.path.strip("/") or None,
-        config=settings,
+        config=settings,  # type: ignore[arg-type]  # a TypedDict
         client_options=_client(endpoint),  # type: ignore[arg-type]  # a TypedDict
         retry_config=_patience(),  # type: ignore[arg-type]  # a TypedDict
     )
 
 
-def _az(parts: SplitResult, options: dict[str, str]) -> object:
+def _az(parts: SplitResult, options: dict[str, str]) -> AzureStore:
     from obstore.store import AzureStore
 
     container, _, folder = parts.path.strip("/").partition("/")
@@ -163,10 +171,10 @@ def _az(parts: SplitResult, options: dict[str, str]) -> object:
     )
 
 
-_CLOUDS: Final[dict[str, Callable[[SplitResult, dict[str, str]], object]]] = {"s3": _s3, "gs": _gs, "az": _az}
+_CLOUDS: Final[dict[str, Callable[[SplitResult, dict[str, str]], Cloud]]] = {"s3": _s3, "gs": _gs, "az": _az}
 
 
-def open_hadoop(url: str, parts: SplitResult, options: dict[str, str]) -> object:
+def open_hadoop(url: str, parts: SplitResult, options: dict[str, str]) -> FileSystem:
     """pyarrow's file system at a checked URL. Raises StoreSetupError."""
     try:
         from pyarrow import fs
