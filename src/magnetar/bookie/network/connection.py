@@ -15,7 +15,7 @@ from typing import Final, Protocol, cast
 
 from magnetar.base.loop_shares import LoopShares
 from magnetar.bookie.network.access import Door
-from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
+from magnetar.wire.bookkeeper.bookie import BYTES_OF_WORK, BookieParser, encode_response
 from magnetar.wire.bookkeeper.requests import Request, StartTls
 from magnetar.wire.bookkeeper.responses import Response
 from magnetar.wire.frames import FrameError
@@ -23,6 +23,10 @@ from magnetar.wire.frames import FrameError
 _log = logging.getLogger("magnetar.bookie.network")
 
 _BUFFER_BYTES: Final = 256 << 10
+_READ_BYTES: Final = 1 << 20
+"""Most bytes of a read of a large packet, when the turn of the loop has time."""
+_LATE_READ_BYTES: Final = 64 << 10
+"""Most bytes of a read when the turn is used up: each connection may read once more in it."""
 _FIRST_BYTES: Final = 4 << 10
 """Bytes of the first buffer, for a client that has sent no request yet."""
 OUTSIDE_BYTES_MAX: Final = 64 << 10
@@ -70,6 +74,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._begin = 0
         """Where the bytes in the buffer begin that are not parsed yet."""
         self._filled = 0
+        self._counted = 0
+        """Work for which the beginning of an incomplete packet has counted."""
         self._out: list[bytes] = []
         self._held = 0
         self._stopped = False
@@ -100,8 +106,12 @@ class BookieConnection(asyncio.BufferedProtocol):
             # Only while no bytes are being parsed: the last packet of a handshake may be followed by many.
             self._buffer = self._buffer + bytes(self._filled)
         # A buffer that was made for a large packet takes no more small ones than another.
-        end = max(self._parser.needed, _BUFFER_BYTES)
-        return memoryview(self._buffer)[self._filled : end if end > self._filled else None]
+        end, most = max(self._parser.needed, _BUFFER_BYTES), _READ_BYTES
+        if end > _BUFFER_BYTES and self._serving.turns.spent:
+            most = _LATE_READ_BYTES
+        if end <= self._filled:
+            end = len(self._buffer)
+        return memoryview(self._buffer)[self._filled : min(end, self._filled + most)]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
@@ -134,9 +144,17 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._stopped = parser.stopped
         if not self._stopped:
             self._make_room(requests)
+        # To copy a large packet takes time too, before it is there as a whole.
+        incomplete = 0 if self._stopped else (self._filled - self._begin) // BYTES_OF_WORK
+        work, self._counted = parser.work + incomplete - self._counted, incomplete
         if not requests:
+            if work > 0:
+                turns.handled(work)
+                if turns.spent:
+                    self._rest()
+                    turns.read_again(self)
             return
-        turns.handled(parser.work)
+        turns.handled(max(1, work))
         self.handle(requests)
         if self._stopped:
             self._rest()

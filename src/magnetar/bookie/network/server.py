@@ -29,6 +29,7 @@ from magnetar.bookie.network.outflow import OF_ALL_BYTES
 from magnetar.bookie.network.outsiders import Outsiders
 from magnetar.bookie.network.questions import outputs_of
 from magnetar.bookie.network.read_budget import ReadBudget
+from magnetar.bookie.network.read_waits import ReadWaits
 from magnetar.bookie.network.refusals import LedgerRequest, refused
 from magnetar.bookie.network.spread import SpreadEntries
 from magnetar.bookie.network.traffic import Traffic
@@ -36,7 +37,7 @@ from magnetar.bookie.segment_store import SegmentStore
 from magnetar.bookie.served import Output, ServedAnswer, ServedLedger, Wait, Waited, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.runtime.clock import SystemClock
-from magnetar.runtime.tasks import TaskGroup, call_later, soon
+from magnetar.runtime.tasks import TaskGroup, soon
 from magnetar.wire.bookkeeper.bookie import REQUEST_WORK
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
 from magnetar.wire.bookkeeper.requests import (
@@ -101,8 +102,7 @@ class BookieServer:
         self.budget = ReadBudget(self._options.output_bytes_max, self._has_place)
         """For the answers to reads."""
         self._loads: IndexLoads
-        self._timers: dict[Wait, asyncio.TimerHandle] = {}
-        """When the time of a read that waits for more entries is over."""
+        self._waits = ReadWaits(self.turns, self._wait_over, self._waited)
 
     @classmethod
     async def open(cls, *stores: SegmentStore, options: ServerOptions | None = None) -> BookieServer:
@@ -168,8 +168,7 @@ class BookieServer:
         self._connections.discard(connection)
         self._outsiders.remove(connection)
         self.budget.gone(connection)
-        for wait in self.ledgers.gone(connection):
-            self._timers.pop(wait).cancel()
+        self._waits.gone(self.ledgers.gone(connection))
         # Others may wait for its fences.
         self.budget.look_soon()
 
@@ -357,18 +356,14 @@ class BookieServer:
                     traffic.wrote(output)
                 self.entries.write(output)
             elif isinstance(output, Waited):
-                self._waited(output.wait)
+                self._waits.end(output.wait)
             else:
-                assert output.timeout_ms is not None
-                self._timers[output] = call_later(output.timeout_ms / 1_000, self._wait_over, output)
+                self._waits.begin(output)
 
     def _wait_over(self, wait: Wait) -> None:
         self._do(self.ledgers.wait_over(wait))
 
     def _waited(self, wait: Wait) -> None:
-        timer = self._timers.pop(wait, None)
-        if timer is not None:
-            timer.cancel()
         assert isinstance(wait.asker, BookieConnection)
         self._ask_late(wait.asker, wait.request)
 

@@ -37,7 +37,7 @@ _RUN_WORK: Final = 8
 """The same of a run of adds, beside its adds."""
 _ADD_WORK: Final = 4
 """The same of an add whose packet is parsed by itself."""
-_BYTES_OF_WORK: Final = 1_024
+BYTES_OF_WORK: Final = 1_024
 """Bytes of adds that count for 1: some eight small adds of version 2."""
 _COPIED_BELOW_BYTES: Final = 4_096
 """Packets smaller than this are sliced from a copy of the buffer, which is cheaper than slicing a view."""
@@ -157,7 +157,7 @@ class BookieParser:
                 entries += [data[start:until] for start, until in zip(starts, ends, strict=True)]
                 end = stop
             at = end
-        self.work = work + (at - begun) // _BYTES_OF_WORK
+        self.work = work + (at - begun) // BYTES_OF_WORK
         return at
 
     def _packet(self, data: memoryview | bytes, at: int, end: int) -> None:
@@ -167,7 +167,7 @@ class BookieParser:
             self._requests.append(request)
             self.work += REQUEST_WORK
             return
-        self.work += _ADD_WORK + (end - at) // _BYTES_OF_WORK
+        self.work += _ADD_WORK + (end - at) // BYTES_OF_WORK
         if request.txn_ids is None:
             # The first packet of a connection, or a packet of a version before 2.
             run = self._adds_v2.setdefault(bytes(data[at:end][_PREFIX]), request)

@@ -188,6 +188,54 @@ def test_who_has_gone_gets_no_turn() -> None:
     story(tell)
 
 
+def test_a_large_packet_counts_before_it_is_whole() -> None:
+    """Sixty packets of 5 MB, a megabyte of each in a read, had the loop for a tenth of a second."""
+
+    def tell(bookie: Bookie) -> None:
+        writer, wire = opened(bookie)
+        other, others_wire = opened(bookie, "192.0.2.8")
+        run = AddRun(1, bytes(20), v3=True)
+        run.entry_ids, run.entries, run.txn_ids = [0], [bytes(1 << 20)], [1]
+        data = memoryview(b"".join(encode_request(run, is_v2=False)))
+        size, turns, in_a_turn = len(data), 0, 0
+        while data:
+            if not wire.reads:
+                assert in_a_turn >= PER_TURN << 10 << 4 or bookie.handled
+                turns, in_a_turn = turns + 1, 0
+                bookie.turn()
+                assert wire.reads, "it is read again in the next turn"
+            buffer = writer.get_buffer(-1)
+            taken = min(len(buffer), len(data), 64 << 10)
+            buffer[:taken] = data[:taken]
+            writer.buffer_updated(taken)
+            data, in_a_turn = data[taken:], in_a_turn + taken
+        assert turns >= size // (PER_TURN << 10 << 4) - 1
+        (added,) = bookie.of(writer)
+        assert isinstance(added, AddRun)
+        assert added.entries == run.entries
+        while bookie.later:
+            bookie.turn()
+        brings(other, reads(1))
+        assert bookie.of(other) == reads(1), "a packet counts once"
+        assert not bookie.turns.spent
+        assert others_wire.reads
+
+    story(tell)
+
+
+def test_a_read_of_a_large_packet_is_small_when_a_turn_is_used_up() -> None:
+    def tell(bookie: Bookie) -> None:
+        writer, _ = opened(bookie)
+        length = (5 << 20).to_bytes(4, "big")
+        writer.get_buffer(-1)[:4] = length
+        writer.buffer_updated(4)
+        assert len(writer.get_buffer(-1)) == 1 << 20
+        bookie.turns.handled(PER_TURN * REQUEST_WORK)
+        assert len(writer.get_buffer(-1)) == 64 << 10
+
+    story(tell)
+
+
 def test_a_buffer_that_a_large_packet_made_takes_no_more_than_another() -> None:
     """170,000 reads came behind one packet of 5 MB."""
 
