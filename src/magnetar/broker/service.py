@@ -333,17 +333,17 @@ class Broker:
 
     async def topics_of(self, namespace: NamespaceName, domain: str = PERSISTENT) -> list[TopicName]:
         """Topics and partitions of one domain in a namespace, sorted by name."""
-        found: set[TopicName] = set()
+        found: dict[TopicName, None] = {}  # They come sorted, so that sorting all is cheap.
         if domain == PERSISTENT:
             for number, name in enumerate(await self.logs.names(str(namespace)), 1):
-                found.add(TopicName.stored(domain, namespace, name.rpartition("/")[2]))
+                found[TopicName.stored(domain, namespace, name.rpartition("/")[2])] = None
                 if number % _NAMES_PER_TURN == 0:
                     await yield_loop()
         else:
-            found.update(self.nonpersistent.names(namespace))
+            found.update(dict.fromkeys(self.nonpersistent.names(namespace)))
         for topic in await self.policies.partitioned_topics(namespace, domain):
             count = await self.policies.partitions(topic)
-            found.update(topic.with_partition(i) for i in range(count))
+            found.update(dict.fromkeys(topic.with_partition(i) for i in range(count)))
         return sorted(found, key=attrgetter("local"))
 
     async def delete_topic(self, name: TopicName, *, force: bool = False) -> None:

@@ -29,7 +29,7 @@ from magnetar.metadata import paths
 from magnetar.metadata.recent_nodes import RecentNodes
 from magnetar.metadata.reserve import Reserve
 from magnetar.metadata.sqlite_file import check_file, check_format, connect, empty_log, leave, translated
-from magnetar.metadata.sqlite_nodes import SqliteNodes
+from magnetar.metadata.sqlite_nodes import SqliteNodes, all_children
 from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
@@ -164,11 +164,10 @@ class EmbeddedMetadataStore(WatchedStore):
         return None if node is None else node.value(path, self._session)
 
     async def children(self, path: str) -> list[str]:
-        """Runs inline; takes about 0.4 µs for each child."""
-        self._check_open()
+        """Runs inline, 0.4 µs for each child; more than LISTED_MAX in several turns of the loop."""
         paths.check(path)
         try:
-            return self._read_nodes.children(path)
+            return await all_children(self._read_nodes, path, self._check_open)
         except sqlite3.Error as error:
             raise translated(error, self._file) from error
 

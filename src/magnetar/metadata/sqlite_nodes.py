@@ -18,12 +18,17 @@ row in a damaged index page may not be found at all: the totals show that it is 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.metadata import paths
 from magnetar.metadata.sqlite_schema import row_checksum, sequence_checksum
 from magnetar.metadata.tree import Node
+from magnetar.runtime.tasks import yield_loop
+
+LISTED_MAX: Final = 5_000
+"""Most names that one turn of the event loop lists: two milliseconds."""
 
 _GET: Final = (
     "SELECT data, version, created_ms, modified_ms, ephemeral, session, checksum "
@@ -74,9 +79,10 @@ class SqliteNodes:
         query = "SELECT 1 FROM node WHERE parent = ? LIMIT 1"
         return self._connection.execute(query, (path,)).fetchone() is not None
 
-    def children(self, path: str) -> list[str]:
-        query = "SELECT name FROM node WHERE parent = ? ORDER BY name"
-        return [name for (name,) in self._connection.execute(query, (path,))]
+    def children(self, path: str, after: str = "", most: int = -1) -> list[str]:
+        """At most so many names of children behind the name `after`, sorted; -1: all."""
+        query = "SELECT name FROM node WHERE parent = ? AND name > ? ORDER BY name LIMIT ?"
+        return [name for (name,) in self._connection.execute(query, (path, after, most))]
 
     def store(self, parent: str, name: str, node: Node | None) -> None:
         columns = (
@@ -131,3 +137,19 @@ class SqliteNodes:
     @staticmethod
     def _where_below(path: str) -> tuple[str, dict[str, str]]:
         return ("", {}) if path == paths.ROOT else (f"WHERE {_BELOW}", {"path": path})
+
+
+async def all_children(nodes: SqliteNodes, path: str, check_open: Callable[[], None]) -> list[str]:
+    """Names of all children, sorted.
+
+    More than LISTED_MAX are read in several turns of the loop: those that are made or removed meanwhile are
+    listed or not. `check_open` raises when the table was closed.
+    """
+    names: list[str] = []
+    while True:
+        check_open()
+        piece = nodes.children(path, names[-1] if names else "", LISTED_MAX)
+        names += piece
+        if len(piece) < LISTED_MAX:
+            return names
+        await yield_loop()
