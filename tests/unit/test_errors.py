@@ -22,6 +22,7 @@ SIGNALS = {
     "SocketEnd": "how an endpoint of a WebSocket tells its loop to close it",
     "InvalidTransitionError": "a bug of ours, as any failed assertion",
     "NotAtHandError": "a bookie's entries to their server: ask the device, then again",
+    "_InterruptedError": "a signal to foreign code in the event loop, as a cancellation is",
     "_UnreadableError": "within one module: this vector of entries is built one by one",
 }
 """Raised and caught within one room, always: no caller is told of these errors."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.errors import StartupError
 from magnetar.broker.filters.entry_filter import FilterFactory
 from magnetar.broker.filters.rules import BUILT_IN
+from magnetar.broker.filters.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -36,7 +37,7 @@ def known_filters(allowed: Sequence[str]) -> Mapping[str, FilterFactory]:
                 f"entry_filters_allowed names {name!r}, and {len(found)} packages install such a filter"
                 f" in the group {GROUP}; there must be one"
             )
-        known[name] = _loaded(found[0])
+        known[name] = TimeLimit(name, _loaded(found[0]))
     return known
 
 

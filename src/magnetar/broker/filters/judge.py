@@ -140,6 +140,8 @@ class Judge:
         began_ms = self._clock.monotonic_ms()
         try:
             answers = judging.judge(candidates)
+        except FilterError:
+            raise
         except Exception as error:  # a third-party class may raise any error
             raise FilterError(f"entry filter {name!r} failed: {error!r}") from error
         took_ms = self._clock.monotonic_ms() - began_ms

@@ -1,0 +1,58 @@
+"""A limit to the time that foreign code has the event loop, in the main thread (driver).
+
+Python ends no thread, but a signal interrupts the main one: its handler raises. The timer goes off again and
+again until the code has ended, so that code that swallows the error does not go on for ever. A single call
+that takes long within a library written in C is interrupted when it returns, or when it looks for signals,
+as `re` does.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import TypeVar
+
+from magnetar.base.errors import MagnetarError
+
+_T = TypeVar("_T")
+
+
+class TookTooLongError(MagnetarError):
+    """The work was interrupted."""
+
+
+class _InterruptedError(BaseException):
+    """No Exception: what is interrupted must not handle it as one of its own."""
+
+
+_runs = False
+"""Whether interruptible work is under way."""
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    if _runs:
+        raise _InterruptedError
+
+
+def interruptible(seconds: float, work: Callable[[], _T]) -> _T:
+    """Runs `work` for at most so many seconds of the clock. Raises TookTooLongError beyond it.
+
+    Only the main thread can be interrupted; in others there is no limit. Must not be nested.
+    """
+    global _runs
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    assert not _runs, "interruptible work within interruptible work"
+    former = signal.signal(signal.SIGALRM, _interrupt)
+    try:
+        _runs = True
+        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+        return work()
+    except _InterruptedError as error:
+        raise TookTooLongError(f"it took more than {seconds:g} s") from error
+    finally:
+        _runs = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
