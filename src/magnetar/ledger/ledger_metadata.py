@@ -115,18 +115,27 @@ def decode_ledger_metadata(value: bytes, path: str = "the value") -> LedgerMetad
     version = header[len(_HEADER) :]
     try:
         if version == b"1":
-            return _decode_lines(rest)
+            return _with_members(_decode_lines(rest))
         if version == b"2":
             # Fields of a newer release are no reason to refuse a ledger.
             message = text_format.Parse(rest, LedgerMetadataFormat(), allow_unknown_field=True)
-            return _from_message(message, 2)
+            return _with_members(_from_message(message, 2))
         if version == b"3":
-            return _from_message(LedgerMetadataFormat.FromString(_delimited(rest)), NEWEST_FORMAT)
+            message = LedgerMetadataFormat.FromString(_delimited(rest))
+            return _with_members(_from_message(message, NEWEST_FORMAT))
     except (DecodeError, text_format.ParseError, ValueError) as error:
         raise LedgerMetadataError(f"{path} is damaged ledger metadata: {error}") from error
     raise LedgerMetadataError(
         f"{path} is ledger metadata of version {version[:20]!r}, which is not understood"
     )
+
+
+def _with_members(metadata: LedgerMetadata) -> LedgerMetadata:
+    """The same; a ledger without bookies, or whose first ones are not there from its first entry on, is
+    damaged. Raises ValueError."""
+    if not metadata.ensembles or metadata.ensembles[0][0] != 0 or not metadata.ensembles[0][1]:
+        raise ValueError("no bookies are named from the first entry on")
+    return metadata
 
 
 def _message_of(metadata: LedgerMetadata) -> LedgerMetadataFormat:

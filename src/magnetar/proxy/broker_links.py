@@ -109,10 +109,9 @@ class BrokerLink(Half):
     def _parse(self) -> None:
         if self._ended:
             return
-        most = self._proxy.options.answer_bytes_max if self._greeted else CONNECT_BYTES_MAX
         at = 0
         try:
-            while self._parses and (found := next_frame(self._rest, at, most)):
+            while self._parses and (found := next_frame(self._rest, at, self._most)):
                 kind, command, end = found
                 if self._greeted:
                     self._answer(kind, command)
@@ -128,6 +127,11 @@ class BrokerLink(Half):
             self._fail(f"broker {self._target} sent an illegal frame: {error}")
         if self._other is None:
             del self._rest[:at]
+
+    @property
+    def _most(self) -> int:
+        """Bytes that the next frame may have."""
+        return self._proxy.options.answer_bytes_max if self._greeted else CONNECT_BYTES_MAX
 
     @property
     def _parses(self) -> bool:

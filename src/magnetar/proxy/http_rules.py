@@ -81,6 +81,9 @@ def redirected(location: str, brokers: Iterable[str]) -> str | None:
     bases: Mapping[tuple[str, str], None] = dict.fromkeys(
         (parts.scheme, parts.netloc.lower()) for parts in map(urlsplit, brokers)
     )
-    there = urlsplit(location)
+    try:
+        there = urlsplit(location)
+    except ValueError:  # its brackets hold no address
+        return None
     known = (there.scheme, there.netloc.lower()) in bases
     return location if known and is_passed_on(there.path) else None

@@ -57,6 +57,7 @@ def test_headers_of_one_hop_end_at_the_proxy() -> None:
         ("http://user@b:8080/admin/v2/x", False),
         ("http://b:8080/metrics", False),
         ("/admin/v2/x", False),
+        ("http://[b:8080/admin/v2/x", False),
         ("", False),
     ],
 )

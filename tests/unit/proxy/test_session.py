@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from magnetar.auth.identity import Credentials, Identity
+from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.proxy.client_states import ClientState
 from magnetar.wire import pulsar_pb2 as pb
 from support.proxy_talk import Conversation, Type, connect, look_up, placed
@@ -164,6 +165,13 @@ def test_a_broker_is_reached_by_its_name() -> None:
     assert talk.session.room == 0, "nothing is read before the broker has answered"
     assert talk.session.spliced()
     assert talk.session.state is ClientState.SPLICED
+
+
+def test_a_large_connect_is_refused() -> None:
+    talk = Conversation()
+    told = talk.says(connect(auth_data=bytes(CONNECT_BYTES_MAX)))
+    assert told == [f"closed: a CONNECT of more than {CONNECT_BYTES_MAX} bytes"]
+    assert talk.session.closed
 
 
 @pytest.mark.parametrize("named", ["evil:6650", "a:22", "169.254.169.254:80", "pulsar://a:6650@evil:6650"])

@@ -7,15 +7,18 @@ from operator import itemgetter
 from typing import Any, Final
 
 from magnetar.base.ids import LedgerId, Position
-from magnetar.managedlog.cursors.ack_words import WORD_BITS, bits_of_words, words_of_bits
+from magnetar.managedlog.cursors.ack_words import ACK_SET_WORDS_MAX, WORD_BITS, bits_of_words, words_of_bits
 
 Part = tuple[int, int]
 """Messages of a batch that are acknowledged, one bit each, and how many messages the batch has."""
 
 
 _POSITION: Final = itemgetter(0)
-_RUN_MAX: Final = 1 << 20
-"""Entries of a stored run: more than a transaction takes, so that a damaged header takes no memory."""
+STORED_MAX: Final = 1 << 17
+"""Entries and batches of a stored header: more than a transaction takes, so that a damaged one takes no
+memory."""
+_MESSAGES_MAX: Final = WORD_BITS * ACK_SET_WORDS_MAX
+"""Messages of a stored batch, for the same reason: they become as many bits."""
 
 
 def position_of(stored: Sequence[object]) -> Position:
@@ -73,13 +76,14 @@ class TxnAcks:
         return document
 
     @classmethod
-    def of_stored(cls, document: dict[str, Any]) -> TxnAcks:
-        """Raises KeyError, TypeError, ValueError for an invalid document."""
+    def of_stored(cls, document: dict[str, Any], entries_max: int) -> TxnAcks:
+        """Raises KeyError, TypeError, ValueError for an invalid document, or one that names more than
+        `entries_max` entries."""
         acks = cls()
         for ledger_id, first, last in document.get("w", ()):
             position_of((ledger_id, first))
-            if last - first > _RUN_MAX:
-                raise ValueError(f"a run of {last - first} entries")
+            if last - first >= entries_max - len(acks.whole):
+                raise ValueError(f"more than {entries_max} entries are named")
             acks.whole.update(Position(ledger_id, entry) for entry in range(first, last + 1))
         for ledger_id, entry, size, *words in document.get("b", ()):
             acks.parts[position_of((ledger_id, entry))] = _part_of(words, size)
@@ -91,9 +95,9 @@ class TxnAcks:
 
 
 def _part_of(words: Sequence[int], size: object) -> Part:
-    if type(size) is not int:
-        raise ValueError(f"a batch of {size!r} messages")
-    return bits_of_words(words), size
+    if type(size) is not int or not 0 < size <= _MESSAGES_MAX or len(words) > ACK_SET_WORDS_MAX:
+        raise ValueError(f"a batch of {size!r} messages in {len(words)} words")
+    return bits_of_words(words) & ((1 << size) - 1), size
 
 
 def acked_bits(words: Sequence[int], size: int) -> int:

@@ -18,7 +18,7 @@ from typing import Final
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
 from magnetar.broker.errors import NotAllowedError
-from magnetar.broker.transactions.acks import TxnAcks, position_of
+from magnetar.broker.transactions.acks import STORED_MAX, TxnAcks, position_of
 from magnetar.broker.transactions.ids import TxnId, TxnState
 
 HEADER_BYTES_MAX: Final = 512 * 1024
@@ -27,6 +27,8 @@ HEADER_BYTES_MAX: Final = 512 * 1024
 
 MISSING_MAX: Final = 10_000
 """Dropped messages that are remembered; a transaction with more of them cannot commit."""
+_TIME_END_MS: Final = 1 << 62
+"""No stored time is as late, nor a time to live as long: sums of two are 63 bits."""
 POSITION_BYTES: Final = 64
 """Upper bound of the bytes of a position in it, or of a run of entries."""
 
@@ -217,12 +219,11 @@ class Transaction:
             self.partitions = {
                 name: position_of(last) if last else None for name, last in document.get("p", {}).items()
             }
-            self.acks = {
-                topic: {name: TxnAcks.of_stored(acks) for name, acks in subscriptions.items()}
-                for topic, subscriptions in document.get("a", {}).items()
-            }
-            if not (type(self.started_ms) is type(self.ttl_ms) is int and self.ttl_ms >= 0):
-                raise ValueError("times are numbers from 0")
+            self.acks = _acks_of(document.get("a", {}))
+            if not (type(self.started_ms) is type(self.ttl_ms) is int):
+                raise ValueError("times are numbers")
+            if not (0 <= self.ttl_ms < _TIME_END_MS and abs(self.started_ms) < _TIME_END_MS):
+                raise ValueError("times are numbers from 0 that a clock may have")
             if not all(isinstance(text, str) for text in (self.owner, self.reason, *self.names.values())):
                 raise ValueError("owner, reason and names are texts")
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -245,6 +246,18 @@ class Transaction:
 _ENCODER: Final[Callable[[object], str]] = json.JSONEncoder(separators=(",", ":")).encode
 _text: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
 """A header is written for each step of a transaction: an encoder made anew takes half of that time."""
+
+
+def _acks_of(document: dict[str, dict[str, dict[str, object]]]) -> dict[str, dict[str, TxnAcks]]:
+    """Stored acknowledgements, bounded over all subscriptions. Raises what `TxnAcks.of_stored` raises."""
+    found: dict[str, dict[str, TxnAcks]] = {}
+    left = STORED_MAX
+    for topic, subscriptions in document.items():
+        of_topic = found[topic] = {}
+        for name, stored in subscriptions.items():
+            of_topic[name] = TxnAcks.of_stored(stored, left)
+            left -= len(of_topic[name])
+    return found
 
 
 def _place(last: Position | None) -> str:
