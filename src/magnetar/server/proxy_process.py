@@ -57,7 +57,7 @@ _SOCKETS_EACH = 2
 def run(config: StandaloneConfig, settings: ProxySettings) -> int:
     """Runs until SIGTERM or SIGINT; the exit code. Raises StartupError, MetadataError."""
     open_files.raise_limit()
-    if config.authentication or config.tls_certificate is not None:
+    if config.holds_secrets:
         core_dumps.forbid()
     return event_loop.run(_serve(config, settings))
 

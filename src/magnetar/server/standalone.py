@@ -71,7 +71,7 @@ def run(config: StandaloneConfig, *, shares: bool = False, member: SharingProces
     """Runs until SIGTERM or SIGINT; the exit code. `shares`: one of several brokers; `member`: one of several
     processes of this machine. Raises StartupError."""
     open_files.raise_limit()
-    if config.authentication or config.tls_certificate is not None:
+    if config.holds_secrets:
         core_dumps.forbid()
     return event_loop.run(_serve(config, shares=shares, member=member))
 

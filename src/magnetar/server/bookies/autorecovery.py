@@ -24,6 +24,7 @@ from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.bookies.ledger_access import client_options
+from magnetar.server.security import core_dumps
 from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.ledger_settings import LedgerSettings
 
@@ -69,6 +70,8 @@ class AutoRecoveryConfig:
 
 def run(config: AutoRecoveryConfig) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. Raises StartupError, MetadataError."""
+    if config.bookies.holds_bookie_secrets:
+        core_dumps.forbid()
     return event_loop.run(_serve(config))
 
 

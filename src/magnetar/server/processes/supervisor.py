@@ -34,6 +34,7 @@ from magnetar.server.processes.neighbours import addresses_of
 from magnetar.server.processes.reservations import Reservations
 from magnetar.server.processes.seat import STOP, Seat, decode_ready
 from magnetar.server.processes.supervision import Effect, Log, StartProcess, StopProcess, Supervision, Tell
+from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
 from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.config import StandaloneConfig
@@ -50,6 +51,8 @@ def run(config: StandaloneConfig, file: Path | None, overrides: Mapping[str, obj
     Raises StartupError.
     """
     open_files.raise_limit()
+    if config.holds_secrets:
+        core_dumps.forbid()
     check_exposure(config)
     with contextlib.ExitStack() as cleanup:
         supervisor = Supervisor(config, Reservations(config, cleanup), file, overrides)

@@ -238,6 +238,11 @@ class StandaloneConfig(LedgerSettings):
     """File that is written when the process is ready: JSON with `pid`, `broker_url`, `http_url`, `data_dir`,
     and with TLS `broker_tls_url`, `https_url`."""
 
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether the process has keys, passwords or tokens in memory, its own or those of clients."""
+        return bool(self.authentication) or self.tls_certificate is not None or self.holds_bookie_secrets
+
 
 def names(text: str) -> tuple[str, ...]:
     """The names in a setting that lists them, separated by commas."""

@@ -60,6 +60,11 @@ class LedgerSettings(MonitoringSettings):
     bookie_password: SecretSource | None = None
     """File with the password of `bookie_user`, or `data:;base64,` and the password."""
 
+    @property
+    def holds_bookie_secrets(self) -> bool:
+        """Whether the process has a key or a password for bookies in memory."""
+        return self.bookie_tls_key is not None or self.bookie_password is not None
+
 
 def region_copies(text: str) -> dict[str, int]:
     """Copies by region from the setting `bookie_region_copies`. Raises StartupError."""
