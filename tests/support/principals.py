@@ -95,13 +95,18 @@ TENANT_RIGHTS: Final = {
     "boss": frozenset(("public",)),
     "writer": frozenset[str](),
     "reader": frozenset[str](),
-    "proxy for writer": frozenset[str](),
 }
+"""Tenants that each role administers."""
 
 
 def may(who: str, word: str, home: str) -> bool:
-    """By the rules: administrators in their tenant, all others where they have a grant."""
-    if home.partition("/")[0] in TENANT_RIGHTS[who]:
+    """By the rules: administrators in their tenant, all others where they have a grant; a client behind a
+    proxy where both may."""
+    if who in UNKNOWN or not home:
+        return False
+    if who in _PROXIED:
+        return home == NAMESPACE and may(who.removeprefix("proxy for "), word, home)
+    if who == "root" or home.partition("/")[0] in TENANT_RIGHTS[who]:
         return True
     return home == NAMESPACE and who in MAY[word] and who != "boss"
 
@@ -109,12 +114,13 @@ def may(who: str, word: str, home: str) -> bool:
 class GuardedWorld(World):
     """A broker where all of them are known, with a topic in each of two tenants."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, verify_original: bool = False) -> None:
+        """`verify_original`: whether a proxy must forward the credentials of its clients."""
         super().__init__(
             authentication=Authentication(
                 {"token": TokenProvider(secret_key(_SECRET), leeway_s=0)},
                 proxy_roles=frozenset(("proxy",)),
-                verify_original=False,
+                verify_original=verify_original,
             ),
             superuser_roles=frozenset(("root",)),
         )

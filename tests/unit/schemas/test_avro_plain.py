@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 import fastavro
@@ -114,3 +115,27 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], said: str) -> None:
     order: Any = plain(ORDER)
     with pytest.raises(AvroError, match=said):
         encode(SCHEMA, {**order, **change})
+
+
+def test_cve_2024_47561_a_schema_names_no_code() -> None:
+    """Avro for Java made objects of the classes that a schema names. Here such names mean nothing."""
+    named = {
+        "java-class": "javax.script.ScriptEngineManager",
+        "java-key-class": "java.net.URL",
+        "java-element-class": "java.net.URL",
+        "python-class": "antigravity:fly",
+    }
+    schema = {
+        "type": "record",
+        "name": "fly",
+        "namespace": "antigravity",
+        **named,
+        "fields": [
+            {"name": "text", "type": {"type": "string", **named}},
+            {"name": "list", "type": {"type": "array", "items": "string", **named}},
+            {"name": "map", "type": {"type": "map", "values": "string", **named}},
+        ],
+    }
+    value = {"text": "http://evil/", "list": ["a"], "map": {"k": "v"}}
+    assert decode(schema, encoded(schema, value)) == value
+    assert "antigravity" not in sys.modules

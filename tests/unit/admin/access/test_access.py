@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from magnetar.admin.access.access import AccessScope, Need, need
 from magnetar.admin.routes import all_routes
+from magnetar.admin.serving.loop_server import config_of
 from magnetar.auth.authentication import Authentication, Provider, TlsProvider
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.auth.permissions import Action
+from magnetar.base.asgi import Receive, Scope, Send
 from magnetar.observability.metrics import Registry
 from support.admin_api import AdminApi, T, with_api
 
@@ -262,6 +266,56 @@ def test_changes_and_refusals_are_audited(caplog: pytest.LogCaptureFixture) -> N
 
     with caplog.at_level(logging.INFO, "magnetar.audit"):
         guarded(story)
+
+
+CLAIMED = {
+    "Host": "10.6.6.6:80",
+    "X-Forwarded-For": "10.6.6.6",
+    "X-Real-IP": "10.6.6.6",
+    "Forwarded": "for=10.6.6.6;host=10.6.6.6",
+    "X-Client-IP": "10.6.6.6",
+    "Via": "1.1 10.6.6.6",
+}
+
+
+def test_no_header_becomes_the_address_of_a_caller(caplog: pytest.LogCaptureFixture) -> None:
+    """In the audit each line has the connection's address: of a change, with its body, and of refusals."""
+
+    async def story(api: AdminApi) -> None:
+        for role in ("boss", "reader", "liar"):
+            headers = {**CLAIMED, "Authorization": f"Bearer {role}"}
+            await api.call("POST", f"{N}/permissions/writer", ["consume"], headers=headers)
+        headers = {"Authorization": "Bearer reader", "X-Original-Principal": "boss", **CLAIMED}
+        await api.call("GET", f"{N}/permissions", headers=headers)
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
+    told = [record.getMessage() for record in caplog.records if record.name == "magnetar.audit"]
+    changed = f"changed: role 'boss' of 127.0.0.1:1: POST {N}/permissions/writer "
+    assert f'{changed}["consume"]' in told
+    kinds = {message.partition(":")[0] for message in told}
+    assert kinds == {"changed", "refused"}
+    assert sum(message.startswith("refused:") for message in told) >= 3
+    for message in told:
+        assert "127.0.0.1:1" in message
+        assert "10.6.6.6" not in message
+
+
+def test_the_server_takes_no_address_from_headers() -> None:
+    """uvicorn would, of callers on this machine."""
+    seen: list[object] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope["client"])
+
+    async def story() -> None:
+        names = [(name.lower().encode(), value.encode()) for name, value in CLAIMED.items()]
+        loaded: Any = config_of(app).loaded_app
+        scope = {"type": "http", "path": "/", "client": ("127.0.0.1", 7), "headers": names}
+        await loaded(scope, None, None)
+
+    asyncio.run(story())
+    assert seen == [("127.0.0.1", 7)]
 
 
 def test_credentials_of_clusters_are_for_superusers(caplog: pytest.LogCaptureFixture) -> None:

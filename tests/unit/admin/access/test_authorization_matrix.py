@@ -57,6 +57,7 @@ PRINCIPALS: Final[dict[str, dict[str, str]]] = {
     "garbage": bearer("root"),
     "proxy alone": bearer(token("proxy")),
     "root for another": bearer(token("root"), "boss"),
+    "proxy for itself": bearer(token("proxy"), "proxy"),
     "foreign": bearer(token("foreign")),
     "writer": bearer(token("writer")),
     "reader": bearer(token("reader")),
@@ -70,7 +71,10 @@ PRINCIPALS: Final[dict[str, dict[str, str]]] = {
 """Tenant `public` is administered by boss, tenant `other` by foreign; writer may produce to public/default,
 reader consume, proxy both."""
 UNKNOWN: Final = frozenset(
-    ("anonymous", "wrong", "expired", "alg=none", "garbage", "proxy alone", "root for another")
+    (
+        *("anonymous", "wrong", "expired", "alg=none", "garbage"),
+        *("proxy alone", "root for another", "proxy for itself"),
+    )
 )
 """Callers that are answered 401."""
 KNOWN: Final = frozenset(PRINCIPALS) - UNKNOWN

@@ -24,7 +24,7 @@ from magnetar.base.ids import Position
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 from support import principals
-from support.principals import HOME, MAY, SHOWN, TENANT_RIGHTS, GuardedWorld, may
+from support.principals import HOME, MAY, SHOWN, GuardedWorld, may
 from support.seen import FIELD_OF_TYPE
 from support.sessions import TOPIC, Peer, Type, command, fill_required, send
 
@@ -200,7 +200,7 @@ def test_every_principal_and_every_right() -> None:
 def test_no_name_gets_anybody_further() -> None:
     async def work(world: Cells) -> None:
         wrong: list[Any] = []
-        for who in TENANT_RIGHTS:
+        for who in [each for each in SHOWN if each not in UNKNOWN]:
             peer = await world.connected(who)
             for kind, word in rows().items():
                 if word not in ("lookup", "produce", "consume"):
