@@ -53,6 +53,13 @@ BOOKIE_WAITS: Final = "unit/bookie/test_waiting.py"
 BOOKIE_TURNS: Final = "unit/bookie/network/test_connection.py"
 BOOKIE_SERVER: Final = "unit/bookie/network/test_server.py"
 BOOKIE_BUDGET: Final = "unit/bookie/network/test_read_budget.py"
+PROXY_SHARES: Final = "unit/proxy/test_call_shares.py"
+BOOKIE_ACCESS: Final = "unit/bookie/network/test_access.py"
+BOOKIE_READ_WAITS: Final = "unit/bookie/network/test_read_waits.py"
+DIGEST: Final = "unit/auth/test_digest_md5.py"
+CALL_TURNS: Final = "unit/admin/calls/test_call_turns.py"
+FILTER_TIMES: Final = "unit/broker/filters/test_time_limit.py"
+HEADERS: Final = "unit/broker/transactions/test_transaction.py"
 
 SECURITY_RULES: Final = (
     # -- what a token must be
@@ -1499,5 +1506,179 @@ SECURITY_RULES: Final = (
         "    if len(read.masterKey) > MASTER_KEY_BYTES_MAX:\n",
         "    if False:\n",
         (BOOKIE_PACKETS,),
+    ),
+    # -- a proxy, beyond what stands above
+    Rule(
+        "a CONNECT at the proxy has a bound",
+        "a CONNECT of megabytes is kept for each client, and passed on to brokers",
+        "proxy/session.py",
+        "        if connect.ByteSize() > CONNECT_BYTES_MAX:\n",
+        "        if False:\n",
+        (PROXY,),
+    ),
+    Rule(
+        "a question at the proxy names no other role",
+        "a broker that trusts the proxy answers with another role's rights",
+        "proxy/session.py",
+        "        if speaks_for_another(kind, command):\n",
+        "        if False:\n",
+        (PROXY,),
+    ),
+    Rule(
+        "calls of all at the proxy are bounded",
+        "many addresses together take the memory and the sockets of the proxy",
+        "proxy/call_shares.py",
+        "self._calls.total() >= CALLS_MAX or ",
+        "",
+        (PROXY_SHARES,),
+    ),
+    Rule(
+        "a connection through the proxy ends when its credentials are revoked",
+        "a client whose token was revoked goes on behind the proxy",
+        "proxy/proxy.py",
+        "                and not self._counts(session.identity)\n",
+        "                and False\n",
+        (PROXY,),
+    ),
+    # -- the clients of a bookie
+    Rule(
+        "a bookie knows its users",
+        "an unknown user comes in with the word that the bookie itself has sent",
+        "auth/digest_md5.py",
+        " and user in self._users",
+        "",
+        (DIGEST,),
+    ),
+    Rule(
+        "a user of a bookie proves the password",
+        "every password is right",
+        "auth/digest_md5.py",
+        "        if not (right and same and user in self._users):\n",
+        "        if not (right and user in self._users):\n",
+        (DIGEST, BOOKIE_ACCESS),
+    ),
+    Rule(
+        "no password is proven in clear where a bookie demands TLS",
+        "an eavesdropper tries passwords against the proof",
+        "bookie/network/access.py",
+        "        if self._user_done or not self._tls_done:\n",
+        "        if self._user_done:\n",
+        (BOOKIE_ACCESS,),
+    ),
+    Rule(
+        "a certificate of another role is not let in by a bookie",
+        "every certificate of the authority is a broker's",
+        "bookie/network/access.py",
+        "            if role not in self._access.roles:\n",
+        "            if False:\n",
+        (BOOKIE_ACCESS,),
+    ),
+    Rule(
+        "refused requests end a client of a bookie",
+        "strangers keep a bookie at work",
+        "bookie/network/access.py",
+        "        self.is_shut = self.is_shut or self._refusals >= _REFUSALS_MAX\n",
+        "",
+        (BOOKIE_ACCESS,),
+    ),
+    # -- shares of a turn, beyond what stands above
+    Rule(
+        "a turn has few pieces of what was left over",
+        "thousands of short pieces have the loop",
+        "base/loop_shares.py",
+        "        for _ in range(_PIECES_PER_TURN):\n",
+        "        for _ in range(1 << 30):\n",
+        (SHARES,),
+    ),
+    Rule(
+        "the call that has waited longest has each second turn",
+        "one expensive call delays all others of its address",
+        "admin/calls/call_turns.py",
+        "            self._oldest = not self._oldest\n",
+        "            self._oldest = True\n",
+        (CALL_TURNS,),
+    ),
+    Rule(
+        "a turn has few steps of calls",
+        "all calls do a step in the same turn of the loop",
+        "admin/calls/call_turns.py",
+        "        left = int(min(_GO_ON_MAX, max(1.0, TURN_MS / max(self._expected_ms, 0.001))))\n",
+        "        left = 1 << 30\n",
+        (CALL_TURNS,),
+    ),
+    Rule(
+        "reads of a bookie that have waited come a share in each turn",
+        "one fence, or one entry, has the loop for all reads that waited for it",
+        "bookie/network/read_waits.py",
+        "        while self._over and not self._turns.spent:\n",
+        "        while self._over:\n",
+        (BOOKIE_READ_WAITS,),
+    ),
+    # -- limits of HTTP, beyond what stands above
+    Rule(
+        "connections of callers are bounded",
+        "idle connections of callers take the memory of the server",
+        "admin/serving/loop_server.py",
+        "        if len(self._order) >= _CALLERS_MAX:\n",
+        "        if False:\n",
+        (HTTP_SERVER,),
+    ),
+    Rule(
+        "a read of a call is parsed in slices",
+        "a body in chunks of one byte has the loop for a quarter of a second",
+        "admin/serving/loop_server.py",
+        "            data = bytes(self._rest[:SLICE_BYTES])\n            del self._rest[:SLICE_BYTES]\n",
+        "            data = bytes(self._rest)\n            del self._rest[:]\n",
+        (HTTP_SERVER,),
+    ),
+    Rule(
+        "calls of an address have a rate where it is switched on",
+        "http_calls_per_second has no effect",
+        "admin/calls/call_places.py",
+        "        if bucket.available(now_ms) <= 0:\n            return False\n",
+        "",
+        (CALLS,),
+    ),
+    Rule(
+        "few addresses are remembered with their rates",
+        "callers of very many addresses fill the memory",
+        "admin/calls/call_places.py",
+        "        if len(self._rates) > _ADDRESSES_MAX:\n",
+        "        if False:\n",
+        (CALLS,),
+    ),
+    # -- filters of others
+    Rule(
+        "an installed filter is interrupted",
+        "a message for which a filter searches for ever stops all clients",
+        "broker/filters/time_limit.py",
+        "            return interruptible(LIMIT_S, work)\n",
+        "            return work()\n",
+        (FILTER_TIMES,),
+    ),
+    Rule(
+        "a filter that is interrupted again and again is not asked",
+        "with one subscription after the other a client has the loop for most of the time",
+        "broker/filters/time_limit.py",
+        "        if self._overruns >= OVERRUNS_MAX:\n",
+        "        if False:\n",
+        (FILTER_TIMES,),
+    ),
+    # -- what damaged metadata may take
+    Rule(
+        "acknowledgements in a stored header are bounded",
+        "a damaged header of 60 bytes takes gigabytes",
+        "broker/transactions/acks.py",
+        "            if last - first >= entries_max - len(acks.whole):\n",
+        "            if False:\n",
+        (HEADERS,),
+    ),
+    Rule(
+        "a batch in a stored header has a size",
+        "a damaged header takes gigabytes when its transaction commits",
+        "broker/transactions/acks.py",
+        " or not 0 < size <= _MESSAGES_MAX",
+        "",
+        (HEADERS,),
     ),
 )
