@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.admin.calls.call import Call, Document, Route
+from magnetar.admin.topics.over_partitions import Answers, spread
 from magnetar.admin.topics.topics import parts
 from magnetar.broker.errors import SubscriptionNotFoundError
 from magnetar.broker.explain.reasons import diagnose, of_consumer
@@ -56,7 +57,12 @@ async def explain_all(call: Call) -> object:
     return [explanation(topic, name) for topic in topics for name in sorted(topic.subscriptions)]
 
 
+def _together(_call: Call, answers: Answers, _count: int) -> list[object]:
+    """The documents of all partitions, in their order."""
+    return [document for answer in answers.values() if isinstance(answer, list) for document in answer]
+
+
 ROUTES: list[Route] = [
-    ("GET", f"{_T}/explain", explain_all),
-    ("GET", f"{_T}/subscription/{{subscription}}/explain", explain),
+    ("GET", f"{_T}/explain", spread("GET", explain_all, _together)),
+    ("GET", f"{_T}/subscription/{{subscription}}/explain", spread("GET", explain, _together)),
 ]

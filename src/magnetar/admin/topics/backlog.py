@@ -7,6 +7,7 @@ from typing import Final
 from magnetar.admin.calls.call import Call, Route, message_position
 from magnetar.admin.subscriptions.subscriptions import find
 from magnetar.admin.topics import topics
+from magnetar.admin.topics.over_partitions import nothing, spread
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.broker.limits.enforcement import backlog_of
 from magnetar.managedlog.config import Retention
@@ -93,5 +94,5 @@ def _id(position: Position | None) -> str | None:
 ROUTES: list[Route] = [
     ("PUT", f"{_T}/backlogSize", size),
     ("POST", f"{_T}/subscription/{{subscription}}/analyzeBacklog", analyze),
-    ("DELETE", f"{_T}/truncate", truncate),
+    ("DELETE", f"{_T}/truncate", spread("DELETE", truncate, nothing)),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.admin.calls.call import Call, Document, Route
+from magnetar.admin.topics.over_partitions import nothing, spread
 from magnetar.admin.topics.topics import loaded, parts
 from magnetar.broker.topic.topic import Topic
 
@@ -46,4 +47,4 @@ async def status(call: Call) -> Document:
     return {"status": compaction.status.value, "lastError": compaction.error}
 
 
-ROUTES: list[Route] = [("PUT", _C, start), ("GET", _C, status)]
+ROUTES: list[Route] = [("PUT", _C, spread("PUT", start, nothing)), ("GET", _C, status)]

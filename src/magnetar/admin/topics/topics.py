@@ -12,10 +12,11 @@ from magnetar.admin.calls.errors import (
     NotAcceptableError,
     NotImplementedHereError,
 )
+from magnetar.admin.namespaces.over_bundles import unstored_elsewhere
 from magnetar.admin.topics.over_partitions import Answers, nothing, partitions_elsewhere, spread
 from magnetar.admin.topics.partitions_of_others import PartitionsOfOthers
 from magnetar.admin.topics.topic_lists import QUERY, chosen
-from magnetar.base.names import TopicName
+from magnetar.base.names import NON_PERSISTENT, TopicName
 from magnetar.broker.errors import (
     ConflictError,
     InvalidTopicError,
@@ -91,7 +92,11 @@ async def refuse_partitioned(broker: Broker, name: TopicName, what: str, *, of: 
 async def list_topics(call: Call) -> object:
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    return await chosen(call, name, await call.broker.topics_of(name, call.domain))
+    found = list(await call.broker.topics_of(name, call.domain))
+    if call.domain == NON_PERSISTENT:
+        # The others know of theirs only, as in Pulsar, whose brokers ask each other too.
+        found = sorted([*found, *await unstored_elsewhere(call)], key=str)
+    return await chosen(call, name, found)
 
 
 async def list_partitioned(call: Call) -> object:

@@ -61,6 +61,11 @@ class Wildcard:
         request = self._request
         if not request.durable or request.read_compacted:
             raise UnsupportedError("a wildcard is for durable subscriptions: it has no readers")
+        if self._broker.owners is not None:
+            # Of topics of other brokers its consumer would get nothing, and would not be told.
+            raise UnsupportedError(
+                "a wildcard needs one broker, and here are several: subscribe to a regular expression instead"
+            )
         broker, namespace = self._broker, self._name.namespace_name
         await broker.policies.namespace(namespace)
         visible = await lookup.visible_topics(broker, namespace)

@@ -89,6 +89,27 @@ def test_a_namespace_with_non_persistent_topics_of_another_broker_is_kept() -> N
     on_a_shared_cluster(story)
 
 
+def test_a_list_has_the_non_persistent_topics_of_all_brokers() -> None:
+    """Each knows of its own only: a list had those of the broker that was asked."""
+
+    async def story(api: AdminApi, other: OtherBroker) -> None:
+        await api.done("PUT", "/admin/v2/namespaces/public/n")
+        listed = "/admin/v2/non-persistent/public/n"
+        bundles = [await owners_of(api).bundle_of(TopicName.parse("non-persistent://public/n/here"))]
+        await owners_of(api).gather(bundles)
+        await api.done("PUT", f"{listed}/here")
+        other.join()
+        asked = Asked(api)
+        asked.answer = lambda *_: shown(["non-persistent://public/n/far"])
+        assert await api.get(listed) == ["non-persistent://public/n/far", "non-persistent://public/n/here"]
+        asked.answer = lambda *_: ConnectionRefusedError("nobody listens")
+        other.join()
+        assert (await api.refused("GET", listed))[0] == 503
+        assert await api.get("/admin/v2/persistent/public/n") == []
+
+    on_a_shared_cluster(story)
+
+
 def test_topics_without_an_owner_come_here() -> None:
     async def story(api: AdminApi, _: OtherBroker) -> None:
         await with_backlogs(api)

@@ -160,3 +160,28 @@ def test_no_partition_comes_into_being_while_another_broker_deletes_the_topic(do
         await api.broker.any_topic(name.with_partition(0))
 
     on_a_shared_cluster(story)
+
+
+def test_compaction_and_truncation_reach_the_partitions_of_others() -> None:
+    async def story(api: AdminApi, asked: Asked, theirs: list[TopicName]) -> None:
+        for method, last in (("PUT", "compaction"), ("DELETE", "truncate")):
+            asked.calls.clear()
+            await api.done(method, f"{T}/p/{last}")
+            assert asked.calls == [(method, f"{T}/{each.local}/{last}") for each in theirs]
+
+    with_parts_elsewhere(story)
+
+
+def test_explanations_of_all_brokers_are_one_list() -> None:
+    async def story(api: AdminApi, asked: Asked, theirs: list[TopicName]) -> None:
+        here = [part for part in PARTS if part not in theirs]
+        for part in here:
+            topic = await api.topic(str(part))
+            await topic.subscription("s", initial_earliest=True, start=None, properties=None)
+        asked.answer = lambda _method, path: shown([{"topic": path}])
+        for last in ("explain", "subscription/s/explain"):
+            found = await api.get(f"{T}/p/{last}")
+            paths = {f"{T}/{each.local}/{last}" for each in theirs}
+            assert {each["topic"] for each in found} == {*map(str, here), *paths}
+
+    with_parts_elsewhere(story)
