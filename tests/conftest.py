@@ -20,7 +20,8 @@ from sim import steps
 
 from support.costs import ROWS_MAX, Costs  # needs the path above
 from support.order import SEED
-from support.standalone import StandaloneProcess
+from support.serving import follow_redirects, on_a_cluster, server, serving
+from support.standalone import CLUSTER, StandaloneProcess
 
 HERE = Path(__file__).parent
 
@@ -45,6 +46,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="CPU seconds of the dearest files and tests",
     )
     parser.addoption("--nightly", action="store_true", help="every case, as `./dev test nightly` runs")
+    parser.addoption(
+        "--cluster",
+        nargs="?",
+        const="etcd",
+        choices=["etcd", "zk"],
+        help="three brokers on bookies and etcd or ZooKeeper in place of each standalone",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,6 +62,10 @@ def pytest_configure(config: pytest.Config) -> None:
     rows = config.getoption("costs")
     if rows is not None:
         config.pluginmanager.register(Costs(rows), "costs")
+    kind = config.getoption("cluster")
+    if kind is not None:
+        os.environ[CLUSTER] = kind
+        follow_redirects()
     config.addinivalue_line("markers", "leaves(reason): a unit test that leaves a task or descriptor behind")
 
 
@@ -69,8 +81,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"order of the unit tests: --order-seed={config.stash[SEED]}")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allows tests that kill processes or run Spark to leave objects to the garbage collector."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Allows tests that kill processes or run Spark to leave objects to the garbage collector. With
+    `--cluster`, leaves out what is about one process."""
+    if on_a_cluster():
+        marked = [item for item in items if item.get_closest_marker("one_process")]
+        items[:] = [item for item in items if not item.get_closest_marker("one_process")]
+        config.hook.pytest_deselected(items=marked)
     for item in items:
         if item.path.relative_to(HERE).parts[0] in ("integration", "compat", "e2e"):
             item.add_marker(
@@ -107,17 +124,13 @@ def nightly(pytestconfig: pytest.Config) -> bool:
 @pytest.fixture(scope="session")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     """A durable standalone that all tests of a run share; use topic names of your own."""
-    with StandaloneProcess(
-        tmp_path_factory.mktemp("standalone"), environment={"MAGNETAR_TRANSACTIONS": "true"}
-    ) as process:
+    folder = tmp_path_factory.mktemp("standalone")
+    with serving(folder, environment={"MAGNETAR_TRANSACTIONS": "true"}) as process:
         yield process
 
 
 @pytest.fixture
 def standalone_folder(tmp_path: Path) -> Iterator[StandaloneProcess]:
     """A standalone of the test's own, not started yet; killed at the end."""
-    process = StandaloneProcess(tmp_path / "standalone")
-    try:
+    with server(tmp_path / "standalone") as process:
         yield process
-    finally:
-        process.kill()

@@ -4,6 +4,8 @@
     ./dev test unit integration      these stages
     ./dev test --compiled unit       on a copy of the sources whose hot modules are compiled
     ./dev test --twins               as CI: all stages compiled, and pure the tests that can tell
+    ./dev test --cluster             integration and compat against three brokers in place of standalones, on
+                                     bookies and etcd; --cluster=zk on ZooKeeper
     ./dev test nightly               both twins with all that needs no JVM, every property with new cases, and
                                      what explores for long: simulation, mutants, fuzzing
     ./dev test tests/unit/base -x    paths, in one stage
@@ -11,11 +13,11 @@
     ./dev test --costs e2e           CPU seconds of each file and of the dearest tests
     ./dev test --help                this text
 
-Stages: fast (unit, property, wire, simulation), new-cases, integration, compat, spark, e2e; a folder's name
-runs that folder alone.
+Stages: fast (unit, property, wire, simulation), new-cases, integration, compat, cluster (a part of compat, as
+with --cluster), spark, e2e; a folder's name runs that folder alone.
 
-The stage compat, whose tests mostly wait, runs beside fast and new-cases; its output comes when they have
-ended. With -x, -s, --pdb or --costs stages run one by one.
+The stages compat and cluster, whose tests mostly wait, run beside fast and new-cases; their output comes when
+these have ended. With -x, -s, --pdb or --costs stages run one by one.
 
 A test that fails beside others is run a second time, alone. If it passes then, it counts as
 passed and is listed as unsteady in the summary, its failure above: a race that has to be found.
@@ -33,6 +35,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +50,8 @@ import twin_tests
 COMPILED = "--compiled"
 TWINS = "--twins"
 NIGHTLY = "nightly"
+CLUSTER = "--cluster"
+"""Option of pytest: see `tests/support/serving.py`."""
 HELP = frozenset({"-h", "--help"})
 
 DEADLINE_S = 4 * 3600
@@ -88,11 +93,17 @@ NEW_FILES = tuple(
 )
 NEW_CASES = ("--hypothesis-profile=new", f"--hypothesis-seed={SEED}")
 
+ON_A_CLUSTER = ("integration", "compat")
+"""Folders whose tests run with `--cluster`, except those with the mark `one_process`."""
+CLUSTER_SAMPLE = ("tests/compat/test_official_client.py",)
+"""Those that every run takes."""
+
 STAGES = (
     Stage("fast", ("unit", "property", "wire", "simulation"), PARALLEL),
     Stage("new-cases", NEW_FILES, (*PARALLEL, *NEW_CASES)),
     Stage("integration", ("integration",), BY_FILE),
     Stage("compat", ("compat",), BY_FILE),
+    Stage("cluster", CLUSTER_SAMPLE, (*BY_FILE, CLUSTER)),
     Stage("spark", ("spark",), SPARK_BY_FILE),
     Stage("e2e", ("e2e",), SPARK_BY_FILE),
 )
@@ -103,22 +114,22 @@ ALL_CASES = "--nightly"
 
 COMPUTES = ("fast", "new-cases")
 """Stages whose tests compute all the time, in virtual time: what else the machine does changes no outcome."""
-WAITS = ("spoken", "compat")
+WAITS = ("spoken", "compat", "cluster")
 """Stages whose tests mostly wait for servers and clients in processes of their own. They run beside COMPUTES;
 other stages have the machine to themselves, because some of their tests measure progress."""
 ONE_BY_ONE = ("-s", "--pdb", "-x", "--exitfirst", "--costs")
 """Options with which no two stages run at the same time."""
 
-SECOND_LOOK = ("fast", "spoken", "integration", "compat", "spark", "e2e")
+SECOND_LOOK = ("fast", "spoken", "integration", "compat", "cluster", "spark", "e2e")
 """Stages whose tests share the machine with each other's processes and threads; new cases have one chance."""
 SECOND_LOOKS_MAX = 6
 """Tests of a stage that fail beside others; more of them do not fail by chance."""
 
-WITH_SPARK = ("integration", "compat", "spark", "e2e")
+WITH_SPARK = ("integration", "compat", "cluster", "spark", "e2e")
 """Stages with tests that start Spark, which is quicker with an archive of its classes."""
 
-ONCE = ("spark", "e2e")
-"""Stages that run with the compiled twin alone, even at night: their time is the JVM's."""
+ONCE = ("cluster", "spark", "e2e")
+"""Stages that run with the compiled twin alone, even at night: their time is that of other programs."""
 
 EXPLORATIONS = {
     "simulation": ("-m", "sim", "--first", str(SEED), "--seeds", "1000000", "--minutes", "20"),
@@ -152,8 +163,9 @@ def pure_stages() -> list[Stage]:
 def night_stages() -> list[Stage]:
     """Every stage with all cases, and new cases for every property."""
     files = tuple(sorted(map(str, Path("tests/property").glob("test_*.py"))))
+    folders = {"new-cases": files, "cluster": ON_A_CLUSTER}
     return [
-        Stage(stage.name, files if stage.name == "new-cases" else stage.folders, (*stage.options, ALL_CASES))
+        Stage(stage.name, folders.get(stage.name, stage.folders), (*stage.options, ALL_CASES))
         for stage in STAGES
     ]
 
@@ -176,6 +188,8 @@ class Outcome:
     """Tests that failed, also alone where they had a second look."""
     code: int = 0
     """Exit code of pytest; -1 when it had to be stopped."""
+    options: tuple[str, ...] = ()
+    """Without them its tests are others."""
 
 
 def main(arguments: list[str]) -> int:
@@ -192,6 +206,8 @@ def main(arguments: list[str]) -> int:
             options.insert(options.index(option) + 1, words[at + 1])
             del words[at : at + 2]
     words = [word for word in words if not word.startswith("-")]
+    if not words and _cluster_of(options):
+        words = list(ON_A_CLUSTER)
     if words == [NIGHTLY]:
         return run_night(options)
     if TWINS in options:
@@ -208,6 +224,11 @@ def main(arguments: list[str]) -> int:
             return run_all(words, options)
     except build_twin.BuildFailedError:
         return 1
+
+
+def _cluster_of(options: Iterable[str]) -> tuple[str, ...]:
+    """The option `--cluster` among these, with its value."""
+    return tuple(option for option in options if option.partition("=")[0] == CLUSTER)
 
 
 def run_all(words: list[str], options: list[str]) -> int:
@@ -272,7 +293,7 @@ def selected(words: list[str]) -> list[Stage]:
     """The stages that the words name; a word that names no stage is a path."""
     if not words:
         return list(STAGES)
-    by_folder = {folder: stage for stage in STAGES for folder in stage.folders}
+    by_folder = {folder: stage for stage in STAGES for folder in stage.folders if not folder.endswith(".py")}
     by_folder |= {stage.name: stage for stage in STAGES}
     chosen: list[Stage] = []
     paths = [word for word in words if word not in by_folder]
@@ -314,7 +335,7 @@ def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
 def attempt(stage: Stage, options: list[str], deadline: float, said: TextIO | None = None) -> Outcome:
     """Runs one stage once; a stage without tests does not fail. `said`: gets pytest's output in place of the
     terminal."""
-    outcome = Outcome(stage.name)
+    outcome = Outcome(stage.name, options=_cluster_of((*stage.options, *options)))
     places = [Path("tests") / folder for folder in stage.folders]
     paths = [str(place) for place in places if place.is_dir()] or [
         folder for folder in stage.folders if Path(folder.split("::")[0]).exists()
@@ -377,7 +398,7 @@ def look_again(outcome: Outcome, deadline: float) -> None:
         return
     for test in tests:
         print(f"== {outcome.name}: alone, for it failed beside others: {test}", flush=True)
-        if pytest([test, "-n", "0"], deadline) == 0:
+        if pytest([test, "-n", "0", *outcome.options], deadline) == 0:
             outcome.failed -= 1
             outcome.passed += 1
             outcome.unsteady += (test,)

@@ -15,7 +15,7 @@ from support.certificates import Authority
 from support.forwarder import Forwarder
 from support.standalone import StandaloneProcess
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("start")]
 
 TIMEOUT_MS = 10_000
 SECRET = b"0123456789abcdef0123456789abcdef"

@@ -230,6 +230,7 @@ def test_a_context_says_where_the_cluster_is(
     assert magnetar("consume", topic, "--context", "here").stdout == "x\n"
 
 
+@pytest.mark.one_process("folder")
 def test_what_operators_look_at(
     magnetar: Command, standalone: StandaloneProcess, client: pulsar.Client, topic: str, tmp_path: Path
 ) -> None:

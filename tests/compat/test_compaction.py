@@ -11,6 +11,7 @@ import pulsar
 import pytest
 
 from support.official import connect
+from support.serving import serving
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
@@ -91,7 +92,7 @@ def test_the_threshold_of_a_topic(standalone: StandaloneProcess, client: pulsar.
 
 def test_a_running_broker_follows_the_threshold(tmp_path: Path, topic: str) -> None:
     environment = {"MAGNETAR_COMPACTION_INTERVAL_SECONDS": "1"}
-    with StandaloneProcess(tmp_path, ephemeral=True, environment=environment) as process:
+    with serving(tmp_path, ephemeral=True, environment=environment) as process:
         client = connect(process)
         producer = client.create_producer(topic, batching_enabled=False)
         call(process, "POST", topic, "compactionThreshold", 1024)

@@ -13,7 +13,7 @@ import pytest
 from support.official import connect
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("folder")]
 
 TOPIC = "persistent://public/default/hurt-everywhere"
 DEADLINE_S = 60.0

@@ -12,7 +12,7 @@ from support.official import connect
 from support.standalone import StandaloneProcess
 from support.storage import segments
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("folder")]
 
 TOPICS = [f"persistent://public/default/hurt-{number}" for number in range(30)]
 MESSAGES = 40

@@ -20,7 +20,7 @@ from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.object_stores import SERVERS, RunningStore
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("history")]
 
 
 @pytest.mark.parametrize("server", ["minio", "moto"])

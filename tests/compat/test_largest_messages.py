@@ -11,7 +11,7 @@ import pytest
 from support.official import connect
 from support.standalone import StandaloneProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("folder")]
 
 MIB = 1 << 20
 METADATA = 60

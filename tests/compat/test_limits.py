@@ -12,6 +12,7 @@ import pytest
 from pulsar import ConsumerType
 
 from support.official import TIMEOUT_MS, connect
+from support.serving import serving
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
@@ -24,7 +25,7 @@ DEADLINE_S = 60
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     """A broker that looks at ages and backlogs every second."""
     often = {"MAGNETAR_LIMITS_INTERVAL_SECONDS": "1"}
-    with StandaloneProcess(tmp_path_factory.mktemp("limits"), environment=often) as started:
+    with serving(tmp_path_factory.mktemp("limits"), environment=often) as started:
         yield started
 
 
@@ -223,6 +224,7 @@ def test_a_dispatch_rate_slows_a_consumer_down(client: pulsar.Client, topic: Top
     assert time.monotonic() - began > 1.0
 
 
+@pytest.mark.one_process("inside")
 def test_a_tenant_that_stores_too_much_is_refused_until_something_is_deleted(
     process: StandaloneProcess, hasty: pulsar.Client
 ) -> None:

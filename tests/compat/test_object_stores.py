@@ -17,7 +17,7 @@ from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.object_stores import SERVERS, RunningStore
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("history")]
 
 
 async def names(store: RunningStore) -> list[str]:

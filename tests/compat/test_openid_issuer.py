@@ -12,6 +12,7 @@ import pytest
 
 from support.drivers import NotHereError
 from support.openid_server import PROGRAM, OpenIdServer
+from support.serving import serving
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
@@ -58,7 +59,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             file = folder / "secure.toml"
             file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
             options = ("--config", str(file))
-            with StandaloneProcess(folder / "process", ephemeral=True, options=options) as process:
+            with serving(folder / "process", ephemeral=True, options=options) as process:
                 yield World(process, issuer, stranger)
     except NotHereError as error:
         pytest.skip(str(error))

@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 import pulsar
 import pytest
 
+from support.serving import serving
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
@@ -53,7 +54,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("policies"), ephemeral=True) as process:
+    with serving(tmp_path_factory.mktemp("policies"), ephemeral=True) as process:
         yield process
 
 

@@ -22,6 +22,7 @@ from pulsar.schema import AvroSchema, Integer, Record, String
 from magnetar.wire import pulsar_pb2 as pb
 from support.official import TIMEOUT_MS, connect
 from support.raw_client import RawClient
+from support.serving import serving
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
@@ -35,7 +36,7 @@ _NUMBERS = itertools.count()
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     often = {"MAGNETAR_INACTIVE_TOPIC_INTERVAL_SECONDS": "1"}
-    with StandaloneProcess(tmp_path_factory.mktemp("effects"), ephemeral=True, environment=often) as started:
+    with serving(tmp_path_factory.mktemp("effects"), ephemeral=True, environment=often) as started:
         yield started
 
 
@@ -258,7 +259,7 @@ def test_a_consumer_may_not_subscribe_again_and_again(
     process: StandaloneProcess, place: Place, level: str
 ) -> None:
     once = {"subscribeThrottlingRatePerConsumer": 1, "ratePeriodInSecond": 3_600}
-    with RawClient(process.broker_url) as raw:
+    with RawClient(process.url_of(place.topic)) as raw:
         raw.open_producer(place.topic)
         place.same(level, "subscribeRate", once)
         subscribe = {"topic": place.topic, "subscription": "s", "subType": 0, "consumer_name": "c"}

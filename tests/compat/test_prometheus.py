@@ -24,7 +24,7 @@ from support.raw_client import RawClient
 from support.sessions import Type
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 RULES = Path(__file__).parents[2] / "monitoring" / "prometheus"
 ABSENT = (

@@ -17,7 +17,7 @@ import pulsar
 import pytest
 
 from support.official import QUIET, TIMEOUT_MS
-from support.standalone import StandaloneProcess
+from support.serving import serving
 
 pytestmark = pytest.mark.process
 
@@ -64,9 +64,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     subprocess.run(made, check=True, capture_output=True, timeout=60)
     free = {"MAGNETAR_BROKER_TLS_PORT": "0", "MAGNETAR_HTTPS_PORT": "0"}
     options = ("--config", str(folder / "secure.toml"))
-    with StandaloneProcess(
-        folder.parent / "process", ephemeral=True, options=options, environment=free
-    ) as process:
+    with serving(folder.parent / "process", ephemeral=True, options=options, environment=free) as process:
         yield Secured(folder, json.loads((process.folder / "ready.json").read_text()))
 
 

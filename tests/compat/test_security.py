@@ -22,6 +22,7 @@ from joserfc.jwk import OctKey
 from passlib.hash import apr_md5_crypt
 
 from support.certificates import Authority
+from support.serving import serving
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
@@ -94,7 +95,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     file = folder / "secure.toml"
     file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
-    with StandaloneProcess(folder / "process", ephemeral=True, options=("--config", str(file))) as process:
+    with serving(folder / "process", ephemeral=True, options=("--config", str(file))) as process:
         ready = json.loads((process.folder / "ready.json").read_text())
         world = Secured(process, authority, ready["broker_tls_url"], ready["https_url"])
         for role, actions in (("writer", ["produce"]), ("reader", ["consume"])):
@@ -161,6 +162,7 @@ def test_the_admin_api(secured: Secured) -> None:
     assert token("writer") not in log
 
 
+@pytest.mark.one_process("start")
 def test_no_start_for_everybody_without_intent(tmp_path: Path) -> None:
     process = StandaloneProcess(tmp_path, ephemeral=True, options=("--host", "0.0.0.0"))
     with pytest.raises(AssertionError, match="every client could do everything"):
@@ -201,6 +203,7 @@ def test_the_command_line_over_tls(secured: Secured, tmp_path: Path) -> None:
     assert (refused.returncode, "check --trust-certs" in refused.stderr) == (5, True), refused.stderr
 
 
+@pytest.mark.one_process("alone")
 def test_websockets_over_tls_by_token_password_and_certificate(secured: Secured) -> None:
     url = secured.https_url.replace("https", "wss", 1) + "/ws/v2"
     trust = {"ca_certs": str(secured.authority.file)}

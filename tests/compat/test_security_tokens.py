@@ -18,6 +18,7 @@ from magnetar.client.client import Client
 from magnetar.client.errors import RefusedError
 from magnetar.client.options import ClientOptions
 from support.issuer import AUDIENCE, CLIENT_ID, CLIENT_SECRET, LocalIssuer
+from support.serving import serving
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
@@ -80,7 +81,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Standalo
         file = folder / "secure.toml"
         file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
         options = ("--config", str(file))
-        with StandaloneProcess(folder / "process", ephemeral=True, options=options) as running:
+        with serving(folder / "process", ephemeral=True, options=options) as running:
             yield running, issuer
 
 

@@ -25,7 +25,7 @@ from support.object_stores import SERVERS
 from support.spark_queries import batch_rows, options, plain, publish, rows_of, schema_of
 from support.standalone import StandaloneProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.one_process("history")]
 
 DEADLINE_S = 120
 EVERYTHING = {"columns": ",".join((*COLUMN_TYPES, *EXTRA_TYPES))}

@@ -12,7 +12,7 @@ from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic, ap
 from support.official import connect
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("history")]
 
 pytest.importorskip("pyarrow")
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("alone")]
 
 ANSWER_MS = 20_000
 

@@ -19,6 +19,8 @@ from magnetar.base.names import InvalidNamespaceNameError, TopicName
 from magnetar.client.client import Client
 from magnetar.client.options import ClientOptions
 
+pytestmark = pytest.mark.one_process("own")
+
 
 @pytest.fixture
 def server() -> Iterator[FakeAdminServer]:

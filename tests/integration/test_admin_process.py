@@ -206,6 +206,7 @@ def test_schemas_are_seen_from_both_sides(admin: Admin, standalone: StandalonePr
     assert json.loads(stored["data"])["name"] == "Flight"
 
 
+@pytest.mark.one_process("inside")
 def test_metrics_are_read_by_prometheus(admin: Admin, standalone: StandaloneProcess) -> None:
     client = pulsar.Client(standalone.broker_url, logger=QUIET)
     try:
@@ -241,6 +242,7 @@ def test_what_was_set_outlives_the_process(standalone_folder: StandaloneProcess)
     assert standalone_folder.stop() == 0
 
 
+@pytest.mark.one_process("start")
 def test_a_port_in_use_ends_the_process_with_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

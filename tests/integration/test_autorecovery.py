@@ -40,6 +40,8 @@ from support.certificates import Authority
 from support.ledger_clusters import Marks
 from support.standalone import wait_until
 
+pytestmark = pytest.mark.one_process("own")
+
 QUICK = LedgerClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.2)
 OPTIONS = LedgerOptions(layout=QuorumLayout(3, 2, 2), password=b"secret")
 

@@ -20,6 +20,8 @@ from magnetar.server.settings.ledger_settings import LedgerSettings
 from support.bookie_nodes import bookie_nodes
 from support.bookie_pages import PageCaller
 
+pytestmark = pytest.mark.one_process("own")
+
 API = "/api/v1/autorecovery"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.standalone import StandaloneProcess
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("folder")]
 
 SEGMENT_BYTES = 4 << 20
 SMALL = {"MAGNETAR_SEGMENT_BYTES": str(SEGMENT_BYTES), "MAGNETAR_LEDGER_ROLLOVER_MIN_SECONDS": "0"}

@@ -24,7 +24,7 @@ from bench.throughput import publish_all, publish_for  # noqa: E402  # needs the
 
 TOPIC = "persistent://public/default/t"
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from magnetar.wire.bookkeeper.requests import AddRun, Read, StartTls
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.waiting import eventually
 
+pytestmark = pytest.mark.one_process("own")
+
 LEDGER, KEY = 7, bytes(20)
 ENTRY_BYTES = 100_000
 READS = 400

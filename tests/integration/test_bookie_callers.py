@@ -21,6 +21,8 @@ from magnetar.wire.bookkeeper.responses import AuthDone, ReadDone, Response
 from magnetar.wire.bookkeeper.status import Status
 from support.bookie_nodes import BookieNodes, bookie_nodes
 
+pytestmark = pytest.mark.one_process("own")
+
 KEY: Final = b"k" * 20
 OTHER_KEY: Final = b"o" * 20
 LEDGER: Final = 7

@@ -26,6 +26,8 @@ from support.ledger_clusters import Marks
 from support.object_stores import free_port
 from support.waiting import eventually
 
+pytestmark = pytest.mark.one_process("own")
+
 ROOM = 1 << 30
 LEDGERS = 6
 

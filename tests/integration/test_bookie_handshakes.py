@@ -23,6 +23,8 @@ from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.certificates import Authority
 from support.waiting import eventually
 
+pytestmark = pytest.mark.one_process("own")
+
 MAX = 3
 ANSWER_S = 60.0
 START = b"".join(encode_request(StartTls(1), is_v2=False))

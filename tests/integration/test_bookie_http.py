@@ -22,6 +22,8 @@ from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.bookie_pages import PageCaller
 from support.ledger_clusters import Marks
 
+pytestmark = pytest.mark.one_process("own")
+
 API = "/api/v1/bookie"
 
 

@@ -34,6 +34,8 @@ from support.certificates import Authority
 from support.ledger_clusters import Marks
 from support.storage import until
 
+pytestmark = pytest.mark.one_process("own")
+
 VERSIONS = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])
 
 

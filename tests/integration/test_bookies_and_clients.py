@@ -30,6 +30,8 @@ from support.ledger_clusters import Marks
 from support.object_stores import free_port
 from support.waiting import eventually
 
+pytestmark = pytest.mark.one_process("own")
+
 VERSIONS = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])
 GIB = 1 << 30
 

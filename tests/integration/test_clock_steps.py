@@ -15,6 +15,7 @@ from support.official import TIMEOUT_MS, connect
 from support.standalone import StandaloneProcess
 
 pytestmark = [
+    pytest.mark.one_process("kills"),
     pytest.mark.process,
     pytest.mark.skipif(clock_steps.why_impossible() is not None, reason=str(clock_steps.why_impossible())),
 ]

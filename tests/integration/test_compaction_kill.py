@@ -14,7 +14,7 @@ from support.raw_client import RawClient
 from support.sessions import Type
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("kills")]
 
 TOPIC = "persistent://public/default/compaction-kill"
 KEYS = 500

@@ -13,7 +13,7 @@ from support.raw_client import RawClient
 from support.standalone import StandaloneProcess
 from support.storage import flip, segments
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("folder")]
 
 TOPIC = "persistent://public/default/damaged"
 COUNT = 200

@@ -19,7 +19,7 @@ from support.files import files_in
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, PATH, HistoryTopic
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("history")]
 
 
 def magnetar(*words: str, code: int = 0) -> str:

@@ -10,7 +10,7 @@ from support.raw_client import RawClient
 from support.sessions import Type, send
 from support.standalone import StandaloneProcess
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("kills")]
 
 ROUNDS = 6
 TOPIC = "persistent://public/default/dedup-kill"

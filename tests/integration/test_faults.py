@@ -19,7 +19,7 @@ from support.sessions import Type, command, send
 from support.standalone import StandaloneProcess, wait_until
 from support.storage import flip, segments
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("folder")]
 
 TOPIC = "persistent://public/default/fault"
 OTHER = "persistent://public/default/other"

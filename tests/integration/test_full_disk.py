@@ -12,7 +12,7 @@ from support.raw_client import RawClient
 from support.sessions import send
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("folder")]
 
 MIB = 1 << 20
 NAMESPACE = "persistent/public/default"

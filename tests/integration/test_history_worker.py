@@ -22,7 +22,7 @@ from magnetar.tiered.parquet.parquet_history import (
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 ORIGIN = SegmentOrigin("persistent://public/default/orders", 5)
 TIME_MS = 1_700_000_000_000

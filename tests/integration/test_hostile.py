@@ -28,7 +28,7 @@ from support.sessions import (
 )
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 
 def new_topic() -> str:

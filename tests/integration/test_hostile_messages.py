@@ -18,7 +18,7 @@ from support.raw_client import RawClient
 from support.sessions import Type
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 _INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 _LAST = b"the last one"

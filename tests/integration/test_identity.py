@@ -20,7 +20,7 @@ import pytest
 
 from support.standalone import StandaloneProcess
 
-pytestmark = [pytest.mark.process]
+pytestmark = [pytest.mark.process, pytest.mark.one_process("folder")]
 
 QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
 TOPIC = "persistent://public/default/kept-{}"

@@ -17,7 +17,7 @@ import twin_build
 
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("start")]
 
 INSTALL_S = 400
 

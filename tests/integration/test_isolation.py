@@ -15,7 +15,7 @@ import pytest
 from support.raw_client import RawClient
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 FILES = 640
 TOPIC = "persistent://public/default/isolated"

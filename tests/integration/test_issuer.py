@@ -16,6 +16,8 @@ from magnetar.auth.openid import OpenIdProvider, TokenRules
 from support.certificates import Authority
 from support.issuer import AUDIENCE, LocalIssuer
 
+pytestmark = pytest.mark.one_process("own")
+
 NOW_MS = 1_700_000_000_000
 RULES = TokenRules(audiences=[AUDIENCE])
 

@@ -21,7 +21,7 @@ from magnetar.tiered.policy import OffloadPolicy
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 FILES = 207
 """Not a power of four: 3 × 64 + 3 × 4 ledgers have directories, 3 have none."""

@@ -20,7 +20,7 @@ import pytest
 
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("kills")]
 
 ROUNDS = int(os.environ.get("MAGNETAR_KILL_ROUNDS", "12"))
 TOPIC = "persistent://public/default/kill"

@@ -20,7 +20,7 @@ from support.standalone import StandaloneProcess, wait_until
 pytest.importorskip("pyiceberg")
 
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("history")]
 
 
 @pytest.fixture

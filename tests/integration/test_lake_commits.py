@@ -31,6 +31,8 @@ from magnetar.lake.catalog import Lake
 from magnetar.lake.syncing import sync
 from magnetar.lake.lake_values import CatalogSettings, LogFiles
 
+pytestmark = pytest.mark.one_process("own")
+
 settings, wanted, where = map(json.loads, sys.argv[1:])
 
 def step(name):

@@ -16,6 +16,8 @@ from magnetar.lake.lake_values import LakeConflictError, LakeError, LakeSetupErr
 from magnetar.lake.process import WorkerProcess
 from support.lake_tables import TOPIC, LakeFolder, record
 
+pytestmark = pytest.mark.one_process("own")
+
 
 def test_calls_and_an_end_in_the_middle(tmp_path: Path) -> None:
     folder = LakeFolder(tmp_path)

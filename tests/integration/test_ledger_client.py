@@ -26,6 +26,8 @@ from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.ledger_clusters import Marks
 from support.waiting import eventually
 
+pytestmark = pytest.mark.one_process("own")
+
 V2, V3 = LedgerClientOptions(), LedgerClientOptions(use_v2=False, call_back_s=0.1)
 VERSIONS = pytest.mark.parametrize("options", [V2, V3], ids=["v2", "v3"])
 THREE = QuorumLayout(3, 3, 2)

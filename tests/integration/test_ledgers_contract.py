@@ -33,6 +33,8 @@ from magnetar.metadata.memory import MemoryMetadataStore
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.ledger_clusters import Marks
 
+pytestmark = pytest.mark.one_process("own")
+
 Process = Callable[[], AbstractAsyncContextManager[Ledgers]]
 """A process that uses ledgers; what is open at its end was left by a crash. Processes of one world follow
 each other."""

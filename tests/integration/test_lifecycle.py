@@ -23,7 +23,7 @@ from support.raw_client import RawClient
 from support.sessions import Type, send
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("start")]
 
 TOPIC = "persistent://public/default/life"
 QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)

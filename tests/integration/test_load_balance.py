@@ -17,7 +17,7 @@ from support.drivers import NotHereError
 from support.official import QUIET
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 NAMESPACE = "public/busy"
 TOPICS = [f"persistent://{NAMESPACE}/topic-{number}" for number in range(12)]

@@ -20,7 +20,7 @@ from support.broker_clusters import BrokerCluster, cluster_or_skip, lookup
 from support.official import QUIET, receive_all
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 TOPIC = "persistent://public/default/"
 TOPICS = [f"topic-{number}" for number in range(8)]

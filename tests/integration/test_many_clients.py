@@ -21,7 +21,7 @@ from support.raw_client import RawClient
 from support.sessions import Type, command
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 CLIENTS = int(os.environ.get("MAGNETAR_TEST_CLIENTS", "1000"))
 CONNECTION_BYTES_MAX = 64 << 10

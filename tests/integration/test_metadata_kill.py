@@ -20,6 +20,8 @@ import asyncio, os, sys
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.base.clock import ManualClock
 
+pytestmark = pytest.mark.one_process("own")
+
 async def main():
     store = EmbeddedMetadataStore.open(sys.argv[1], clock=ManualClock())
 

@@ -28,7 +28,7 @@ from support.metadata_contract import CONTRACT, Script, Traits
 from support.metadata_servers import ServerProcess, etcd_server, zookeeper_server
 from support.relay import Loss, Relay
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 SESSION_MS = 2000
 TRAITS = {

@@ -10,7 +10,7 @@ import pytest
 from support import disk_log
 from support.standalone import StandaloneProcess
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("folder")]
 
 
 def test_a_failed_sync_of_the_metadata_ends_the_process(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ pytest.importorskip("pyarrow")
 from support.history_topics import KEEP_EVERYTHING, PATH, HistoryTopic, objects_of
 from support.standalone import StandaloneProcess
 
+pytestmark = pytest.mark.one_process("history")
+
 
 @pytest.mark.process
 def test_history_moves_with_the_data_folder(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mutate
 import pytest
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 QUICK = (
     "a failed sync is the last",

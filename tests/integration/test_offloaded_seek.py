@@ -18,7 +18,7 @@ from magnetar.tiered.policy import OffloadPolicy
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 LEDGERS, ENTRIES = 3, 6_000
 READS_MAX = 6

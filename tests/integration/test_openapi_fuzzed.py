@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.serving import serving
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -31,7 +32,7 @@ DEADLINE_S = 150
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path / "standalone", ephemeral=True) as process:
+    with serving(tmp_path / "standalone", ephemeral=True) as process:
         yield process
 
 

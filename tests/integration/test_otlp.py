@@ -20,7 +20,7 @@ from support.http_threads import HttpThread
 from support.official import connect
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 Request = Any
 """ExportMetricsServiceRequest."""

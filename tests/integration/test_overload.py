@@ -22,7 +22,7 @@ from support.raw_client import RawClient
 from support.sessions import Type, command, send
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 MIB = 1 << 20
 PENDING_BYTES = 8 * MIB

@@ -23,6 +23,7 @@ from support.broker_clusters import broker_cluster
 from support.drivers import NotHereError
 from support.official import QUIET, receive_all
 from support.raw_client import RawClient
+from support.serving import serving
 from support.sessions import Type, command
 from support.standalone import StandaloneProcess
 
@@ -33,13 +34,13 @@ OTHER_ADDRESSES = ["127.0.0.1:22", "localhost:6650", "169.254.169.254:80", "puls
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    with StandaloneProcess(tmp_path_factory.mktemp("broker"), ephemeral=True) as process:
+    with serving(tmp_path_factory.mktemp("broker"), ephemeral=True) as process:
         yield process
 
 
 @pytest.fixture(scope="module")
 def proxy(broker: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
-    options = ("--brokers", broker.broker_url, "--brokers-http", broker.http_url)
+    options = ("--brokers", broker.broker_url, "--brokers-http", ",".join(broker.http_urls))
     with proxy_before(tmp_path_factory.mktemp("proxy"), *options) as process:
         yield process
 
@@ -199,6 +200,7 @@ def test_a_proxy_that_ends_takes_no_new_clients(broker: StandaloneProcess, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.one_process("own")
 def test_clients_go_on_when_a_broker_behind_the_proxy_is_killed(tmp_path: Path) -> None:
     try:
         with broker_cluster(tmp_path) as cluster:

@@ -18,7 +18,7 @@ from support.raw_client import RawClient
 from support.sessions import Type, command
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 SOCKETS = 600
 MEMORY_MB = 40

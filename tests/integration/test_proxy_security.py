@@ -17,6 +17,7 @@ from joserfc.jwk import OctKey
 from support.certificates import Authority
 from support.official import QUIET
 from support.raw_client import RawClient
+from support.serving import serving
 from support.sessions import Type, command
 from support.standalone import StandaloneProcess
 
@@ -60,7 +61,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         proxy_roles="proxy",
         authenticate_original_auth_data=request.param,
     )
-    with StandaloneProcess(
+    with serving(
         folder / "broker", ephemeral=True, options=("--config", str(folder / "broker.toml"))
     ) as broker:
         root = {"Authorization": f"Bearer {token('root')}"}
@@ -69,7 +70,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             folder / "proxy.toml",
             **common,
             brokers=broker.broker_url,
-            brokers_http=broker.http_url,
+            brokers_http=",".join(broker.http_urls),
             superuser_roles="root",
             broker_token=token("proxy"),
             forward_credentials=request.param,

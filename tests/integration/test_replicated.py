@@ -24,7 +24,7 @@ from magnetar.server.storage.datafolder import DataFolder
 from support.official import connect, receive_all
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("folder")]
 
 TOPIC = "persistent://public/default/replicated"
 

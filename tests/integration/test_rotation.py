@@ -25,7 +25,7 @@ from support.raw_client import RawClient
 from support.sessions import Type, command
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("start")]
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 DEADLINE_S = 60

@@ -23,6 +23,8 @@ from magnetar.tiered.stores.object_store import ObjectStore
 from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import open_store
 
+pytestmark = pytest.mark.one_process("own")
+
 NAME = "public/default/persistent/a%2Fb c/0000-1.parquet"
 
 

@@ -29,7 +29,7 @@ from support.raw_client import RawClient
 from support.sessions import Type, command
 from support.standalone import StandaloneProcess
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 DEADLINE_S = 60
 KEY = b"sesame-key-sesame-key-sesame-key"

@@ -16,7 +16,7 @@ from support.raw_client import RawClient
 from support.sessions import Type, command
 from support.standalone import StandaloneProcess
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 LIFETIME_S = 1.5

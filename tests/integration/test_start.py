@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.one_process("start")
+
 _PROGRAM = """
 import json, os, signal, sys
 from magnetar.cli.main import main

@@ -13,7 +13,7 @@ from support import disk_log, recordings
 from support.disk_log import SAID
 from support.recordings import Kind
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 CUTS = 30
 SEED = 20_261

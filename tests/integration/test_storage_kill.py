@@ -21,7 +21,7 @@ from magnetar.runtime.syncer import HelperSyncer
 from support.storage import Sink, entries_of, store_in
 from support.storage_processes import Acknowledged, lost_entries, write_and_kill
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 ROUNDS = 12
 

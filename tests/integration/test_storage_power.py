@@ -15,7 +15,7 @@ from support.loop_images import copy_image, make_image, mounted, why_impossible
 from support.storage import Sink, entries_of, segments, store_in, until
 from support.storage_processes import Acknowledged, lost_entries, write_and_kill
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("own")]
 
 ROUNDS = 6
 

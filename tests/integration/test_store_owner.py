@@ -27,6 +27,8 @@ from magnetar.tiered.guarded import installation_id
 from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.stores.local import LocalStore
 
+pytestmark = pytest.mark.one_process("history")
+
 folder, die_at = Path(sys.argv[1]), sys.argv[2]
 
 def step(name):

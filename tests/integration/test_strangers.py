@@ -10,7 +10,7 @@ import pytest
 
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 
 def test_a_stranger_gets_no_memory_by_announcing_a_size(standalone: StandaloneProcess) -> None:

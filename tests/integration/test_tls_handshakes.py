@@ -18,6 +18,8 @@ from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.entrance import TLS, Entrance
 from support.waiting import eventually
 
+pytestmark = pytest.mark.one_process("own")
+
 
 def _hello() -> bytes:
     """The first message of a client's handshake."""

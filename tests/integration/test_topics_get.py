@@ -25,7 +25,7 @@ from support.history_topics import KEEP_EVERYTHING, TOPIC, HistoryTopic
 from support.official import QUIET
 from support.standalone import StandaloneProcess
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("history")]
 
 DEADLINE_S = 60
 

@@ -21,7 +21,7 @@ import pytest
 from support.standalone import StandaloneProcess
 from support.transaction_worker import IN, OUTS, everything_in, fill
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("kills")]
 
 ROUNDS = int(os.environ.get("MAGNETAR_TRANSFORM_ROUNDS", "4"))
 INPUTS = 3_000

@@ -31,8 +31,10 @@ class BrokerCluster:
         self.brokers: list[StandaloneProcess] = []
         self._folder = folder
 
-    def start_broker(self, *options: str, environment: dict[str, str] | None = None) -> StandaloneProcess:
-        """Another broker, which serves on return."""
+    def start_broker(
+        self, *options: str, environment: dict[str, str] | None = None, log: Path | None = None
+    ) -> StandaloneProcess:
+        """Another broker, which serves on return. `log`: the file that it appends to."""
         process = StandaloneProcess(
             self._folder / f"broker{len(self.brokers)}",
             role="broker",
@@ -42,6 +44,7 @@ class BrokerCluster:
                 **(environment or {}),
             },
         )
+        process.log_path = log or process.log_path
         self.brokers.append(process)
         return process.start()
 

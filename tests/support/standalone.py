@@ -18,6 +18,10 @@ START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 60.0
 ADMIN_DEADLINE_S = 60.0
 
+CLUSTER = "MAGNETAR_TEST_CLUSTER"
+"""Variable with the kind of the metadata service when tests run against brokers of a cluster:
+`support/serving.py`."""
+
 
 class StandaloneProcess:
     """Starts the program on free ports with a data folder of its own, stops or kills it."""
@@ -61,6 +65,9 @@ class StandaloneProcess:
     def start(self) -> StandaloneProcess:
         """Starts the process and waits until it is ready."""
         assert self._process is None
+        assert self._role != "standalone" or not os.environ.get(CLUSTER), (
+            "with --cluster no standalone is started: use support.serving, or mark the test one_process"
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ready_path.unlink(missing_ok=True)
         place = ["--ephemeral"] if self._ephemeral else ["--data", str(self.data_dir)]
@@ -90,6 +97,11 @@ class StandaloneProcess:
         return self
 
     @property
+    def http_urls(self) -> list[str]:
+        """Addresses of the admin API of all processes that serve."""
+        return [self.http_url]
+
+    @property
     def running(self) -> bool:
         """Whether the process was started and has not ended."""
         return not self._process_ended()
@@ -115,6 +127,12 @@ class StandaloneProcess:
             text = answer.read()
             assert text or answer.status == 204, answer.status
         return json.loads(text) if text else None
+
+    def url_of(self, topic: str) -> str:
+        """URL of the process that serves a topic, for a client that does not look it up."""
+        url = f"{self.http_url}/lookup/v2/topic/{topic.replace('://', '/')}"
+        with urlopen(url, timeout=ADMIN_DEADLINE_S) as answer:
+            return str(json.load(answer)["brokerUrl"])
 
     def send_signal(self, number: signal.Signals) -> None:
         """Sends the process a signal."""

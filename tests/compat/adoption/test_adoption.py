@@ -17,7 +17,7 @@ from support.apache_pulsar import CLUSTER, ApachePulsar, apache_pulsar
 from support.drivers import NotHereError
 from support.standalone import StandaloneProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 ONE_COPY = {f"MAGNETAR_LEDGER_{name}": "1" for name in ("ENSEMBLE_SIZE", "WRITE_QUORUM", "ACK_QUORUM")} | {
     "MAGNETAR_METADATA_SESSION_TIMEOUT_SECONDS": "4"

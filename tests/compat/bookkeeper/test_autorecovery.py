@@ -30,7 +30,7 @@ from support.apache_bookkeeper import ApacheBookKeeper
 from support.bookie_process import BookieProcess
 from support.ledger_clusters import Marks
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 ROOT = "/recovered"
 THEIRS = "/recovered-theirs"

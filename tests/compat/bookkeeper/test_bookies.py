@@ -23,7 +23,7 @@ from support.apache_bookkeeper import ApacheBookKeeper
 from support.bookie_process import BookieProcess
 from support.ledger_clusters import Marks
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 ROOT = "/ours"
 SIMPLE_TEST = ("simpletest", "-ensemble", "3", "-writeQuorum", "3")

@@ -13,7 +13,7 @@ from support.apache_bookkeeper import ApacheBookKeeper
 from support.official import connect, receive_all
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 ROOT = "/under-a-broker"
 TOPIC = "persistent://public/default/on-apache"

@@ -16,7 +16,7 @@ from magnetar.wire.bookkeeper.digests import DigestType
 from support.apache_bookkeeper import ApacheBookKeeper
 from support.ledger_clusters import LedgerWorld, Marks
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 FIRST_IDS = itertools.count(0, 1_000)
 """The bookies outlive a test: each has ledgers of its own."""

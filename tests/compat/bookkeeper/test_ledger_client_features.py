@@ -26,7 +26,7 @@ from support.ledger_clusters import LedgerWorld, Marks
 from support.relay import Relay
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 FIRST_IDS = itertools.count(0, 1_000)
 """The bookies outlive a test: each has ledgers of its own."""

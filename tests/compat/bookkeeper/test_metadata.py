@@ -29,7 +29,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.metadata.zookeeper.zookeeper_store import ZooKeeperMetadataStore
 from support.apache_bookkeeper import ApacheBookKeeper
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 MEMBERS = ("127.0.0.1:3181", "127.0.0.1:3182", "127.0.0.1:3183")
 

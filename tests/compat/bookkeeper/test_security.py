@@ -21,7 +21,7 @@ from support.ledger_clusters import LedgerWorld, Marks
 from support.official import connect
 from support.standalone import StandaloneProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 SIMPLE_TEST = ("simpletest", "-ensemble", "1", "-writeQuorum", "1", "-ackQuorum", "1", "-numEntries", "50")
 FIRST_IDS = itertools.count(0, 1_000)

@@ -28,6 +28,7 @@ from support.standalone import StandaloneProcess, wait_until
 PYTHON = os.environ.get("MAGNETAR_ICEBERG_PYTHON", "")
 
 pytestmark = [
+    pytest.mark.one_process("history"),
     pytest.mark.process,
     pytest.mark.slow,
     pytest.mark.skipif(not PYTHON, reason="./dev compat iceberg brings the readers along"),

@@ -16,6 +16,7 @@ from passlib.hash import apr_md5_crypt
 
 from support import java_client
 from support.certificates import Authority
+from support.serving import serving
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -65,7 +66,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
     token = jwt.encode({"alg": "HS256"}, {"sub": "root"}, OctKey.import_key(SECRET))
     root = [str(file) for file in authority.issue("root")]
-    with StandaloneProcess(folder / "process", ephemeral=True, environment=environment) as process:
+    with serving(folder / "process", ephemeral=True, environment=environment) as process:
         ready = json.loads((process.folder / "ready.json").read_text())
         urls = ready["broker_tls_url"], ready["https_url"]
         return outcomes(folder, "SecuredDriver", *urls, str(authority.file), token, *root)

@@ -21,6 +21,7 @@ from support import java_client, pulsar_admin
 from support.pulsar_admin import TRANSCRIPTS, Outcome, PulsarAdmin
 from support.raw_client import RawClient
 from support.seen import Type
+from support.serving import serving
 from support.sessions import encode_payload, entry, send
 from support.standalone import StandaloneProcess
 
@@ -44,7 +45,7 @@ def _pom() -> str:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     on = {"MAGNETAR_TRANSACTIONS": "true"}
-    with StandaloneProcess(tmp_path_factory.mktemp("admin"), ephemeral=True, environment=on) as process:
+    with serving(tmp_path_factory.mktemp("admin"), ephemeral=True, environment=on) as process:
         yield process
 
 

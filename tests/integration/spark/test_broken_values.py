@@ -16,7 +16,7 @@ from support.history_topics import KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import MicroBatches, Row, batch_rows, batched, plain, publish
 from support.standalone import StandaloneProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.one_process("history")]
 
 RECORD = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
 JSON = {"valueFormat": "json", "valueSchema": RECORD}

@@ -26,7 +26,7 @@ from support.spark_queries import (
 )
 from support.standalone import StandaloneProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.one_process("history")]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import batch_rows, options, rows_of, schema_of
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.one_process("history")]
 
 
 def test_a_merge_between_planning_and_reading(tmp_path: Path) -> None:

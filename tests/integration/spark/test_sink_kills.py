@@ -28,7 +28,7 @@ from support.sink_job import value_of
 from support.spark_kills import values_of_partition
 from support.standalone import StandaloneProcess
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("kills")]
 
 ROUNDS = int(os.environ.get("MAGNETAR_KILL_ROUNDS", "12"))
 BROKER_ROUNDS = int(os.environ.get("MAGNETAR_KILL_ROUNDS", "4"))

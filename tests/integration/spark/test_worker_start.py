@@ -12,7 +12,7 @@ import pytest
 
 from magnetar.spark.worker_start import launcher
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.one_process("own")]
 
 WORKER = """
 import os, sys

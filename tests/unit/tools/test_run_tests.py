@@ -38,8 +38,18 @@ def test_selection(run_tests: ModuleType) -> None:
     def names(*words: str) -> list[tuple[str, tuple[str, ...]]]:
         return [(stage.name, stage.folders) for stage in run_tests.selected(list(words))]
 
-    assert [name for name, _ in names()] == ["fast", "new-cases", "integration", "compat", "spark", "e2e"]
+    assert [name for name, _ in names()] == [
+        "fast",
+        "new-cases",
+        "integration",
+        "compat",
+        "cluster",
+        "spark",
+        "e2e",
+    ]
     assert names("unit", "integration") == [("unit", ("unit",)), ("integration", ("integration",))]
+    (path,) = run_tests.selected(["tests/compat/test_official_client.py"])
+    assert (path.name, path.options) == ("tests/compat/test_official_client.py", ())
     assert names("tests/unit/base", "tests/wire/x.py") == [
         ("tests/unit/base tests/wire/x.py", ("tests/unit/base", "tests/wire/x.py"))
     ]
@@ -99,7 +109,7 @@ def test_help_starts_no_stage(
         assert word in printed
 
 
-STAGES = ["fast", "new-cases", "integration", "compat", "spark", "e2e"]
+STAGES = ["fast", "new-cases", "integration", "compat", "cluster", "spark", "e2e"]
 
 
 def test_the_pure_twin_runs_what_can_tell(
@@ -108,20 +118,20 @@ def test_the_pure_twin_runs_what_can_tell(
     assert run_tests.main(["--twins"]) == 0
     assert sorted(started[:2]) == [("fast", "pure"), ("spoken", "pure")]
     assert sorted(started[2:]) == sorted((name, "compiled") for name in STAGES)
-    assert capsys.readouterr().out.splitlines()[-1] == "8 passed, 0 failed"
+    assert capsys.readouterr().out.splitlines()[-1] == "9 passed, 0 failed"
 
 
 def test_a_night_has_both_twins_new_cases_of_all_and_explorations(
     run_tests: ModuleType, started: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_tests.main(["nightly"]) == 0
-    pure = [(name, "pure") for name in STAGES if name not in ("spark", "e2e")]
+    pure = [(name, "pure") for name in STAGES if name not in run_tests.ONCE]
     assert sorted(started[: len(pure)]) == sorted(pure)
     assert sorted(started[len(pure) : -3]) == sorted((name, "compiled") for name in STAGES)
     assert started[-3:] == [
         *((command, "command") for command in ("-m sim", "tools/mutate.py", "-m fuzzing")),
     ]
-    assert capsys.readouterr().out.splitlines()[-1] == "13 passed, 0 failed"
+    assert capsys.readouterr().out.splitlines()[-1] == "14 passed, 0 failed"
     new = next(stage for stage in run_tests.night_stages() if stage.name == "new-cases")
     assert len(new.folders) > run_tests.NEW_FILES_MAX
     assert all("--nightly" in stage.options for stage in run_tests.night_stages())
@@ -141,8 +151,8 @@ def pytests(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str,
     ) -> int:
         if said is not None:
             said.write("said aside\n")
-        if "-n" in arguments and arguments[1:] == ["-n", "0"]:
-            stage["ran"].append(arguments[0])
+        if arguments[1:3] == ["-n", "0"]:
+            stage["ran"].append(" ".join([arguments[0], *arguments[3:]]))
             return int(arguments[0] in stage["broken"])
         cache = Path(next(word for word in arguments if word.startswith("cache_dir=")).partition("=")[2])
         noted = cache / "v" / "cache" / "lastfailed"
@@ -198,6 +208,30 @@ def test_only_unsteady_tests_pass(run_tests: ModuleType, pytests: dict[str, Any]
     pytests["failing"] = ["tests/compat/a.py::one"]
     outcome = run_tests.run(the_stage(run_tests, "compat"), [], math.inf)
     assert (outcome.passed, outcome.failed, outcome.unsteady) == (10, 0, ("tests/compat/a.py::one",))
+
+
+def test_a_second_look_is_at_the_same_kind_of_server(run_tests: ModuleType, pytests: dict[str, Any]) -> None:
+    pytests["failing"] = ["tests/compat/a.py::one"]
+    run_tests.run(the_stage(run_tests, "cluster"), [], math.inf)
+    run_tests.run(the_stage(run_tests, "compat"), ["--cluster=zk", "-x"], math.inf)
+    assert pytests["ran"] == ["tests/compat/a.py::one --cluster", "tests/compat/a.py::one --cluster=zk"]
+
+
+def test_a_cluster_is_for_two_stages_unless_others_are_named(
+    run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[tuple[list[str], list[str]]] = []
+    monkeypatch.setattr(run_tests, "run_all", lambda words, options: chosen.append((words, options)) or 0)
+    for arguments in (["--cluster"], ["--cluster=zk", "-x"], ["tests/compat/a.py", "--cluster"]):
+        run_tests.main(arguments)
+    both = ["integration", "compat"]
+    assert chosen == [
+        (both, ["--cluster"]),
+        (both, ["--cluster=zk", "-x"]),
+        (["tests/compat/a.py"], ["--cluster"]),
+    ]
+    (stage,) = [each for each in run_tests.night_stages() if each.name == "cluster"]
+    assert (stage.folders, "--cluster" in stage.options) == (tuple(both), True)
 
 
 def test_new_cases_have_one_chance(run_tests: ModuleType, pytests: dict[str, Any]) -> None:
