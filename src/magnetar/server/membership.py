@@ -34,7 +34,7 @@ _PROBE_S: Final = 1.0
 
 def check(config: StandaloneConfig) -> None:
     """Raises StartupError for settings that a broker of a cluster does not support."""
-    if config.metadata_url.partition("+")[0].partition(":")[0] not in ("zk", "etcd"):
+    if config.metadata_url.partition("+")[0].partition(":")[0] not in ("zk", "etcd", "served"):
         raise StartupError(
             "brokers of a cluster share a metadata service: give --metadata zk://… or etcd://…;"
             " for one broker, start magnetar standalone"

@@ -71,7 +71,6 @@ def serve(config: Path | None, overrides: Mapping[str, object], *, shares: bool)
     # What is imported stays: collecting among it takes a tenth of the start. `Heap.settle` starts it again.
     gc.disable()
     # Imported here, so that `magnetar --help` need not wait for the server's rooms.
-    from magnetar.base.errors import StartupError
     from magnetar.server.settings.loading import in_cluster, load
 
     loaded = load(overrides, file=config)
@@ -93,12 +92,7 @@ def serve(config: Path | None, overrides: Mapping[str, object], *, shares: bool)
     for detail in loaded.details:
         _log.debug("%s", detail)
     if settings.processes > 1:
-        if not shares:
-            raise StartupError(
-                "magnetar standalone is one process: leave `processes` out, or start"
-                " magnetar broker --processes with a metadata service and bookies"
-            )
         from magnetar.server.processes.supervisor import run as supervise
 
-        return supervise(settings, config, overrides)
+        return supervise(settings, config, overrides, storage=not shares)
     return run(settings, shares=shares)

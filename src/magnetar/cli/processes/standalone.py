@@ -26,6 +26,11 @@ from magnetar.cli.processes.serving import FILE, serve, serving_options
     help="Metadata service of a cluster of bookies for the messages: zk://HOST:PORT/ledgers"
     " or etcd://HOST:PORT/ledgers.  [none]",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    help="Broker processes, which use as many cores and share the ports.  [1]",
+)
 @serving_options("Host that clients are told to connect to.  [as --host]")
 @end_at_once()
 def standalone(config: Path | None, **overrides: object) -> int:

@@ -64,6 +64,9 @@ class JuteReader:
         number: int = _LONG.unpack(self._take(8))[0]
         return number
 
+    def byte(self) -> int:
+        return self._take(1)[0]
+
     def flag(self) -> bool:
         return self._take(1) != b"\x00"
 

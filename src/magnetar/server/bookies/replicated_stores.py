@@ -14,49 +14,41 @@ import logging
 import os
 import secrets
 import socket
-import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, MetadataError, StartupError
 from magnetar.broker.ownership.listing import pulsar_brokers
 from magnetar.ledger.beside import BesideGuard
-from magnetar.ledger.client.cluster import Bookies, Cluster
-from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
-from magnetar.ledger.client.ledger_options import LedgerClientOptions, LedgerUser
-from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.client.ledger_options import LedgerUser
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.adoption import scope_of, store_of_cluster
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
-from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
-from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.metadata.bookkeeper.cluster import open_tree
 from magnetar.metadata.bookkeeper.known_ledgers import KnownLedgers, check_known_ledgers
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError
-from magnetar.metadata.bookkeeper.racks import BookieRacks
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.documents import text_of
-from magnetar.metadata.embedded import EmbeddedMetadataStore
-from magnetar.metadata.keys import BOOKIE_RACKS, BROKERS
+from magnetar.metadata.keys import BROKERS
 from magnetar.metadata.lasting import in_lasting_session
 from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata_url
 from magnetar.metadata.outages import Outages
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
-from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import NoSyncer
-from magnetar.runtime.tasks import Rounds, TaskGroup, pause
-from magnetar.server.bookies.ledger_access import LedgerCredentials, client_options, placement
-from magnetar.server.bookies.local_bookie import USER, LocalBookie
-from magnetar.server.bookies.local_bookies import LocalBookies, bookie_names
-from magnetar.server.settings.config import MIB, StandaloneConfig
-from magnetar.server.storage.datafolder import METADATA_RESERVE_BYTES, DataFolder
+from magnetar.runtime.tasks import pause
+from magnetar.server.bookies.beside_storage import open_beside, packet_bytes_max
+from magnetar.server.bookies.ledger_access import LedgerCredentials, client_options
+from magnetar.server.bookies.local_bookie import USER
+from magnetar.server.bookies.local_bookies import LocalBookies
+from magnetar.server.bookies.opened_ledgers import open_ledgers
+from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.settings.ledger_settings import SERVED
+from magnetar.server.storage.datafolder import DataFolder
 from magnetar.server.storage.opened_stores import Ends, MessageStores
-from magnetar.wire.bookkeeper.digests import DigestType
-from magnetar.wire.bookkeeper.packets import AROUND_MESSAGE_BYTES
 
 _log = logging.getLogger("magnetar.server")
 
@@ -77,6 +69,11 @@ async def open_stores(
     if config.bookies:
         assert folder is not None, "the settings were checked"
         return await _beside(config, folder, clock, cleanup, failed)
+    if config.metadata_url.startswith(SERVED):
+        # Only one of several processes of a standalone server pays for the import.
+        from magnetar.server.bookies.shared_stores import open_shared
+
+        return await open_shared(config, clock, cleanup)
     return await _on_cluster(config, clock, cleanup, failed, shares=shares)
 
 
@@ -87,61 +84,22 @@ async def _beside(
     cleanup: contextlib.AsyncExitStack,
     failed: Callable[[MagnetarError], None],
 ) -> MessageStores:
-    if any(folder.bookie_dir.iterdir()):
-        raise StartupError(
-            f"the data folder {folder.root} keeps messages in the broker's own process: start without"
-            " --bookies, or choose another data folder"
-        )
-    store = EmbeddedMetadataStore.open(
-        folder.metadata_file, clock=clock, on_fatal=failed, reserve_bytes=METADATA_RESERVE_BYTES
-    )
-    cleanup.push_async_callback(store.close)
-    tree = BookKeeperTree()
-    await initialize_cluster(store, tree, str(uuid.uuid4()))
-    found = await store.get(tree.instance_id)
-    assert found is not None, "it was made just now"
-    registry = FolderBookieRegistry(folder.bookies_dir, folder.metadata_file, tree)
-    registry.initialize(found.data.decode())
-    trust = MetadataTrust()
-    guard = BesideGuard(folder.bookies_dir, registry, store, trust)
-    await guard.begin(found.data.decode(), bookie_names(config.bookies))
-    cleanup.push_async_callback(guard.end)
-    guarding = TaskGroup("guard of bookies")
-    guarding.spawn(guard.run())
-    cleanup.push_async_callback(guarding.close)
     # A new one with each start; without it all users of this machine could read the broker's protected
     # messages.
     password = secrets.token_urlsafe() if config.authentication else ""
-    bookies = LocalBookies(registry, _local_bookies(config, folder), password=password)
-    cleanup.push_async_callback(bookies.close)
-    await bookies.start()
-    options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
+    beside = await open_beside(config, folder, password, clock=clock, cleanup=cleanup, failed=failed)
+    options = client_options(config, packet_bytes_max=packet_bytes_max(config))
     if password:
         options = replace(options, user=LedgerUser(USER, password))
-    ledgers = await _ledgers(
-        config, options, TreeLedgerRegistry(store, tree), store, registry, clock, cleanup
+    store, registry = beside.store, beside.registry
+    ledgers = await open_ledgers(
+        config, options, TreeLedgerRegistry(store, beside.tree), store, registry, clock, cleanup
     )
-    collectors = (ledgers.collect_metrics, guard.collect_metrics)
-    kept = KeptBeside(guard, bookies, ledgers)
+    collectors = (ledgers.collect_metrics, beside.guard.collect_metrics)
+    kept = KeptBeside(beside.guard, beside.bookies, ledgers)
     return MessageStores(
-        store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, trust, kept
+        store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, beside.trust, kept
     )
-
-
-def _local_bookies(config: StandaloneConfig, folder: DataFolder) -> list[LocalBookie]:
-    return [
-        LocalBookie(
-            name=name,
-            folder=str(folder.bookies_dir),
-            metadata_file=str(folder.metadata_file),
-            # Together they take about as much disk as one would.
-            segment_bytes=max(MIB, config.segment_bytes // config.bookies),
-            packet_bytes_max=_packet_bytes_max(config),
-            log_level=config.log_level,
-            log_json=config.log_json,
-        )
-        for name in bookie_names(config.bookies)
-    ]
 
 
 class KeptBeside:
@@ -162,11 +120,6 @@ class KeptBeside:
 
         async with self._guard.steady(), self._bookies.held():
             yield ends
-
-
-def _packet_bytes_max(config: StandaloneConfig) -> int:
-    """Bytes of a packet with the largest message."""
-    return config.max_message_bytes + AROUND_MESSAGE_BYTES
 
 
 async def _on_cluster(
@@ -205,8 +158,8 @@ async def _on_cluster(
     cleanup.push_async_callback(registry.close)
     credentials = LedgerCredentials(config)
     credentials.follow(config.credential_refresh_seconds, cleanup)
-    options = client_options(config, packet_bytes_max=_packet_bytes_max(config), credentials=credentials)
-    ledgers = await _ledgers(
+    options = client_options(config, packet_bytes_max=packet_bytes_max(config), credentials=credentials)
+    ledgers = await open_ledgers(
         config, options, TreeLedgerRegistry(service, tree), store, registry, clock, cleanup
     )
     ledgers.for_pulsar = adopted
@@ -290,58 +243,3 @@ async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
             told = True
             _log.info("waiting for the session of %s, which has %s, to end", holder, scope)
         await pause(_CLAIM_PAUSE_S)
-
-
-async def _ledgers(
-    config: StandaloneConfig,
-    how: LedgerClientOptions,
-    registry: TreeLedgerRegistry,
-    store: MetadataStore,
-    bookies: Bookies,
-    clock: Clock,
-    cleanup: contextlib.AsyncExitStack,
-) -> RemoteLedgers:
-    """The ledgers on bookies. `registry` has their metadata, `store` the broker's and the racks."""
-    layout = QuorumLayout(config.ledger_ensemble_size, config.ledger_write_quorum, config.ledger_ack_quorum)
-    options = LedgerOptions(layout=layout, digest=DigestType[config.ledger_digest])
-    racks = BookieRacks(store, BOOKIE_RACKS)
-    await racks.load()
-    tasks = TaskGroup("racks of bookies")
-    cleanup.callback(follow_racks(store, racks, tasks))
-    cleanup.push_async_callback(tasks.close)
-    cluster = Cluster(
-        registry,
-        bookies,
-        how,
-        placement=placement(config, racks.of),
-    )
-    ledgers = RemoteLedgers(LedgerClient(cluster), options, clock)
-    cleanup.push_async_callback(ledgers.close)
-    return ledgers
-
-
-def follow_racks(store: MetadataStore, racks: BookieRacks, tasks: TaskGroup) -> Callable[[], None]:
-    """Reads the racks anew when they change, and when a connection comes back, without which no change is
-    reported; returns the cancel."""
-    again = Rounds(partial(_load_racks, racks), tasks.spawn)
-
-    def session_changed(event: SessionEvent) -> None:
-        if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
-            again.ask()
-
-    unwatch = store.watch(BOOKIE_RACKS, lambda _: again.ask())
-    unwatch_session = store.watch_session(session_changed)
-
-    def cancel() -> None:
-        unwatch()
-        unwatch_session()
-
-    return cancel
-
-
-async def _load_racks(racks: BookieRacks) -> None:
-    try:
-        await racks.load()
-    except MetadataError as error:
-        # Older racks are better than no broker; the watch tells of the next change.
-        _log.warning("the racks of bookies could not be read, the last known ones are used: %s", error)

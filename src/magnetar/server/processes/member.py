@@ -16,7 +16,9 @@ from magnetar.runtime.descriptors import SocketReceiver, Taken
 from magnetar.runtime.tasks import call_later
 from magnetar.server.banner import Endpoints
 from magnetar.server.processes.seat import Seat, encode_ready
+from magnetar.server.processes.storage_seat import with_storage
 from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.settings.ledger_settings import SERVED
 
 _log = logging.getLogger("magnetar.server")
 
@@ -47,6 +49,10 @@ class SharingProcess:
     def config(self, config: StandaloneConfig) -> StandaloneConfig:
         """The settings of this process: its own ports and folder."""
         ports, folder = self.seat.ports, config.data_dir
+        if self.seat.storage:
+            config = replace(with_storage(config), metadata_url=f"{SERVED}{self.seat.folder}", bookies=0)
+            # The storage process has it.
+            folder = None
         return replace(
             config,
             broker_port=ports.broker,

@@ -43,6 +43,8 @@ class Seat:
     """File of settings; "": none."""
     overrides: Mapping[str, object] = field(default_factory=dict)
     """Settings of the command line."""
+    storage: bool = False
+    """Whether a storage process has the metadata and the messages: then `folder` leads to it."""
 
     @property
     def ports(self) -> Ports:
@@ -56,10 +58,7 @@ class Seat:
     def encode(self) -> str:
         """See `decode`."""
         document = asdict(self)
-        document["overrides"] = {
-            name: {"path": str(value)} if isinstance(value, Path) else value
-            for name, value in self.overrides.items()
-        }
+        document["overrides"] = encode_overrides(self.overrides)
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod
@@ -67,13 +66,25 @@ class Seat:
         """From `encode`."""
         document = json.loads(text)
         document["own"] = {int(number): Ports(**ports) for number, ports in document["own"].items()}
-        document["overrides"] = {
-            name: Path(value["path"]) if isinstance(value, dict) else value
-            for name, value in document["overrides"].items()
-        }
+        document["overrides"] = decode_overrides(document["overrides"])
         document["shared"] = Ports(**document["shared"])
         document["descriptors"] = Ports(**document["descriptors"])
         return cls(**document)
+
+
+def encode_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
+    """Settings of the command line as JSON has them."""
+    return {
+        name: {"path": str(value)} if isinstance(value, Path) else value for name, value in overrides.items()
+    }
+
+
+def decode_overrides(document: Mapping[str, object]) -> dict[str, object]:
+    """From `encode_overrides`."""
+    return {
+        name: Path(str(value["path"])) if isinstance(value, dict) else value
+        for name, value in document.items()
+    }
 
 
 def encode_ready(endpoints: Endpoints) -> bytes:

@@ -33,6 +33,8 @@ from magnetar.server.banner import Endpoints, remove_ready_file, say, write_read
 from magnetar.server.processes.neighbours import addresses_of
 from magnetar.server.processes.reservations import Reservations
 from magnetar.server.processes.seat import STOP, Seat, decode_ready
+from magnetar.server.processes.storage_keeper import StorageKeeper
+from magnetar.server.processes.storage_seat import StorageSeat, with_storage
 from magnetar.server.processes.supervision import Effect, Log, StartProcess, StopProcess, Supervision, Tell
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
@@ -45,8 +47,11 @@ PROGRAM: Final = "magnetar.server.processes.broker_process"
 _LINE_BYTES_MAX: Final = 1 << 16
 
 
-def run(config: StandaloneConfig, file: Path | None, overrides: Mapping[str, object]) -> int:
+def run(
+    config: StandaloneConfig, file: Path | None, overrides: Mapping[str, object], *, storage: bool
+) -> int:
     """Runs until SIGTERM or SIGINT; the exit code. `file`, `overrides`: where the settings come from.
+    `storage`: whether a further process has the metadata and the messages.
 
     Raises StartupError.
     """
@@ -54,8 +59,10 @@ def run(config: StandaloneConfig, file: Path | None, overrides: Mapping[str, obj
     if config.holds_secrets:
         core_dumps.forbid()
     check_exposure(config)
+    if storage:
+        config = with_storage(config)
     with contextlib.ExitStack() as cleanup:
-        supervisor = Supervisor(config, Reservations(config, cleanup), file, overrides)
+        supervisor = Supervisor(config, Reservations(config, cleanup), file, overrides, storage=storage)
         return event_loop.run(supervisor.run())
 
 
@@ -78,8 +85,13 @@ class Supervisor:
         reservations: Reservations,
         file: Path | None,
         overrides: Mapping[str, object],
+        *,
+        storage: bool,
     ) -> None:
+        """`storage`: see `run`."""
         self._config = config
+        self._has_storage = storage
+        self._storage: StorageKeeper | None = None
         self._reservations = reservations
         self._file = file
         self._overrides = {name: value for name, value in overrides.items() if value is not None}
@@ -102,6 +114,10 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGUSR2, lambda: self._do(self._supervision.restart()))
         with tempfile.TemporaryDirectory(prefix="magnetar-") as self._folder:
             try:
+                if self._has_storage:
+                    seat = StorageSeat(self._folder, str(self._file or ""), self._overrides)
+                    self._storage = StorageKeeper(seat, self._renew_ready)
+                    await self._storage.start()
                 self._do(self._supervision.begin(self._now_s()))
                 await self._over.wait()
             finally:
@@ -109,6 +125,9 @@ class Supervisor:
                     remove_ready_file(self._config.ready_file)
                 self._kill()
                 await self._tasks.close()
+                if self._storage is not None:
+                    # After the brokers: they write their last metadata while they drain.
+                    await self._storage.close()
         _log.info("stopped")
         return self._supervision.exit_code
 
@@ -121,6 +140,8 @@ class Supervisor:
         if self._supervision.stopping:
             # The second signal: no more waiting. Acknowledged messages are durable already.
             self._kill()
+            if self._storage is not None:
+                self._storage.kill()
             if self._config.ready_file is not None:
                 remove_ready_file(self._config.ready_file)
             os._exit(128 + number)
@@ -218,6 +239,8 @@ class Supervisor:
             "data_dir": None if self._config.data_dir is None else str(self._config.data_dir),
             "processes": processes,
         }
+        if self._storage is not None:
+            document["storage_pid"] = self._storage.pid
         if shared.https:
             document |= {"broker_tls_url": shared.tls, "https_url": shared.https}
         write_ready(file, document)
@@ -264,6 +287,7 @@ class Supervisor:
                 folder=self._folder,
                 config=str(self._file or ""),
                 overrides=self._overrides,
+                storage=self._has_storage,
             )
         ours.setblocking(False)
         running = self._running[number] = _Running(process, ours)
@@ -287,6 +311,9 @@ class Supervisor:
             line += piece
         running.endpoints = decode_ready(line)
         self._do(self._supervision.ready(number))
+        self._renew_ready()
+
+    def _renew_ready(self) -> None:
         if all(each.endpoints is not None for each in self._running.values()):
             try:
                 self._write_ready()

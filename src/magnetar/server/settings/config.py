@@ -39,8 +39,7 @@ class StandaloneConfig(LedgerSettings):
     http_port: int = 8080
     """Port of admin, lookup and metrics; 0 takes a free one. From 0 to 65535."""
     processes: int = 1
-    """Number of broker processes that share the ports, for `magnetar broker`; 1: no others. From 1 to
-    64."""
+    """Number of broker processes that share the ports; 1: no others. From 1 to 64."""
     processes_one_port: bool = True
     """True: clients without TLS reach every process of `processes` through the shared port. False: they are
     sent to the own port of the process that serves the topic."""

@@ -12,6 +12,9 @@ from magnetar.base.errors import StartupError
 from magnetar.server.settings.monitoring_settings import MonitoringSettings
 
 DIGESTS: Final = ("CRC32C", "CRC32", "HMAC", "DUMMY")
+SERVED: Final = "served:"
+"""Begins the `metadata_url` of a broker process whose metadata and messages a further process of this
+machine has; no setting can say so. The folder where they meet follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

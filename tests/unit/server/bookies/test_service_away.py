@@ -14,7 +14,7 @@ from magnetar.metadata.outages import Outages
 from magnetar.metadata.store import SessionEvent
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.tasks import TaskGroup
-from magnetar.server.bookies.replicated_stores import follow_racks
+from magnetar.server.bookies.opened_ledgers import follow_racks
 from support.ending_sessions import EndingSessions
 from support.storage import until
 

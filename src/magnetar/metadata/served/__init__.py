@@ -1,0 +1,1 @@
+"""A metadata store for the other processes of this machine. See README.md."""

@@ -1,0 +1,164 @@
+"""The metadata store of another process: the contract over a real UNIX socket, sessions, and lost
+connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.clock import ManualClock
+from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.served.metadata_server import MetadataServer
+from magnetar.metadata.served.served_store import ServedMetadataStore
+from magnetar.metadata.store import (
+    Change,
+    Notification,
+    OutcomeUnknownError,
+    SessionEvent,
+    StoreUnreachableError,
+)
+from support.metadata_contract import CONTRACT, Script, Traits
+from support.waiting import eventually
+
+pytestmark = pytest.mark.one_process("own")
+
+
+class Place:
+    """Where a store is served, by one server after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "metadata.sock"
+        self.clock = ManualClock(1000)
+        self.server: MetadataServer
+        self._file = folder / "metadata.db"
+        self._store: EmbeddedMetadataStore
+
+    async def begin(self, **options: float) -> None:
+        self._store = EmbeddedMetadataStore.open(self._file, clock=self.clock, durable=False)
+        self.server = MetadataServer(self._store, **options)
+        await self.server.start(self.socket)
+
+    async def end(self) -> None:
+        await self.server.close()
+        await self._store.close()
+
+    @asynccontextmanager
+    async def store(self, call_timeout_s: float = 30.0) -> AsyncIterator[ServedMetadataStore]:
+        store = await ServedMetadataStore.open(self.socket, call_timeout_s=call_timeout_s)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def run(folder: Path, story: Callable[[Place], Awaitable[None]], **options: float) -> None:
+    async def body() -> None:
+        place = Place(folder)
+        await place.begin(**options)
+        try:
+            await story(place)
+        finally:
+            await place.end()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("script", CONTRACT, ids=lambda script: script.__name__)
+def test_the_contract_holds(script: Script, tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        async with place.store() as store:
+            await script(store, Traits(place.clock, alone=False))
+
+    run(tmp_path, story)
+
+
+def test_a_connection_is_a_session(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        async with place.store() as stays:
+            told: list[Notification] = []
+            stays.watch("/e", told.append)
+            async with place.store() as goes:
+                await goes.put("/e/goes", b"", ephemeral=True)
+                await goes.put("/e/kept", b"")
+                await stays.put("/e/stays", b"", ephemeral=True)
+                mine, others = await stays.get("/e/stays"), await stays.get("/e/goes")
+                assert mine is not None
+                assert others is not None
+                assert (mine.stat.created_by_self, others.stat.created_by_self) == (True, False)
+                assert len(told) >= 3, "what another one writes is told"
+            await eventually(lambda: Notification(Change.DELETED, "/e/goes") in told)
+            assert await stays.children("/e") == ["kept", "stays"]
+
+    run(tmp_path, story)
+
+
+def test_another_server_is_another_session(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        async with place.store() as store:
+            events: list[SessionEvent] = []
+            store.watch_session(events.append)
+            await store.put("/e/mine", b"", ephemeral=True)
+            await store.put("/e/kept", b"x")
+            await place.end()
+            await eventually(lambda: events == [SessionEvent.CONNECTION_LOST])
+            waits = asyncio.ensure_future(store.get("/e/kept"))
+            await place.begin()
+            found = await waits
+            assert found is not None
+            assert found.data == b"x"
+            assert events[1:] == [SessionEvent.SESSION_LOST, SessionEvent.SESSION_RENEWED]
+            assert await store.get("/e/mine") is None
+            told: list[Notification] = []
+            store.watch("/e", told.append)
+            await store.put("/e/again", b"", ephemeral=True)
+            assert told
+
+    run(tmp_path, story)
+
+
+def test_a_write_without_an_answer_is_not_repeated(tmp_path: Path) -> None:
+    """The server that got it is gone before it answers: reads are asked again, a write is not."""
+
+    async def story(place: Place) -> None:
+        async with place.store() as store:
+            stuck = asyncio.get_running_loop().create_future()
+
+            async def put(*_arguments: object, **_options: object) -> None:
+                await stuck
+
+            place.server.store.put = put  # type: ignore[method-assign, assignment]  # one that hangs
+            write = asyncio.ensure_future(store.put("/a", b"1"))
+            await eventually(lambda: not all(each.idle.is_set() for each in place.server._sessions))
+            stuck.set_result(None)
+            for session in list(place.server._sessions):
+                session.end()
+            with pytest.raises(OutcomeUnknownError, match="/a"):
+                await write
+            assert await store.get("/a") is None
+
+    run(tmp_path, story)
+
+
+def test_a_client_that_says_nothing_loses_its_session(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as silent:
+            silent.connect(str(place.socket))
+            async with place.store():
+                await eventually(lambda: place.server.sessions == 2)
+                await eventually(lambda: place.server.sessions == 1)
+
+    run(tmp_path, story, silent_s=1.0)
+
+
+def test_without_a_server_a_call_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        with pytest.raises(StoreUnreachableError, match="cannot be reached"):
+            await ServedMetadataStore.open(tmp_path / "none.sock", call_timeout_s=0.05)
+
+    asyncio.run(story())
