@@ -289,7 +289,7 @@ class ProxyProcess:
 
 def listed(settings: ProxySettings) -> Iterator[BrokerUrls]:
     """The brokers that the settings list. Raises StartupError."""
-    for url in names(settings.brokers):
+    for url in _urls(settings.brokers):
         try:
             parts = urlsplit(url)
             whole = bool(parts.hostname and parts.port)
@@ -301,5 +301,14 @@ def listed(settings: ProxySettings) -> Iterator[BrokerUrls]:
                 " as broker_tls says"
             )
         yield BrokerUrls(Addresses(tls=url) if settings.broker_tls else Addresses(plain=url))
-    for url in names(settings.brokers_http):
+    for url in _urls(settings.brokers_http):
         yield BrokerUrls(Addresses(https=url) if settings.broker_tls else Addresses(http=url))
+
+
+def _urls(text: str) -> Iterator[str]:
+    """The URLs of a list. As in Pulsar's service URLs, one scheme may stand before several addresses."""
+    scheme = ""
+    for each in names(text):
+        url = f"{scheme}://{each}" if scheme and "://" not in each else each
+        scheme = url.partition("://")[0]
+        yield url
