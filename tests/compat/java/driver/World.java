@@ -26,7 +26,7 @@ final class World {
     final PulsarClient client;
     final String brokerUrl;
     final String httpUrl;
-    private final HttpClient http = HttpClient.newHttpClient();
+    private final HttpClient http = HttpClient.newBuilder().followRedirects(HttpClient.Redirect.ALWAYS).build();
 
     World(String brokerUrl, String httpUrl) throws Exception {
         this.brokerUrl = brokerUrl;
