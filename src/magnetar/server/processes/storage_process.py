@@ -30,6 +30,7 @@ from magnetar.server import open_files
 from magnetar.server.bookies.beside_storage import open_beside
 from magnetar.server.bookies.shared_stores import SOCKET, StoragePlace
 from magnetar.server.processes.storage_seat import READY, StorageSeat, with_storage
+from magnetar.server.security import core_dumps
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir
 from magnetar.server.settings.loading import load
 from magnetar.server.storage.datafolder import DataFolder
@@ -110,6 +111,8 @@ def main() -> int:
             per_minute_max=config.log_event_records_per_minute,
         )
         open_files.raise_limit()
+        if config.holds_secrets:
+            core_dumps.forbid()
         return event_loop.run(StorageProcess(config, Path(seat.folder)).run())
     except MagnetarError as error:
         sys.stderr.write(f"magnetar: the storage process: {error}\n")

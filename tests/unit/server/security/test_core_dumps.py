@@ -50,7 +50,7 @@ def free(**secrets: Any) -> StandaloneConfig:
 
 
 def supervised(config: StandaloneConfig) -> None:
-    supervisor.run(config, None, {})
+    supervisor.run(config, None, {}, storage=False)
 
 
 PROGRAMS: dict[str, Callable[[StandaloneConfig], object]] = {
@@ -66,7 +66,7 @@ def test_a_process_with_secrets_leaves_no_core_dump(
     forbidden: list[str], monkeypatch: pytest.MonkeyPatch, program: str, secret: str
 ) -> None:
     monkeypatch.setattr(supervisor, "Reservations", lambda *_: None)
-    monkeypatch.setattr(supervisor, "Supervisor", lambda *_: _Nothing())
+    monkeypatch.setattr(supervisor, "Supervisor", lambda *_, **__: _Nothing())
     PROGRAMS[program](free(**SECRETS[secret]))
     assert forbidden == (["runs"] if secret == "nothing" else ["forbidden", "runs"])
 
