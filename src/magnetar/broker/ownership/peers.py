@@ -1,6 +1,8 @@
 """The brokers of the cluster: this one's record, and the table of the others.
 
-Driver: reads `/loadbalance/brokers` and `/magnetar/drains` anew whenever something changed below them.
+Driver: reads a record below `/loadbalance/brokers` anew when it has changed, and all of them, with
+`/magnetar/drains`, when changes may have been missed. Each broker writes its record every few seconds: if
+each of N brokers read all records for that, N reports would cost the metadata service N³ reads.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
+    Change,
     MetadataStore,
     NotFoundError,
+    Notification,
     Value,
     delete_as_read,
 )
@@ -93,11 +97,17 @@ class Peers:
         self._begun = 0
         """Readings of the table that have begun."""
         self._told = 0
-        """The reading, by its number, that the table is from."""
+        """The reading of all records, by its number, that the table is from."""
+        self._newer: dict[str, tuple[int, BrokerReport | None]] = {}
+        """What later readings of single records found, with their numbers: the table has it too."""
+        self._changed_names: set[str] = set()
+        """Brokers whose records changed after they were read."""
+        self._any_changed = False
+        """Whether all records are to be read."""
         self._turns = Turns()
         self._watches = (
-            store.watch(keys.BROKERS, lambda _: self._rounds.ask()),
-            store.watch(DRAINS, lambda _: self._rounds.ask()),
+            store.watch(keys.BROKERS, self._record_changed),
+            store.watch(DRAINS, lambda _: self.look_again()),
         )
 
     def close(self) -> None:
@@ -106,7 +116,16 @@ class Peers:
             cancel()
 
     def look_again(self) -> None:
-        """Reads the table anew, soon."""
+        """Reads the whole table anew, soon."""
+        self._any_changed = True
+        self._rounds.ask()
+
+    def _record_changed(self, notification: Notification) -> None:
+        name = notification.path.removeprefix(f"{keys.BROKERS}/")
+        if name == notification.path or notification.change is Change.CHILDREN_CHANGED:
+            # The change of the child itself is told as well.
+            return
+        self._changed_names.add(name)
         self._rounds.ask()
 
     def able(self) -> list[BrokerReport]:
@@ -205,31 +224,57 @@ class Peers:
         """Reads the table, which stays the one of a reading that began later. Raises MetadataError."""
         self._begun += 1
         number = self._begun
-        reports: dict[str, BrokerReport] = {}
-        for name in await self._store.children(keys.BROKERS):
-            value = await self._store.get(keys.broker(name))
-            if value is None:
-                continue
-            try:
-                report = BrokerReport.decode(value.data)
-                if report.broker_id != name:
-                    raise ValueError(f"it is about {report.broker_id}")
-                reports[name] = report
-            except ValueError as error:
-                # It gets no bundles; those that it has are where their records say.
-                _log.warning("the record of broker %s is not understood: %s", name, error)
+        found = {name: await self._report(name) for name in await self._store.children(keys.BROKERS)}
         drained = frozenset(await self._store.children(DRAINS))
         if number < self._told:
             # It may have begun before this broker's record was there.
             return
         self._told = number
-        self.reports, self.drained = reports, drained
+        # Single records that were read meanwhile are newer than what is here.
+        self._newer = {name: read for name, read in self._newer.items() if read[0] > number}
+        found |= {name: report for name, (_, report) in self._newer.items()}
+        self.reports = {name: report for name, report in found.items() if report is not None}
+        self.drained = drained
+
+    async def _load_one(self, name: str) -> None:
+        """Reads one record. Raises MetadataError."""
+        self._begun += 1
+        number = self._begun
+        report = await self._report(name)
+        if number < max(self._told, self._newer.get(name, (0, None))[0]):
+            # A reading that began later has told already.
+            return
+        self._newer[name] = number, report
+        others = {each: told for each, told in self.reports.items() if each != name}
+        self.reports = others if report is None else {**others, name: report}
+
+    async def _report(self, name: str) -> BrokerReport | None:
+        """The record of a broker; None when there is none that is understood. Raises MetadataError."""
+        value = await self._store.get(keys.broker(name))
+        if value is None:
+            return None
+        try:
+            report = BrokerReport.decode(value.data)
+            if report.broker_id != name:
+                raise ValueError(f"it is about {report.broker_id}")
+        except ValueError as error:
+            # It gets no bundles; those that it has are where their records say.
+            _log.warning("the record of broker %s is not understood: %s", name, error)
+            return None
+        return report
 
     async def _reload(self) -> None:
+        names, everything = self._changed_names, self._any_changed
+        self._changed_names, self._any_changed = set(), False
         try:
-            await self.load()
+            if everything:
+                await self.load()
+            else:
+                for name in sorted(names):
+                    await self._load_one(name)
         except MetadataError as error:
             # What was known is better than nothing; the connection's return asks again.
+            self._any_changed = True
             _log.warning("the brokers of the cluster could not be read: %s", error)
             return
         self._changed()

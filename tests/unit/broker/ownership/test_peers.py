@@ -101,6 +101,11 @@ class OfAnotherSession(MemoryMetadataStore):
     gate: asyncio.Event | None = None
     """What the next reading of a table has found arrives when this is set."""
 
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.read: list[str] = []
+        """Paths that were asked for."""
+
     async def children(self, path: str) -> list[str]:
         names = await super().children(path)
         gate, self.gate = self.gate, None
@@ -109,6 +114,7 @@ class OfAnotherSession(MemoryMetadataStore):
         return names
 
     async def get(self, path: str) -> Value | None:
+        self.read.append(path)
         value = await super().get(path)
         if value is None:
             return None
@@ -172,6 +178,41 @@ def test_a_reading_that_began_before_the_own_record_was_there_is_dropped() -> No
         gate.set()
         await earlier
         assert set(peers.reports) == {OTHER}
+
+    with_peers(None, story)
+
+
+def test_a_report_of_one_broker_has_no_other_read() -> None:
+    """Each broker read all records for each report: N brokers asked the metadata service N³ times."""
+
+    async def story(peers: Peers, store: OfAnotherSession, _clock: ManualClock) -> None:
+        for name in ("a:1", "b:1", "c:1"):
+            await store.put(keys.broker(name), BrokerReport(urls_of(name)).encode())
+        await until(lambda: set(peers.reports) == {"a:1", "b:1", "c:1"})
+        store.read.clear()
+        told = BrokerReport(urls_of("b:1"), draining=True)
+        await store.put(keys.broker("b:1"), told.encode())
+        await until(lambda: peers.reports["b:1"] == told)
+        await store.delete(keys.broker("c:1"))
+        await until(lambda: "c:1" not in peers.reports)
+        assert store.read == [keys.broker("b:1"), keys.broker("c:1")]
+        assert set(peers.reports) == {"a:1", "b:1"}
+
+    with_peers(None, story)
+
+
+def test_a_record_that_is_read_during_a_reading_of_all_is_the_newer_one() -> None:
+    async def story(peers: Peers, store: OfAnotherSession, _clock: ManualClock) -> None:
+        await store.put(keys.broker("a:1"), BrokerReport(urls_of("a:1")).encode())
+        await until(lambda: set(peers.reports) == {"a:1"})
+        store.gate = gate = asyncio.Event()
+        earlier = begin(peers.load())
+        await until(lambda: store.gate is None)
+        await store.put(keys.broker("b:1"), BrokerReport(urls_of("b:1")).encode())
+        await until(lambda: "b:1" in peers.reports)
+        gate.set()
+        await earlier
+        assert set(peers.reports) == {"a:1", "b:1"}
 
     with_peers(None, story)
 
