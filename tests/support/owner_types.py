@@ -129,10 +129,17 @@ class Owners:
     """The classes of the objects that a function names."""
 
     def __init__(self, function: Function, kind: ast.ClassDef | None) -> None:
-        self._known: dict[str, str | None] = dict(parameters(function))
-        if kind is not None:
-            self._known["self"] = kind.name
-        for node in below(function):
+        self._function, self._kind = function, kind
+        self._known: dict[str, str | None] = {}
+        self._read = False
+
+    def _read_function(self) -> None:
+        """Only of functions about whose objects there is a question: most have none."""
+        self._read = True
+        self._known.update(parameters(self._function))
+        if self._kind is not None:
+            self._known["self"] = self._kind.name
+        for node in below(self._function):
             for target, annotation, value in assigned(node):
                 if isinstance(target, ast.Name):
                     of = named(annotation) or self._of(value)
@@ -156,6 +163,8 @@ class Owners:
 
     def classes_of(self, path: str) -> tuple[ast.ClassDef, ...] | None:
         """The classes of the object at a path such as `topic` or `self.log`; None when they are unknown."""
+        if not self._read:
+            self._read_function()
         first, *others = path.split(".")
         of = self._known.get(first)
         for attribute in others:

@@ -81,5 +81,7 @@ def test_what_is_ruled_out_is_written_nowhere() -> None:
     ruled_out = [row[0] for row in rows("Not these words")]
     assert len(ruled_out) > 10
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, ruled_out))})\b")
-    found = [f"{place}: {match}" for place, text in texts() for match in pattern.findall(flowing(text))]
-    assert found == []
+    flat = ((place, flowing(text)) for place, text in texts())
+    # The pattern tries every place of a text, which takes much longer than to look for each phrase.
+    near = [(place, text) for place, text in flat if any(phrase in text for phrase in ruled_out)]
+    assert [f"{place}: {match}" for place, text in near for match in pattern.findall(text)] == []

@@ -88,14 +88,16 @@ def test_too_many_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         key_directory.encode([part(1, [b"a", b"b", b"c"])])
 
 
-def test_every_flipped_bit_is_told_or_harmless() -> None:
-    """A key was denied that is there, and an older message passed for its last one."""
+def test_every_flipped_bit_is_told_or_harmless(nightly: bool) -> None:
+    """A key was denied that is there, and an older message passed for its last one. At night every bit; else
+    one of each byte."""
     keys = [b"%d" % number for number in range(100)]
     data = key_directory.encode([part(1, keys[:50]), part(2, keys[25:])])
     whole = KeyDirectory(Bytes(data))
     asked = [b"0", b"37", b"99", b"nowhere"]
     answers = {key: whole.find(key) for key in asked}
-    for bit in range(8 * len(data)):
+    bits = range(8 * len(data)) if nightly else [8 * at + at % 8 for at in range(len(data))]
+    for bit in bits:
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         directory = KeyDirectory(Bytes(bytes(damaged)))

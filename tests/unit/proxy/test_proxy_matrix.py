@@ -1,4 +1,4 @@
-"""Every caller × how the proxy is set up × what is asked: who gets how far, there and at the broker.
+"""Every caller × how the proxy is set up × what is asked: how far each gets, there and at the broker.
 
 `proxy_matrix.txt` has what the proxy does with each command:
 
@@ -48,7 +48,7 @@ MODES: Final = {"passes on": (False, False), "names the role": (True, False), "f
 """Whether the proxy authenticates clients, and whether brokers get their credentials."""
 MODE: Final = pytest.mark.parametrize("mode", MODES)
 CLAIMS: Final = frozenset(who for who, (_, original) in SHOWN.items() if original)
-"""Callers that say themselves whom they speak for."""
+"""Callers that name the role that they speak for."""
 WRONG: Final = frozenset(("anonymous", "wrong", "expired", "alg=none", "garbage"))
 KNOWN: Final = tuple(who for who in SHOWN if who not in CLAIMS | WRONG and who != "proxy alone")
 
@@ -234,7 +234,7 @@ def filled(kind: int) -> pb.BaseCommand:
 # -- over HTTP -------------------------------------------------------------------------------------
 
 PAGES: Final = {"/status.html": "public", "/metrics": "operator", "/proxy-stats": "operator"}
-"""What the proxy answers itself, and who may have it."""
+"""What the proxy answers itself, and the right that it takes."""
 FORGED: Final = {
     "x-original-principal": "root",
     "x-forwarded-for": "127.0.0.1",

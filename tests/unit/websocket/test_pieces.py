@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.websocket.pieces import FRAMES_MAX, SocketPieces
+from support.cases import cases
 
 
 def _frame(size: int, *, masked: bool) -> bytes:
@@ -29,6 +30,7 @@ def _taken(pieces: SocketPieces) -> list[tuple[bytes, int]]:
     return taken
 
 
+@settings(max_examples=cases(100))
 @given(
     st.lists(st.tuples(st.sampled_from([0, 1, 125, 126, 300, 65_535, 65_536]), st.booleans()), max_size=60),
     st.lists(st.integers(1, 70_000), min_size=1, max_size=5),

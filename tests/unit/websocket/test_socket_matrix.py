@@ -92,7 +92,7 @@ def test_every_principal_and_every_kind() -> None:
 
 
 def test_no_name_gets_anybody_further(nightly: bool) -> None:
-    """At night every caller tries every name; else those that nobody knows try a part of the names each."""
+    """At night every caller tries every name; else unknown callers try a part of the names each."""
     unknown = [who for who in SHOWN if who in UNKNOWN]
 
     async def work(sockets: Sockets) -> None:

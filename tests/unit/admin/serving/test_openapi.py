@@ -18,6 +18,7 @@ from magnetar.admin.routes import all_routes
 from magnetar.admin.serving.openapi import document
 from magnetar.observability.metrics import Registry
 from support.admin_api import AdminApi, Answer, with_api
+from support.cases import cases
 
 DOCUMENT: dict[str, Any] = document(all_routes(Registry()))
 OPERATIONS = [
@@ -115,7 +116,7 @@ def template_of(path: str, method: str) -> str | None:
     return min(found, key=lambda each: each.count("{"), default=None)
 
 
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(8), suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=40, max_size=40))
 def test_no_request_breaks_it_and_every_answer_is_declared(
     batch: list[tuple[str, str, bytes | None]],

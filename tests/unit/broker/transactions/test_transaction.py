@@ -49,7 +49,7 @@ def test_more_than_a_transaction_may_acknowledge_is_refused(stored: object) -> N
 
 @pytest.mark.parametrize("fields", [{"l": 10**400}, {"t": 10**400}, {"t": -(10**400)}, {"l": -1}, {"l": 1.5}])
 def test_times_that_no_clock_has_are_refused(fields: dict[str, object]) -> None:
-    """A deadline of them was no number any more, and the coordinator did not start."""
+    """A deadline of them was not a number any more, and the coordinator did not start."""
     with pytest.raises(InvalidHeaderError):
         read(**fields)
 
