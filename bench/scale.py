@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 from bench import machine
 from bench.failover import _bookie, _broker, _Member
 from bench.known_topics import Admin
+from bench.members import etcd_counters
 from bench.meter import MEGA, Meter
 from magnetar.base.names import TopicName
 from magnetar.metadata.keys import MANAGED_LEDGERS
@@ -193,6 +194,17 @@ def _measure(folder: Path, options: argparse.Namespace, brokers: list[_Member]) 
         asyncio.run(_fill(options.metadata, options.cluster, range(max(known, 1), count), value))
         known = count
         print(f"{count:,} topics, written in {time.perf_counter() - began:.0f} s", flush=True)
+        if options.metadata.startswith("etcd:"):
+            counted = etcd_counters(options.metadata)
+            stored, keys = (
+                counted["etcd_mvcc_db_total_size_in_bytes"],
+                counted["etcd_debugging_mvcc_keys_total"],
+            )
+            memory = counted["process_resident_memory_bytes"] / MEGA
+            print(
+                f"  etcd: {keys:,.0f} keys, {stored / MEGA:.0f} MB stored, {memory:.0f} MB of memory",
+                flush=True,
+            )
         broker, start = _started(folder, options, brokers)
         print(f"  a further broker: {start}", flush=True)
         urls = [broker.urls["http_url"]]
