@@ -191,7 +191,14 @@ func main() {
 	var printing sync.Mutex
 	started := time.Now().UnixNano()
 	number := 0
+	chosen := map[string]bool{}
+	for _, name := range os.Args[3:] {
+		chosen[name] = true
+	}
 	for name, each := range scenarios {
+		if len(chosen) > 0 && !chosen[name] {
+			continue
+		}
 		number++
 		w := &world{client, os.Args[1], os.Args[2], fmt.Sprintf("persistent://public/default/go-%d-%d", started, number)}
 		all.Add(1)
