@@ -306,15 +306,15 @@ class ManagedLog:
     # Life
 
     async def start(self, recovered: Callable[[LogMetadata], LogMetadata]) -> None:
-        """Takes over the log: recovers its cursors, and creates a ledger unless it is terminated. Called
-        once.
+        """Takes over the log: recovers its cursors, and creates a ledger unless it is terminated. A list with
+        copies is changed by version in any case: no former owner can then merge them. Called once.
 
         Raises LedgerError, MetadataError, StorageError, LogFencedError, InvalidLogDataError.
         """
         await self._cursors.recover(self._lifecycle.cursor_advanced, self.fence, is_new=self._stored.is_new)
         if self.state is LogState.OPEN:
             await self._lifecycle.begin(recovered)
-        elif recovered(self._stored.metadata) != self._stored.metadata:
+        elif recovered(self._stored.metadata) != self._stored.metadata or self._stored.metadata.copies:
             await self._stored.update(recovered)
         self._cursors.settle()
 

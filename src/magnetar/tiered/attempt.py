@@ -1,15 +1,17 @@
 """One attempt to copy a ledger, as a state machine: results in, effects out.
 
-    begin ─ Remember the record of an earlier attempt ─ DiscardObjects of it ─ Remember the intent
+    begin ─ Remember that an earlier attempt is withdrawn ─ DiscardObjects of it ─ Remember the intent
           ─ ( Convert ─ Upload ─ Verify ) for each segment ─ Remember that it is complete ─ done
 
 There is one effect at a time; the driver that carries it out calls `succeeded` or `failed`. After a failure
 the objects of the attempt are deleted. The list keeps naming the attempt, so that the next one deletes what
 this one could not.
 
-The record of an earlier attempt is written again, unchanged, before its objects are deleted. If the answer to
-its last write was lost, the stored record may say "complete" without this process knowing; the write then
-fails, by version, and nothing is deleted.
+Before objects of an earlier attempt are deleted, the list says that it is not a copy any more. That change is
+by version, for two reasons. If the answer to the attempt's last write was lost, the stored record may say
+"complete" without this process knowing; the change then fails, and nothing is deleted. And this process may
+be paused before the deletion, for as long as it takes another broker to become the owner: no later owner may
+find a copy in the list, delete the ledger from the bookies because of it, and then lose the objects.
 
 A crash leaves, depending on when it comes:
 - before the intent is stored: nothing of this attempt;
@@ -110,6 +112,8 @@ class OffloadAttempt:
         self._ledger = ledger
         self._intent = OffloadContext(attempt, url, timestamp_ms=now_ms)
         self._copy = OffloadedCopy(ledger.ledger_id, self._intent)
+        self._known = ledger.offload
+        """The record in the list, as far as it is known."""
         self._effect: Effect | None = None
 
     @property
@@ -119,9 +123,9 @@ class OffloadAttempt:
 
     def begin(self) -> Effect:
         """The first effect."""
-        earlier = self._ledger.offload
+        earlier = self._known
         if earlier is not None and not earlier.foreign:
-            return self._do(Remember(self._ledger.ledger_id, earlier, earlier))
+            return self._do(Remember(self._ledger.ledger_id, earlier, earlier.withdrawn()))
         return self._do(self._remember_intent())
 
     def _do(self, effect: Effect) -> Effect:
@@ -132,7 +136,7 @@ class OffloadAttempt:
         return effect
 
     def _remember_intent(self) -> Remember:
-        return Remember(self._ledger.ledger_id, self._ledger.offload, self._intent)
+        return Remember(self._ledger.ledger_id, self._known, self._intent)
 
     def succeeded(self, now_ms: int, made: OffloadedSegment | None = None) -> Effect | None:
         """Takes the success of the effect; returns the next one, None at the end. `made`: the segment that
@@ -160,7 +164,8 @@ class OffloadAttempt:
         return self._do(Remember(self._ledger.ledger_id, self._intent, complete))
 
     def _remembered(self, effect: Remember) -> Effect | None:
-        if effect.context == effect.known:
+        self._known = effect.context
+        if effect.context.attempt != self._intent.attempt:
             return self._do(DiscardObjects(OffloadedCopy(effect.ledger_id, effect.context)))
         if effect.context.complete:
             self._end(Outcome.COPIED)
@@ -203,4 +208,7 @@ class OffloadAttempt:
             assert segment.first_entry == following, "a gap between segments"
             following = segment.last_entry + 1
         assert following <= self._ledger.entries, "more was copied than there is"
+        assert not isinstance(self._effect, DiscardObjects) or not self._effect.copy.context.complete, (
+            "objects are deleted that the list names as a copy"
+        )
         assert self.outcome is not Outcome.COPIED or following == self._ledger.entries, "a part was left out"

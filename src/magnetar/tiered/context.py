@@ -88,7 +88,8 @@ class OffloadContext:
     timestamp_ms: int = 0
     """Unix ms: when the copy became complete, before that when the attempt began."""
     segments: tuple[OffloadedSegment, ...] = ()
-    """All segments in the order of entries, without gaps; empty until the copy is complete."""
+    """All segments in the order of entries, without gaps; empty until the copy is complete. A copy that is
+    not complete and has segments was withdrawn."""
     keys: KeyObject | None = None
     """The copy's directory of keys; None for most copies."""
     merged: LedgerRange | None = None
@@ -102,12 +103,23 @@ class OffloadContext:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the objects; 0 until the copy is complete."""
+        """Bytes of the objects; 0 until the copy was complete."""
         return sum(segment.file_bytes for segment in self.segments)
 
     def completed(self, *, now_ms: int, segments: tuple[OffloadedSegment, ...]) -> OffloadContext:
         """The record of the same attempt once its copy was compared."""
         return replace(self, complete=True, timestamp_ms=now_ms, segments=segments)
+
+    def withdrawn(self) -> OffloadContext:
+        """The record of the same attempt before its objects are deleted: it is not a copy any
+        more."""
+        assert not self.local_deleted, "the only copy of a ledger would be given up"
+        return replace(self, complete=False)
+
+    @property
+    def was_complete(self) -> bool:
+        """Whether it is or has been a copy, so that tables may name its objects."""
+        return self.complete or bool(self.segments)
 
     def without_local(self) -> OffloadContext:
         """The record of the same attempt once the copy is the only one."""

@@ -172,13 +172,29 @@ class Merger:
         except BaseException as error:
             log.drop_merge(attempt)
             if isinstance(error, MagnetarError | OSError):
+                await self._leave(log, OffloadedCopy(span.first, intent))
                 raise _failed(log, group, error) from error
             raise
-        await log.end_merge(
-            OffloadedCopy(span.first, context), members, self._storage.clock.now_ms() + lag_ms
-        )
+        try:
+            await log.end_merge(
+                OffloadedCopy(span.first, context), members, self._storage.clock.now_ms() + lag_ms
+            )
+        except LedgerMovedError:
+            await self._leave(log, OffloadedCopy(span.first, intent))
+            raise
         self.step("done")
         return context.size_bytes
+
+    async def _leave(self, log: OffloadedLog, made: OffloadedCopy) -> None:
+        """Deletes an object that no list names as a copy, when the log's next owner may have looked for it
+        before it was there."""
+        if log.open:
+            # `delete_copies` does.
+            return
+        try:
+            await self._storage.delete(log.name, made)
+        except MagnetarError as error:  # found later, as an object that no log names
+            _log.warning("log %s: the object of a merge is left over for now: %s", log.name, error)
 
     async def _make(
         self, log: OffloadedLog, group: Sequence[MergeBlock], intent: OffloadContext

@@ -143,7 +143,7 @@ class TieredStorage:
         if self.follower is None:
             return
         # No follower was told of a copy that never was complete.
-        attempts = {copy.context.attempt for copy in copies if copy.context.complete}
+        attempts = {copy.context.attempt for copy in copies if copy.context.was_complete}
         if attempts:
             await self.follower.retire(log_name, attempts)
 
