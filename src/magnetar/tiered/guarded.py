@@ -110,7 +110,8 @@ class ObjectOwners:
         metadata = self._context.metadata
         for key in await metadata.children(OFFLOAD_STORES):
             value = await metadata.get(f"{OFFLOAD_STORES}/{key}")
-            if value is None:
+            if value is None or (key == DEFAULT and not self._default_url):
+                # A store in the data folder of a server that this process is not.
                 continue
             url = self._default_url if key == DEFAULT else Holding.decode(value.data).url
             owner = self.of(open_store(url))

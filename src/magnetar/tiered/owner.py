@@ -57,6 +57,8 @@ class OwnerContext:
     poll_s: float
     """Seconds between two reads of the record by a living owner. All processes that share a store need about
     the same value."""
+    shared: bool = False
+    """Whether several brokers have this metadata, so that others use the store at the same time."""
     step: Callable[[str], None] = lambda step: None
     """Called after each step, with its name, so that tests can crash there: `asked`, `noted`, `changed`."""
 
@@ -230,11 +232,17 @@ class StoreOwner:
             raise StoreError(
                 f"{RECORD} in {self.url}", f"it cannot be read: {error}", "restore it, or claim the store"
             ) from error
-        value = await self._context.metadata.get(self._path)
-        noted = None if value is None else Holding.decode(value.data)
-        version = MUST_NOT_EXIST if value is None else value.stat.version
-        verdict = judge(record, noted, installation)
-        return _State(record, None if found is None else found.tag, noted, version, verdict, installation)
+        tag, shared = None if found is None else found.tag, self._context.shared
+        for synced in (not shared, True):
+            value = await self._context.metadata.get(self._path)
+            noted = None if value is None else Holding.decode(value.data)
+            version = MUST_NOT_EXIST if value is None else value.stat.version
+            verdict = judge(record, noted, installation, shared=shared)
+            if synced or verdict is not OwnershipVerdict.FOREIGN:
+                break
+            # A peer's note may not have reached the server that this broker reads from.
+            await self._context.metadata.sync()
+        return _State(record, tag, noted, version, verdict, installation)
 
     async def _step(self, *, claim: bool = False, sweep_earlier: bool = False) -> None:
         """Notes a new word in metadata and writes it to the record. `claim`: also when the record has no word

@@ -94,8 +94,14 @@ class OwnershipVerdict(Enum):
     FOREIGN = "foreign"
 
 
-def judge(record: OwnerRecord | None, noted: Holding | None, installation: str) -> OwnershipVerdict:
-    """The owner according to the record and the note."""
+def judge(
+    record: OwnerRecord | None, noted: Holding | None, installation: str, *, shared: bool = False
+) -> OwnershipVerdict:
+    """The owner according to the record and the note. `shared`: the installation has several brokers, which
+    must all find the same store."""
+    if shared and record is None and noted is not None and noted.word:
+        # A folder that is not mounted on this machine, or another bucket.
+        return OwnershipVerdict.FOREIGN
     if record is None or (not record.word and record.installation == installation):
         return OwnershipVerdict.FREE
     if record.word and noted is not None and record.word in (noted.word, noted.next):
@@ -105,7 +111,11 @@ def judge(record: OwnerRecord | None, noted: Holding | None, installation: str) 
 
 def why_foreign(record: OwnerRecord | None, noted: Holding | None, installation: str) -> str:
     """The likely cause of a foreign record, as a text for operators."""
-    if record is None or record.installation != installation:
+    if record is None:
+        return (
+            "the record of this cluster is not in it: the folder is not mounted here, or it is another bucket"
+        )
+    if record.installation != installation:
         return "it belongs to another installation"
     if noted is None or not noted.word:
         return "a copy of this installation's metadata has taken it"

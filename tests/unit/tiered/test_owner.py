@@ -12,6 +12,7 @@ import pytest
 from fakes.metadata import FakeMetadataStore
 from fakes.tiered import FaultyStore, refusal
 from magnetar.base.clock import ManualClock
+from magnetar.metadata.store import Value
 from magnetar.tiered.context import attempt_prefix
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
 from magnetar.tiered.guarded import installation_id
@@ -54,6 +55,7 @@ class World:
         private: bool = False,
         die_at: str = "",
         alive: bool = False,
+        shared: bool = False,
     ) -> StoreOwner:
         def step(name: str) -> None:
             if name == die_at:
@@ -66,6 +68,7 @@ class World:
             self.new_id,
             self.pause,
             5.0,
+            shared,
             step,
         )
         owner = StoreOwner(context, self.objects, PATH, private=private)
@@ -297,6 +300,77 @@ def test_brokers_of_one_cluster_share_it() -> None:
         late = world.process(metadata)
         await late.check()
         await asyncio.gather(*(peer.check() for peer in peers))
+
+    asyncio.run(story())
+
+
+def test_many_brokers_write_at_the_same_time() -> None:
+    """Each write changes the record, and none of them gives up because the others do so too."""
+
+    async def story() -> None:
+        world, metadata = World(), FakeMetadataStore()
+        peers = [world.process(metadata, alive=True, shared=True) for _ in range(12)]
+        await asyncio.gather(*(peer.step() for peer in peers))
+        for _ in range(3):
+            await asyncio.gather(*(peer.step() for peer in peers))
+            assert {peer.role for peer in peers} == {Role.OWNER}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_store_that_is_not_mounted_is_not_begun_anew(shared: bool) -> None:
+    """One broker of a cluster does not find what the others see: it writes nothing and takes nothing."""
+
+    async def story() -> None:
+        world, metadata = World(), FakeMetadataStore()
+        first = world.process(metadata, shared=shared)
+        await first.step()
+        await first.step()
+        record = world.objects.store.objects.pop(RECORD)
+        second = world.process(metadata, shared=shared)
+        if not shared:
+            await second.step()
+            return
+        await refused(second, "not mounted here")
+        assert RECORD not in world.objects.store.objects
+        world.objects.store.objects[RECORD] = record
+        await second.step()
+        await first.step()
+        # An operator who knows better has the last word.
+        del world.objects.store.objects[RECORD]
+        await refused(first, "another bucket")
+        await first.claim()
+        await first.check()
+
+    asyncio.run(story())
+
+
+def test_notes_of_peers_that_come_late_are_waited_for() -> None:
+    """A server of the metadata service may be behind: its answer does not say that the store is foreign."""
+
+    class Behind(FakeMetadataStore):
+        late: dict[str, Value] | None = None
+
+        async def get(self, path: str) -> Value | None:
+            return await super().get(path) if self.late is None else self.late.get(path)
+
+        async def sync(self) -> None:
+            self.late = None
+
+    async def story() -> None:
+        world, metadata = World(), Behind()
+        first, second = (world.process(metadata, shared=True) for _ in range(2))
+        await first.step()
+        before = dict(metadata.values)
+        await first.step()
+        await first.step()
+        metadata.late = before
+        await second.check()
+        assert second.role is Role.OWNER
+        metadata.late = before
+        await second.look()
+        assert second.role is Role.OWNER
 
     asyncio.run(story())
 
