@@ -56,7 +56,10 @@ class BrokerCluster:
 
     def owner_of(self, topic: str) -> StandaloneProcess:
         """The broker that serves a topic of public/default, as another one tells it."""
-        asked = next(each for each in self.brokers if each.running)
+        return self.owner_of_by(next(each for each in self.brokers if each.running), topic)
+
+    def owner_of_by(self, asked: StandaloneProcess, topic: str) -> StandaloneProcess:
+        """The broker that serves a topic of public/default, as this one tells it."""
         url = lookup(asked, topic)["brokerUrl"]
         return next(each for each in self.brokers if each.running and each.broker_url == url)
 

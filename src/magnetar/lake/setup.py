@@ -41,8 +41,9 @@ def check_catalog(catalog: str) -> None:
         )
 
 
-def catalog_settings(catalog: str, *, store_url: str, file: Path) -> CatalogSettings:
-    """The settings with which the worker opens the catalog. `file`: file of the SQLite catalog.
+def catalog_settings(catalog: str, *, store_url: str, file: Path | None) -> CatalogSettings:
+    """The settings with which the worker opens the catalog. `file`: file of the SQLite catalog, which the
+    empty setting needs.
 
     Raises NoLakeHereError when other programs cannot open files of the store.
     """

@@ -44,10 +44,14 @@ def check(config: StandaloneConfig) -> None:
             "transactions are not offered by several brokers yet: leave the setting out,"
             " or start magnetar standalone --metadata"
         )
-    if config.offload_url or config.offload_threshold_bytes >= 0 or config.offload_threshold_seconds >= 0:
+    thresholds = (config.offload_threshold_bytes, config.offload_threshold_seconds)
+    history = (
+        max(thresholds) >= 0 or config.offload_max_age_seconds or config.lake_catalog not in ("", "none")
+    )
+    if history and not config.offload_url:
         raise StartupError(
-            "history in object stores is not offered by several brokers yet: leave the offload settings out,"
-            " or start magnetar standalone --metadata"
+            "brokers of a cluster keep history in a store that all of them reach: set offload_url, the same"
+            " for all of them, or leave the other settings of history out"
         )
 
 

@@ -262,7 +262,7 @@ class Standalone:
             shares=self._shares,
         )
         store, ledgers = stores.metadata, stores.ledgers
-        tiering = self._tiering = await open_tiering(config, folder, stores, self._clock)
+        tiering = self._tiering = await open_tiering(config, folder, stores, self._clock, shares=self._shares)
         logs = ManagedLogs(
             store=store,
             ledgers=ledgers,
@@ -285,13 +285,12 @@ class Standalone:
             clock=self._clock,
             authentication=authentication,
             superuser_roles=frozenset(names(config.superuser_roles)),
-            offloading=None if self._shares else tiering.offloading,
+            offloading=tiering.offered,
         )
         self._take_from(stores, folder, broker)
         if folder is not None and isinstance(ledgers, EmbeddedLedgers):
             self._tasks.every(_DISK_S, partial(_look_at_disk, broker, folder.root))
-        if not self._shares:
-            tiering.begin(broker, stores.syncer)
+        tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)
@@ -351,8 +350,7 @@ class Standalone:
         """Called once after `start`: begins what clients of the binary protocol need not wait for."""
         self._watch_over(self._broker)
         self._let_back_up(self._broker)
-        if not self._shares:
-            self._tiering.load_tables()
+        self._tiering.load_tables()
         for admin in self._admins:
             admin.serve()
         self._tasks.spawn(self._settle())

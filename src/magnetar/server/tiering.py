@@ -1,12 +1,15 @@
-"""Composes tiered storage for one process."""
+"""Composes tiered storage for one process.
+
+A broker of a cluster copies, merges and deletes for the topics that it serves. Work on a whole store, which
+is of no topic, is that of the broker that leads (docs/decisions/0039-history-on-a-cluster.md).
+"""
 
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,6 +30,7 @@ from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.offload_settings import default_policy
 from magnetar.server.storage.datafolder import DataFolder
 from magnetar.server.storage.opened_stores import MessageStores
+from magnetar.server.storage.work_folder import WorkFolder
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
 from magnetar.tiered.guarded import ObjectOwners, installation_id
 from magnetar.tiered.offloader import Offloader
@@ -70,37 +74,65 @@ class _LateTables:
             await lake.retire(log_name, attempts)
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryPlaces:
+    """Where the history of a process lies."""
+
+    url: str
+    """URL of the store of new copies."""
+    work: Path | None = None
+    """Folder for temporary files; None: one that goes with the process."""
+    catalog_file: Path | None = None
+    """File of the default catalog of tables; None: there is no default catalog."""
+    tables: bool = False
+    """Whether there may be tables."""
+    shared: bool = False
+    """Whether other brokers serve topics of the same metadata."""
+
+    @property
+    def offloads(self) -> bool:
+        """Whether ledgers are copied. A broker of a cluster without a store only reads and deletes copies
+        that its lists name."""
+        return not self.shared or self.url != MEMORY_URL
+
+
+def places_of(config: StandaloneConfig, folder: DataFolder | None, *, shares: bool) -> HistoryPlaces:
+    """Where history lies by the settings. Raises StartupError."""
+    work = None if folder is None else folder.offload_dir
+    if shares:
+        # What is in the folder of one broker, the others do not find.
+        return HistoryPlaces(_url(config, None), work, tables=bool(config.lake_catalog), shared=True)
+    catalog_file = None if folder is None else folder.lake_catalog_file
+    return HistoryPlaces(_url(config, work), work, catalog_file, tables=catalog_file is not None)
+
+
 class Tiering:
     """Tiered storage with its periodic work. It costs nothing until a ledger is offloaded or read back."""
 
     def __init__(
         self,
         config: StandaloneConfig,
-        folder: Path | None,
+        places: HistoryPlaces,
         *,
         clock: Clock,
         metadata: MetadataStore,
         trust: MetadataTrust,
-        catalog_file: Path | None = None,
     ) -> None:
-        """`folder`: folder for temporary files; None: the process is ephemeral. `catalog_file`: file of the
-        default catalog of tables; None: no tables. Raises StartupError."""
+        """Raises StartupError."""
         self._config = config
-        self._catalog_file = catalog_file
+        self._places = places
         self._lake: LakeTables | None = None
         self._tables_loaded = False
         self._clock = clock
         self._broker: Broker | None = None
         self._tasks = TaskGroup("tiered storage")
-        self._work_dir = _work_dir(folder)
-        self._temporary = folder is None
+        self._work = WorkFolder.own() if places.work is None else WorkFolder.emptied(places.work)
         self._trust = trust
         self._upkeep: DailyUpkeep | None = None
-        url = _url(config, folder)
-        self.owners = _owners(config, url, clock, metadata)
+        self.owners = _owners(config, places, clock, metadata)
         self.storage = TieredStorage(
-            CopyStores(url, self._open_store, self.owners),
-            work_dir=self._work_dir,
+            CopyStores(places.url, self._open_store, self.owners),
+            work_dir=self._work.path,
             clock=clock,
             new_worker=partial(_new_worker, config.offload_niceness),
             spawn=self._tasks.spawn,
@@ -125,11 +157,18 @@ class Tiering:
             spawn=self._tasks.spawn,
         )
 
+    @property
+    def offered(self) -> Offloading | None:
+        """What offloads for the broker; None: no ledger is copied."""
+        return self.offloading if self._places.offloads else None
+
     def _open_store(self, url: str) -> ObjectStore:
         return RetryingStore(open_store(url, self._clock), pause)
 
     def begin(self, broker: Broker, syncer: Syncer) -> None:
         """Starts the work on the broker's topics; call it once."""
+        if not self._places.offloads:
+            return
         self._broker = broker
         if isinstance(syncer, HelperSyncer):
             self._offloader.commits = syncer.latency
@@ -149,18 +188,26 @@ class Tiering:
         broker.collectors.append(self.owners.collect)
         self._tasks.spawn(self._take_stores())
         self._tasks.every(self._config.offload_owner_poll_seconds, lambda: self.owners.look(_not_looked))
-        if self._catalog_file is not None:
+        if self._places.tables:
             self.storage.follower = _LateTables(self.load_tables)
             if self._config.lake_catalog:
                 self.load_tables()
 
         async def sweep() -> None:
             try:
-                await orphans.round()
+                if await self._leads():
+                    await orphans.round()
             except MagnetarError as error:  # `every` calls it again; objects that stay cost space only
                 _log.warning("looking for objects that no log names failed, tried again later: %s", error)
 
         self._tasks.every(_SWEEP_S, sweep)
+
+    async def _leads(self) -> bool:
+        """Whether work on whole stores is this broker's. Raises MetadataError."""
+        if not self._places.shared:
+            return True
+        owners = None if self._broker is None else self._broker.owners
+        return owners is not None and owners.balance is not None and await owners.balance.confirm_leads()
 
     async def _check_owner(self) -> None:
         await self.storage.check_owner()
@@ -176,20 +223,17 @@ class Tiering:
 
         Raises StartupError for an unusable catalog.
         """
-        if not self._tables_loaded:
+        if not self._tables_loaded and self._places.offloads and self._places.tables:
             self._tables_loaded = True
             assert self._broker is not None
             # The port is opened before: a broker that does not offload must not wait for it.
-            from magnetar.server.tables import begin_tables
+            from magnetar.server.tables import TablesUse, begin_tables
 
             self._lake = begin_tables(
                 self._config,
-                self._catalog_file,
+                self._places.catalog_file,
                 self.storage,
-                self._broker,
-                self._clock,
-                self._tasks,
-                self._trust,
+                TablesUse(self._broker, self._clock, self._tasks, self._trust, self._leads),
             )
             self._broker.lake = self.storage.follower = self._lake
         return self._lake
@@ -231,22 +275,16 @@ class Tiering:
             await self._lake.close()
         await self.owners.close(_not_looked)
         await self.storage.close()
-        if self._temporary:
-            shutil.rmtree(self._work_dir, ignore_errors=True)
+        self._work.close()
 
 
 async def open_tiering(
-    config: StandaloneConfig, folder: DataFolder | None, stores: MessageStores, clock: Clock
+    config: StandaloneConfig, folder: DataFolder | None, stores: MessageStores, clock: Clock, *, shares: bool
 ) -> Tiering:
-    """Tiered storage of a process. Raises StartupError, MetadataError, InvalidLogDataError."""
-    tiering = Tiering(
-        config,
-        None if folder is None else folder.offload_dir,
-        clock=clock,
-        metadata=stores.metadata,
-        trust=stores.trust,
-        catalog_file=None if folder is None else folder.lake_catalog_file,
-    )
+    """Tiered storage of a process; `shares`: it is one of several brokers of a cluster. Raises StartupError,
+    MetadataError, InvalidLogDataError."""
+    places = places_of(config, folder, shares=shares)
+    tiering = Tiering(config, places, clock=clock, metadata=stores.metadata, trust=stores.trust)
     if folder is not None and not config.metadata_url:
 
         def moved() -> None:
@@ -261,7 +299,9 @@ async def open_tiering(
     return tiering
 
 
-def _owners(config: StandaloneConfig, url: str, clock: Clock, metadata: MetadataStore) -> ObjectOwners:
+def _owners(
+    config: StandaloneConfig, places: HistoryPlaces, clock: Clock, metadata: MetadataStore
+) -> ObjectOwners:
     return ObjectOwners(
         OwnerContext(
             metadata=metadata,
@@ -270,8 +310,9 @@ def _owners(config: StandaloneConfig, url: str, clock: Clock, metadata: Metadata
             new_id=uuid.uuid4,
             pause=pause,
             poll_s=config.offload_owner_poll_seconds,
+            shared=places.shared,
         ),
-        default_url="" if config.offload_url else url,
+        default_url="" if config.offload_url or places.shared else places.url,
         alone=not config.metadata_url,
     )
 
@@ -290,24 +331,6 @@ def _url(config: StandaloneConfig, folder: Path | None) -> str:
     except StoreError as error:
         raise StartupError(f"offload_url cannot be used: {error}") from error
     return config.offload_url
-
-
-def _work_dir(folder: Path | None) -> Path:
-    """An empty folder: what an earlier process left there belongs to no attempt any more."""
-    if folder is None:
-        return Path(tempfile.mkdtemp(prefix="magnetar-offload-"))
-    try:
-        folder.mkdir(exist_ok=True)
-        # The folder itself stays: on a full disk a new one may not fit.
-        for left in folder.iterdir():
-            shutil.rmtree(left, ignore_errors=True)
-            if not left.is_dir():
-                left.unlink()
-    except OSError as error:
-        raise StartupError(
-            f"the folder {folder} cannot be used: {error.strerror}; make room for it"
-        ) from error
-    return folder
 
 
 def _new_worker(niceness: int, waited_for: bool) -> SegmentWorker:

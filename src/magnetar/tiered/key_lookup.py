@@ -60,7 +60,7 @@ class KeyAnswer:
 
 
 async def find(
-    storage: TieredStorage,
+    storage: TieredStorage | None,
     log_name: str,
     ledgers: Sequence[LoggedLedger],
     key: bytes,
@@ -70,11 +70,12 @@ async def find(
 ) -> KeyAnswer:
     """Finds the last `count_max` messages with a key, before the place `before` if it is given.
 
-    `ledgers`: all ledgers of the log, oldest first. Raises UnreadableCopyError, DamagedCopyError; both name
+    `ledgers`: all ledgers of the log, oldest first. `storage`: None when no copy can be searched here; all
+    entries are then unread. Raises UnreadableCopyError, DamagedCopyError; both name
     log and object.
     """
     answer = KeyAnswer()
-    search = _Search(storage, log_name, key, answer)
+    search = None if storage is None else _Search(storage, log_name, key, answer)
     attempts = {each.ledger_id: each.copy.context.attempt for each in ledgers if each.copy is not None}
     searched: UUID | None = None
     size_bytes = 0
@@ -82,7 +83,7 @@ async def find(
         if not ledger.entries or (before is not None and ledger.ledger_id > before.ledger_id):
             continue
         copy = ledger.copy
-        if copy is None:
+        if copy is None or search is None:
             answer.unread.append(_unread(ledger, before))
             continue
         attempt = copy.context.attempt

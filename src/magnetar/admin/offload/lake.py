@@ -11,6 +11,7 @@ from typing import Final
 
 from magnetar.admin.calls.call import Call, Document, Route, natural
 from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
+from magnetar.admin.offload.offload import NO_STORE
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ConflictError
@@ -33,7 +34,7 @@ def _lake(call: Call) -> LakeTables:
     if call.broker.lake is None:
         raise NotImplementedHereError(
             "this broker has no tables: pip install '.[lake]' in a clone, and set"
-            " lake_catalog to other than none"
+            " lake_catalog to other than none; brokers of a cluster have no default catalog"
         )
     return call.broker.lake
 
@@ -115,7 +116,7 @@ async def start_merge(call: Call) -> None:
     """
     lake, topic, offloading = _lake(call), call.topic(), call.broker.offloading
     if offloading is None:
-        raise NotImplementedHereError("this broker has no tiered storage")
+        raise NotImplementedHereError(NO_STORE)
     await refuse_partitioned(call.broker, topic, "merging")
     target_bytes = natural(call.query.get("targetBytes", str(TARGET_BYTES)), "targetBytes")
     dry_run = call.flag("dryRun")

@@ -37,6 +37,10 @@ _log = logging.getLogger("magnetar.admin")
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
+NO_STORE: Final = (
+    "this broker keeps no history: set offload_url, for all brokers of the cluster, to a store that each of"
+    " them reaches"
+)
 _SUPPORTED: Final = "S3,aws-s3,google-cloud-storage,filesystem,azureblob,aliyun-oss"
 """Pulsar's list of drivers, for its error text."""
 _SECRETS: Final = (
@@ -55,7 +59,7 @@ _OF_NAMESPACE: Final = {
 
 def _offloading(call: Call) -> Offloading:
     if call.broker.offloading is None:
-        raise NotImplementedHereError("this broker has no tiered storage")
+        raise NotImplementedHereError(NO_STORE)
     return call.broker.offloading
 
 

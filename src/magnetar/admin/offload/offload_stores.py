@@ -6,6 +6,7 @@ from typing import Final
 
 from magnetar.admin.calls.call import Call, Route
 from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
+from magnetar.admin.offload.offload import NO_STORE
 from magnetar.tiered.guarded import ObjectOwners
 from magnetar.tiered.owner import StoreOwner
 
@@ -14,7 +15,7 @@ _STORES: Final = "/admin/v2/offload/stores"
 
 def _owners(call: Call) -> ObjectOwners:
     if call.broker.offloading is None or (owners := call.broker.offloading.storage.owners) is None:
-        raise NotImplementedHereError("this broker has no tiered storage")
+        raise NotImplementedHereError(NO_STORE)
     return owners
 
 

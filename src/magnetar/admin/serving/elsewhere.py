@@ -26,6 +26,9 @@ _PREFIXES: Final = {
     f"/admin/v2/{NON_PERSISTENT}/": NON_PERSISTENT,
 }
 _LOOK_UP: Final = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
+_TABLE: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/lake"
+"""The table of all partitions. One broker keeps what was requested and its result: that of the first
+partition."""
 _OF_A_BUNDLE: Final = (
     "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/clearBacklog",
     "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/unsubscribe/",
@@ -53,7 +56,9 @@ async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: 
         return None
     topic = TopicName.of(domain, params["tenant"], params["namespace"], params["topic"])
     if topic.partition < 0 and path != _LOOK_UP and await broker.policies.partitions(topic):
-        return None
+        if not path.startswith(_TABLE):
+            return None
+        topic = topic.with_partition(0)
     place = await broker.owners.locate(topic, authoritative=authoritative)
     if path == _LOOK_UP and not place.redirect:
         return None

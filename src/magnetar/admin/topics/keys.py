@@ -10,7 +10,7 @@ import binascii
 from typing import Final
 
 from magnetar.admin.calls.call import Call, Route, natural
-from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.ids import LedgerId
 from magnetar.tiered import key_lookup
@@ -30,8 +30,6 @@ async def messages_by_key(call: Call) -> object:
     name = call.topic()
     await refuse_partitioned(call.broker, name, "looking a key up")
     offloading = call.broker.offloading
-    if offloading is None:
-        raise NotImplementedHereError("this broker has no tiered storage")
     key = _key(call.query.get("key"))
     count_max = min(natural(call.query.get("limit", "1"), "limit"), COUNT_MAX)
     if not count_max:
@@ -39,7 +37,7 @@ async def messages_by_key(call: Call) -> object:
     log = (await loaded(call.broker, name)).log
     info = log.info()
     answer = await key_lookup.find(
-        offloading.storage,
+        None if offloading is None else offloading.storage,
         info.name,
         [LoggedLedger(each.ledger_id, each.entries, each.offload) for each in info.ledgers],
         key,

@@ -72,6 +72,10 @@ class Balance:
         """Id of the broker that leads, as far as it is known; "": there is none."""
         return self.leadership.leader
 
+    async def confirm_leads(self) -> bool:
+        """Whether this broker leads, as the record says now. Raises MetadataError."""
+        return await self.leadership.confirm()
+
     async def leave(self) -> None:
         """Another broker may lead from now on. Raises MetadataError."""
         await self.leadership.leave()
