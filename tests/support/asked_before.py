@@ -20,10 +20,10 @@ from support.waits import (
     changing_anywhere,
     changing_from_outside,
     changing_of,
-    coroutines,
     end,
     own_nodes,
     told_by,
+    waiting,
     waits,
     within,
 )
@@ -267,6 +267,6 @@ def _waited(every: Sequence[ast.AST], function: ast.AST, question: Question, cal
 
 def acted(path: Path) -> Iterator[tuple[str, Acted]]:
     """`module:function:object.predicate->method` of a module, also of those that a comment explains."""
-    for function, kind in coroutines(nodes(path)):
+    for function, kind in waiting(path):
         for found in found_in(function, kind, known_anywhere(), Owners(function, kind)):
             yield f"{name_of(path)}:{function.name}:{found.asked}->{found.method}", found

@@ -44,8 +44,13 @@ def attribute_of(node: ast.AST) -> str | None:
     return None
 
 
-def changed_in(function: ast.AST) -> Iterator[ast.AST]:
+@cache
+def changed_in(function: ast.AST) -> tuple[ast.AST, ...]:
     """Whatever a function sets, or whose content it changes."""
+    return tuple(_changed_in(function))
+
+
+def _changed_in(function: ast.AST) -> Iterator[ast.AST]:
     for node in below(function):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
             yield node
@@ -182,12 +187,20 @@ class Changes:
         return names.union(*(self._told.get(name, ()) for name in names))
 
 
-def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Nodes of a function without those of functions inside it."""
+@cache
+def own_nodes(function: ast.AST) -> tuple[ast.AST, ...]:
+    """Nodes of a function without those of functions inside it. Several rules ask for them."""
+    return tuple(_own_nodes(function))
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(function):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if not isinstance(node, _INNER):
             yield node
-            yield from own_nodes(node)
+            yield from _own_nodes(node)
+
+
+_INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def within(expression: ast.expr) -> Iterator[ast.AST]:
@@ -303,6 +316,17 @@ def coroutines(tree: Iterable[ast.AST]) -> Iterator[tuple[ast.AsyncFunctionDef, 
             yield function, of_class.get(function)
 
 
+@cache
+def waiting(path: Path) -> tuple[tuple[ast.AsyncFunctionDef, ast.ClassDef | None], ...]:
+    """The coroutines of a module that wait for something."""
+    waits_in = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+    return tuple(
+        (function, kind)
+        for function, kind in coroutines(nodes(path))
+        if any(isinstance(node, waits_in) for node in own_nodes(function))
+    )
+
+
 def changes_around(
     kind: ast.ClassDef | None,
     elsewhere: frozenset[str],
@@ -322,9 +346,7 @@ def _told_by(kind: ast.ClassDef | None, elsewhere: frozenset[str]) -> dict[str, 
 def unexplained(path: Path) -> Iterator[str]:
     """`module:function:attribute` of a module."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    for function, kind in coroutines(nodes(path)):
-        if not any(isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) for node in below(function)):
-            continue
+    for function, kind in waiting(path):
         owners = Owners(function, kind)
         for found in found_in(function, changes_around(kind, changing_anywhere(), told_anywhere(), owners)):
             if not is_explained(lines, found):
