@@ -26,7 +26,7 @@ EVERY: Final[list[Mutation]] = [
     *TRANSACTION_MUTATIONS.values(),
 ]
 
-REPLACED_MAX: Final = 99
+REPLACED_MAX: Final = 53
 """Replaced parts of the product: lower it with each rule that is handed in instead."""
 
 

@@ -19,27 +19,29 @@ def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
     assert len(RULES) >= 30
 
 
-def statements(text: str, tree: ast.Module) -> list[tuple[list[str], ast.stmt]]:
-    """The statements of a module with their lines. Equal lines are equal trees, which need no comparison."""
-    lines = text.splitlines()
-    found = []
+def changed_statements(before: str, after: str, tree: ast.Module) -> tuple[str, str]:
+    """The statements of a module around what differs, before and after. To parse them takes a tenth of the
+    time that the module takes. `tree`: of the text before."""
+    old, new = before.splitlines(), after.splitlines()
+    shorter = min(len(old), len(new))
+    first = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    same_end = next((at for at in range(shorter - first) if old[-1 - at] != new[-1 - at]), shorter - first)
+    last = max(first, len(old) - same_end - 1)
+    start, stop = first, last + 1
     for each in tree.body:
-        begin = min([each.lineno, *(mark.lineno for mark in getattr(each, "decorator_list", ()))])
-        found.append((lines[begin - 1 : each.end_lineno], each))
-    return found
+        begin = min([each.lineno, *(mark.lineno for mark in getattr(each, "decorator_list", ()))]) - 1
+        end = each.end_lineno or each.lineno
+        if begin <= last and first < end:
+            start, stop = min(start, begin), max(stop, end)
+    return "\n".join(old[start:stop]), "\n".join(new[start : stop + len(new) - len(old)])
 
 
 @pytest.mark.parametrize("rule", mutate.ALL, ids=lambda rule: str(rule.name))
 def test_a_mutant_fits_the_code_and_names_its_tests(rule: Rule) -> None:
     file = mutate.ROOT / "src" / "magnetar" / rule.file
     mutated = mutate.mutated(rule)
-    before = statements(file.read_text("utf-8"), parsed(file))
-    after = statements(mutated, ast.parse(mutated))
-    assert len(before) != len(after) or any(
-        ast.dump(old) != ast.dump(new)
-        for (old_text, old), (new_text, new) in zip(before, after, strict=True)
-        if old_text != new_text
-    ), "the mutant does what the code does"
+    before, after = changed_statements(file.read_text("utf-8"), mutated, parsed(file))
+    assert ast.dump(ast.parse(before)) != ast.dump(ast.parse(after)), "the mutant does what the code does"
     for test in rule.tests:
         file, _, name = test.partition("::")
         text = (TESTS / file).read_text("utf-8")
