@@ -28,7 +28,7 @@ _log = logging.getLogger("magnetar.runtime")
 
 _PER_TURN_MAX: Final = 32
 """Connections accepted per turn of the loop: a few milliseconds of work."""
-_HANDSHAKES_PER_TURN_MAX: Final = 4
+_HANDSHAKES_PER_TURN_MAX: Final = 2
 """Of them with TLS, which is a millisecond of work for each."""
 _HANDSHAKES_MAX: Final = 512
 """TLS handshakes under way. A loop completes about a thousand in a second."""

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 
-TURN_MS: Final = 2.0
+TURN_MS: Final = 1.0
 """Milliseconds of a turn that calls may use; the last step may take longer."""
 _GO_ON_MAX: Final = 32
 """Most steps of a turn, however short they are."""

@@ -60,6 +60,8 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="magnetar"'}
 """Header of every 401. Source: RFC 9110, 11.6.1."""
 
 _AMBIGUOUS: Final = frozenset((b"content-length", b"transfer-encoding"))
+_PIECE_BYTES: Final = 256 << 10
+"""Bytes of an answer that are written at a time."""
 _CLOSE: Final = {"Connection": "close"}
 _ONE_LENGTH: Final = "send Content-Length or Transfer-Encoding, not both"
 """Refusal of two lengths: a proxy that reads one header and a server that reads the other would see different
@@ -137,7 +139,7 @@ class _Resource:
         except ClientDisconnect:  # the client has disconnected: there is no answer
             return
         await _compress(response, request)
-        await response(scope, receive, send)
+        await _sent(response, send)
 
     async def _respond(self, handler: Handler, request: Request) -> Response:
         try:
@@ -214,6 +216,19 @@ def _answer(result: object) -> Response:
             result.body, result.status, headers=dict(result.headers), media_type=result.content_type
         )
     return Response(_encoded(result), media_type="application/json")
+
+
+async def _sent(response: Response, send: Send) -> None:
+    """Sends an answer. A large body goes in pieces, as the client takes them: one write of 64 MiB is copied,
+    and no other client is served meanwhile."""
+    await send(
+        {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
+    )
+    body = response.body
+    for at in range(0, max(1, len(body)), _PIECE_BYTES):
+        piece = bytes(body[at : at + _PIECE_BYTES]) if len(body) > _PIECE_BYTES else bytes(body)
+        more = at + _PIECE_BYTES < len(body)
+        await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 async def _compress(response: Response, request: Request) -> None:

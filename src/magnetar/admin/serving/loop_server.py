@@ -30,7 +30,7 @@ HEAD_LINES_MAX: Final = 256
 """Most lines of a request's head. A head may have 64 KiB, and 12,000 short lines take 240 ms to parse."""
 SLICE_BYTES: Final = 4 << 10
 """Bytes that a connection parses at a time; a body in chunks of one byte takes 1 µs per byte."""
-_SHARES: Final = ShareSizes(per_read=1, per_turn=1, turn_ms=2.0)
+_SHARES: Final = ShareSizes(per_read=1, per_turn=1, turn_ms=1.0)
 """Time in a turn for the slices of all connections: sixteen took 34 ms when each parsed one."""
 STUCK_S: Final = 60.0
 """Seconds without progress after which a client that does not read its answer is disconnected."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
+from starlette.responses import Response
 
 from magnetar.admin.calls.call import BODY_BYTES_MAX
+from magnetar.admin.serving.app import _PIECE_BYTES, _sent
 from magnetar.admin.unoffered import GROUPS
 from support.admin_api import AdminApi, T, with_api
 
@@ -143,3 +148,22 @@ def test_a_bug_in_a_handler_is_answered(caplog: pytest.LogCaptureFixture) -> Non
 
     with_api(story)
     assert "GET /admin/v2/clusters failed" in caplog.text
+
+
+def test_a_large_answer_is_sent_in_pieces() -> None:
+    """One of 64 MiB, as a message may be, was one write: others waited for a tenth of a second."""
+    size = 3 * _PIECE_BYTES + 7
+    for length in (0, 1, _PIECE_BYTES, _PIECE_BYTES + 1, size):
+        sent: list[dict[str, Any]] = []
+
+        async def send(message: Any, into: list[dict[str, Any]] = sent) -> None:
+            into.append(message)
+
+        body = bytes(range(256)) * (length // 256) + bytes(length % 256)
+        asyncio.run(_sent(Response(body, 201, headers={"X-A": "b"}), send))
+        start, *pieces = sent
+        assert start["status"] == 201
+        assert (b"content-length", str(length).encode()) in start["headers"]
+        assert b"".join(piece["body"] for piece in pieces) == body
+        assert all(len(piece["body"]) <= _PIECE_BYTES for piece in pieces)
+        assert [piece["more_body"] for piece in pieces] == [True] * (len(pieces) - 1) + [False]
