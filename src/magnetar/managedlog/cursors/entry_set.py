@@ -109,6 +109,15 @@ class EntrySet:
         self.count += new.bit_count() - old.bit_count()
         self._low = min(self._low, number)
 
+    def add_full(self, number: int, count: int) -> None:
+        """Adds all entries of `count` chunks from chunk `number` on. Millions, as a stored value may
+        have, take a fraction of a second."""
+        whole = dict.fromkeys(range(number, number + count), FULL)
+        known = sum([self.chunks[each].bit_count() for each in whole.keys() & self.chunks.keys()])
+        self.chunks.update(whole)
+        self.count += count * CHUNK_BITS - known
+        self._low = min(self._low, number)
+
     def remove_upto(self, entry_id: int) -> None:
         """Removes every entry <= `entry_id`."""
         if entry_id < 0 or not self.chunks:

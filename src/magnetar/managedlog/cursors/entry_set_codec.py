@@ -147,8 +147,7 @@ def _take_group(reader: _Reader, entries: EntrySet, number: int) -> int:
         if not 0 < count <= reader.full_left:
             raise MalformedAckedError(f"a group covers {count} chunks")
         reader.full_left -= count
-        for full in range(number, number + count):
-            entries.add_chunk(full, FULL)
+        entries.add_full(number, count)
         return count
     if kind == _BITMAP:
         entries.add_chunk(number, int.from_bytes(reader.take(_BITMAP_BYTES), "little"))
