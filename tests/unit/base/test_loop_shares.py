@@ -114,3 +114,21 @@ def test_an_error_in_a_turn_costs_no_other_its_turn() -> None:
     loop.turn()
     assert done == ["a", "b", "c", "d"]
     assert not loop.later
+
+
+def test_short_pieces_end_a_turn_by_their_number() -> None:
+    """A clock that is read between them tells no time for thousands of pieces of a microsecond."""
+
+    class Short(Work):
+        def go_on(self) -> None:
+            super().go_on()
+            self._loop.ms -= 0.4
+
+    loop, done = Loop(), list[str]()
+    for number in range(50):
+        Short(loop, f"{number}", f"owner {number}", 1, done)
+    for turn in range(1, 4):
+        loop.turn()
+        assert len(done) == 16 * turn
+    loop.turn()
+    assert len(done) == 50

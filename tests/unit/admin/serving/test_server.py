@@ -330,6 +330,8 @@ def test_who_sends_its_second_head_slowly_is_dropped(monkeypatch: pytest.MonkeyP
 
 def test_the_idle_make_room_for_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_server, "_CALLERS_MAX", 3)
+    # Else the deadline of heads would end them as well.
+    monkeypatch.setattr(loop_server, "HEAD_S", 600.0)
 
     async def story(api: AdminApi) -> None:
         server = AdminServer(api.broker, host="127.0.0.1", port=0)

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.auth.digest_md5 import DigestClient
 from magnetar.bookie.network.access import SASL, Access, Door, role_of
-from magnetar.wire.bookkeeper.requests import AddRun, Auth, BatchRead, BookieInfo, Read, ReadLac
+from magnetar.wire.bookkeeper.requests import AddRun, Auth, BatchRead, BookieInfo, Read, ReadLac, Request
 from magnetar.wire.bookkeeper.responses import Added, AuthDone, BookieInfoDone, LacRead, ReadDone
 from magnetar.wire.bookkeeper.status import Status
 
@@ -116,3 +116,14 @@ def test_no_password_is_asked_for_in_clear_where_there_must_be_tls() -> None:
 
 
 CHALLENGE = b'realm="bookkeeper",nonce="n0nce",qop="auth",charset=utf-8,algorithm=md5-sess'
+
+
+@pytest.mark.parametrize("request_", [Read(7, 1), ReadLac(7, 5), BookieInfo(5, capacity=True, free=True)])
+def test_refused_requests_end_a_client(request_: Request) -> None:
+    """They cost the bookie work, and a client that goes on has nothing to show."""
+    closed = door(Access(users={"bookkeeper": "secret"}))
+    for _ in range(63):
+        assert closed.answer(request_) is not None
+        assert not closed.is_shut
+    assert closed.answer(request_) is not None, "the last one is answered, too"
+    assert closed.is_shut
