@@ -15,7 +15,7 @@ from magnetar.observability.events import event_of
 PACKAGE: Final = Path(__file__).resolve().parents[1] / "src" / "magnetar"
 _LEVELS: Final = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 _NAMES: Final = {"exception": "error", "log": "by what happened"}
-_OTHERS: Final = {"spark", "demo", "client", "arrow", "history"}
+_OTHERS: Final = {"spark", "demo", "client", "arrow", "history", "tables", "sql"}
 """Rooms of programs that have logs of their own."""
 
 

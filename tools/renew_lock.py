@@ -27,6 +27,8 @@ EXTRAS = (
     "--extra",
     "lake",
     "--extra",
+    "sql",
+    "--extra",
     "otel",
     "--extra",
     "demo",

@@ -17,7 +17,7 @@ BOUNDS: Final = "unit/broker/transactions/test_bounds.py"
 VISIBLE: Final = "unit/managedlog/test_visible.py"
 OFFLOADING: Final = "unit/tiered/test_offloading.py"
 PLANNING: Final = "unit/spark/read/test_planning.py"
-LOG_STATE: Final = "unit/spark/read/test_log_state.py"
+LOG_STATE: Final = "unit/tables/test_log_state.py"
 
 _TXNS: Final = "broker/transactions/transactions.py"
 _COORDINATOR: Final = "broker/transactions/coordinator.py"
@@ -626,7 +626,7 @@ TRANSACTION_RULES: Final = (
     Rule(
         "a query plans no further than readers get",
         "a query passes messages of an open transaction, and never has them once it is committed",
-        "spark/read/ledgers.py",
+        "tables/ledgers.py",
         "            last = _position(limit)\n",
         "            last = confirmed\n",
         (PLANNING,),
@@ -634,7 +634,7 @@ TRANSACTION_RULES: Final = (
     Rule(
         "where statistics do not tell how far readers get, the broker's last message bounds a query",
         "with Apache's brokers a query passes messages of an open transaction",
-        "spark/read/log_state.py",
+        "tables/log_state.py",
         "    return KnownLog.from_bounded_stats(stats, last_position(client, topic))\n",
         "    return KnownLog.from_internal_stats(stats)\n",
         (LOG_STATE,),

@@ -17,8 +17,8 @@ pytest.importorskip("obstore")
 pytest.importorskip("pyspark")
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
-from magnetar.spark.read import range_reading
 from magnetar.spark.source import MagnetarSource
+from magnetar.tables import broker_entries
 from magnetar.tiered.stores import ranges
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic
 from support.object_stores import SERVERS
@@ -70,14 +70,14 @@ def test_history_is_read_from_the_store(
             reader = source.reader(schema_of(source))
             partitions = reader.partitions()
             asked = []
-            from_broker = range_reading.read_range
+            from_broker = broker_entries.read_range
 
             def read_range(client: Any, name: Any, start: Any, end: Any, **limits: Any) -> Any:
                 asked.append((start.entry_id, end.entry_id))
                 return from_broker(client, name, start, end, **limits)
 
             with monkeypatch.context() as patched:
-                patched.setattr(range_reading, "read_range", read_range)
+                patched.setattr(broker_entries, "read_range", read_range)
                 task = pickle.dumps(reader)
                 rows = rows_of(task, partitions)
             assert rows[:200] == before

@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
-from magnetar.spark.read import history
-from magnetar.spark.read.ledgers import KnownLog, ListedLedger
 from magnetar.spark.read.offsets import Offset
-from magnetar.spark.read.segment_traits import SegmentTraits
 from magnetar.spark.read.spans import FoundSpans, ReadSpan
-from magnetar.spark.read.stretches import HistoryFile
 from magnetar.spark.read.table_shape import TableShape
 from magnetar.spark.read.topic_table import divided
-from magnetar.spark.read.value_formats import BYTES
+from magnetar.tables import history
+from magnetar.tables.ledgers import KnownLog, ListedLedger
+from magnetar.tables.segment_traits import SegmentTraits
+from magnetar.tables.stretches import HistoryFile
+from magnetar.tables.value_formats import BYTES
 
 TOPIC = "persistent://public/default/t"
 SHAPE = TableShape(("value",), BYTES)

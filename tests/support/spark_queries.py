@@ -16,8 +16,8 @@ from magnetar.client.client import Client
 from magnetar.client.producer import Producer
 from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.read.table_shape import TableShape
-from magnetar.spark.read.value_formats import BYTES, TEXT
 from magnetar.spark.source import MagnetarSource
+from magnetar.tables.value_formats import BYTES, TEXT
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 from support.standalone import StandaloneProcess

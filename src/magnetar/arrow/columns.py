@@ -52,6 +52,11 @@ EXTRA_TYPES: Final = {
         "struct<algorithm:string,param:binary,keys:array<struct<name:string,value:binary>>,"
         "compression:string,plain_bytes:bigint,messages:int>"
     ),
+    "ledger_id": "bigint",
+    "entry_id": "bigint",
+    "batch_index": "int",
+    "broker_time": "timestamp",
+    "payload": "binary",
 }
 """Columns that a table has only on request.
 
@@ -59,6 +64,9 @@ EXTRA_TYPES: Final = {
 |---|---|
 | headers | the properties in their order, names that occur twice included |
 | encryption | data for decryption of encrypted entries; the value is then the entry's payload |
+| ledger_id, entry_id, batch_index | the position as numbers; the batch index is -1 where there is none |
+| broker_time | broker's clock when it stored the message; null when the broker keeps no such times |
+| payload | the payload as it is, also beside a decoded value; null when the message has none |
 """
 
 

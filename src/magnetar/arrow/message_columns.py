@@ -87,6 +87,10 @@ class MessageColumns:
             return self._values.decode(
                 rows.array, rows.payload_start, rows.payload_end, ~self._nulls(), self._of_message
             )
+        return self.payload()
+
+    def payload(self) -> pa.Array:
+        rows = self._rows
         values = arrays.slices(rows.buffer, rows.payload_start, rows.payload_end)
         return arrays.with_nulls(values, self._nulls())
 
@@ -154,6 +158,19 @@ class MessageColumns:
             pa.string(),
         )
         return arrays.join(heads.take(pa.array(self._rows.entry)), self._rows.batch_index)
+
+    def ledger_id(self) -> pa.Array:
+        return pa.array(self._of_entries(np.array(self._entries.ledger_ids, np.int64)))
+
+    def entry_id(self) -> pa.Array:
+        return pa.array(self._of_entries(np.array(self._entries.entry_ids, np.int64)))
+
+    def batch_index(self) -> pa.Array:
+        return pa.array(self._rows.batch_index.astype(np.int32))
+
+    def broker_time(self) -> pa.Array:
+        times = self._of_entries(np.array(self._entries.broker_times_ms, np.int64))
+        return arrays.timestamps(times, times < 0)
 
     def entry_index(self) -> pa.Array:
         rows = self._rows

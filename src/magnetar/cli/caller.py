@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -151,10 +151,25 @@ _OPTIONS: Final = (
 
 def calls(command: _F) -> _F:
     """Adds the options of commands that call a broker; the command's first argument is the Caller."""
+    return _calling(command, _OPTIONS)
 
+
+def calls_with_formats(formats: Sequence[str]) -> Callable[[_F], _F]:
+    """As `calls`, for a command with formats of its own; the first is the default."""
+    output = click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        help=f"Format of the output.  [{formats[0]}]",
+    )
+    return lambda command: _calling(command, (*_OPTIONS[:-1], output))
+
+
+def _calling(command: _F, options: Sequence[Callable[[Callable[..., object]], Callable[..., object]]]) -> _F:
     @wraps(command)
-    def run(context: str | None, timeout: float, output: str, **rest: Any) -> object:
-        given: dict[str, str | None] = {name: rest.pop(name) for name in _OF_PLACES}
+    def run(context: str | None, timeout: float, output: str, **rest: object) -> object:
+        given: dict[str, str | None] = {name: cast("str | None", rest.pop(name)) for name in _OF_PLACES}
         if _said("context", ParameterSource.COMMANDLINE):
             # A context named on the command line wins over the environment.
             given = {
@@ -164,7 +179,7 @@ def calls(command: _F) -> _F:
         return command(Caller(_place(context, given), output=output, timeout_s=timeout), **rest)
 
     decorated: Callable[..., object] = run
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         decorated = option(decorated)
     return cast("_F", decorated)
 

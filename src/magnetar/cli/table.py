@@ -109,6 +109,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.messages.search:search",
         "Show the messages of TOPIC for which EXPRESSION is true; exit code 7 when there is none.",
     ),
+    "sql": Command(
+        "magnetar.cli.sql.sql_command:sql",
+        "Ask topics with SQL: history and the newest messages as one table (docs/sql.md).",
+    ),
     "replay": Command(
         "magnetar.cli.messages.replay:replay",
         "Publish messages of TOPIC again: to TARGET, or dead letters to their original topic.",

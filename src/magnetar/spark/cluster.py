@@ -6,19 +6,18 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.adminclient.errors import AdminRefusedError, AdminUnreachableError
 from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.base.names import InvalidTopicNameError, NamespaceName, TopicName
 from magnetar.client.client import Client
 from magnetar.client.errors import RefusedError
-from magnetar.client.reader import last_position, peek
+from magnetar.client.reader import peek
 from magnetar.spark.connection_options import ConnectionOptions
 from magnetar.spark.errors import OptionError
-from magnetar.spark.read.ledgers import KnownLog
-from magnetar.spark.read.log_state import log_state
 from magnetar.spark.read.losses import beginning
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.sink_topics import is_sink_topic
+from magnetar.tables.ledgers import KnownLog
+from magnetar.tables.topic_cluster import TopicCluster
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import entry_layout, parse_metadata
 
@@ -27,29 +26,19 @@ _PEEK_TIMEOUT_S: Final = 2.0
 """Longest wait for one entry. Markers are never delivered, so a read at their position gets nothing."""
 
 
-class SparkCluster:
+class SparkCluster(TopicCluster):
     """Calls brokers through one client, which stays open until `close`."""
 
     def __init__(self, connection: ConnectionOptions) -> None:
-        self.client = Client(connection.service_url, connection.client, admin_url=connection.admin_url)
-        self._admin_given = bool(connection.admin_url) or self.client.url.is_http
-        self._admin_works: bool | None = None
-
-    def close(self) -> None:
-        """Closes the client."""
-        self.client.close()
+        client = Client(connection.service_url, connection.client, admin_url=connection.admin_url)
+        super().__init__(client, admin_given=bool(connection.admin_url) or client.url.is_http)
 
     def partitions(self, topics: Iterable[str], pattern: str, namespace: str = "") -> list[TopicName]:
         """All partitions of the given topics, of the topics that match `pattern`, or of a namespace; in
         order."""
         if pattern or namespace:
             return self._matching(f"{namespace}/.*" if namespace else pattern)
-        found = []
-        for text in topics:
-            topic = TopicName.parse(text)
-            count = self.client.partitions(topic) if topic.partition < 0 else 0
-            found += [topic.with_partition(number) for number in range(count)] or [topic]
-        return found
+        return [each for text in topics for each in self.partitions_of(TopicName.parse(text))]
 
     def _matching(self, pattern: str) -> list[TopicName]:
         """Partitions of the topics that match the whole pattern.
@@ -81,41 +70,6 @@ class SparkCluster:
                 if not missing_ok or error.code != pb.ServerError.TopicNotFound:
                     raise
         return states
-
-    def log_state(self, topic: TopicName) -> KnownLog:
-        """The ledgers and the end of one partition; only the end when the admin interface cannot be used.
-
-        Raises ClientError, of which RefusedError (TopicNotFound) when the topic does not exist.
-        """
-        if self.find_admin():
-            try:
-                return log_state(self.client, topic)
-            except AdminRefusedError as error:
-                if error.status == 404:
-                    raise RefusedError(
-                        f"reading {topic}",
-                        pb.ServerError.TopicNotFound,
-                        "there is no such topic; create it or publish to it first",
-                    ) from error
-                raise
-        return KnownLog.from_last(last_position(self.client, topic))
-
-    def find_admin(self) -> bool:
-        """Asks the admin interface the first time; returns whether it answers.
-
-        Raises AdminUnreachableError when the user gave its address and it does not answer.
-        """
-        if self._admin_works is None:
-            try:
-                self.client.admin.call("GET", "/admin/v2/clusters")
-                self._admin_works = True
-            except AdminRefusedError:
-                self._admin_works = True  # A refusal is an answer too.
-            except AdminUnreachableError:
-                if self._admin_given:
-                    raise
-                self._admin_works = False
-        return self._admin_works
 
     def need_admin(self, option: str) -> None:
         """Raises OptionError, naming `option`, when the admin interface cannot be used."""

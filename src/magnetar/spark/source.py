@@ -88,7 +88,7 @@ def table_shape(options: ReadOptions) -> TableShape:
     rows = None if options.keys is None else RowFilter(keys=options.keys)
     seeks_broken = options.mode != "failfast"
     if options.value.format in _PLAIN or not {"value", options.rescue_column} & {*options.columns}:
-        from magnetar.spark.read.value_formats import BYTES, TEXT
+        from magnetar.tables.value_formats import BYTES, TEXT
 
         plain = TEXT if options.value.format == "string" else BYTES
         return TableShape(options.columns, plain, rows, options.rescue_column, seeks_broken)

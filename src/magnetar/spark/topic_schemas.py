@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from magnetar.arrow.avro_types import arrow_type, parse_avro
 from magnetar.arrow.errors import ValueSchemaError
-from magnetar.arrow.plain_values import PLAIN_TYPES
-from magnetar.arrow.protobuf_values import find_message, protobuf_type
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client, TopicSchema
 from magnetar.schemas.errors import InvalidSchemaError
 from magnetar.schemas.types import NAMES
 from magnetar.spark.errors import OptionError
 from magnetar.spark.read.read_options import ValueOptions
-from magnetar.spark.read.value_formats import BYTES, TEXT, Definitions, ValueFormat, type_from_json
+from magnetar.spark.read.spark_values import type_from_json
+from magnetar.tables.schema_formats import avro_format, format_of_schema, json_format, protobuf_format
+from magnetar.tables.value_formats import BYTES, TEXT, ValueFormat
 
-_KEY_VALUE_PART: Final = struct.Struct(">i")
 _FORMAT_OF: Final = {
     "AVRO": "avro",
     "JSON": "json",
@@ -81,9 +76,9 @@ def _chosen(options: ValueOptions, schema: TopicSchema | None, topic: str) -> Va
             options.schema.encode() or (schema.data if schema is not None and kind == "JSON" else b"")
         )
     if wanted == "avro" and options.schema:
-        return _avro(options.schema.encode())
+        return avro_format(options.schema.encode())
     if wanted == "protobuf" and options.descriptor_file:
-        return _protobuf(_read_descriptor(options.descriptor_file), options.message)
+        return protobuf_format(_read_descriptor(options.descriptor_file), options.message)
     if schema is None:
         if wanted == "auto":
             return BYTES
@@ -104,46 +99,26 @@ def _remedy(wanted: str) -> str:
 
 def _of_schema(schema: TopicSchema, options: ValueOptions) -> ValueFormat:
     """The format for a schema."""
-    kind = NAMES.get(schema.type, "")
-    if kind == "AVRO":
-        return _avro(schema.data)
-    if kind == "JSON":
+    if NAMES.get(schema.type) == "JSON":
         return _json(schema.data)
-    if kind == "STRING":
-        return TEXT
-    if kind in PLAIN_TYPES:
-        return ValueFormat(kind=kind, type=PLAIN_TYPES[kind][2])
-    if kind == "PROTOBUF_NATIVE":
-        document = json.loads(schema.data)
-        return _protobuf(base64.b64decode(document["fileDescriptorSet"]), document["rootMessageTypeName"])
-    if kind == "PROTOBUF":
+
+    def descriptor() -> tuple[bytes, str]:
         if not options.descriptor_file:
             raise OptionError(
                 "the topic's schema is PROTOBUF, which does not hold the messages' numbers: give"
                 " protobufDescriptor (a FileDescriptorSet, `protoc --descriptor_set_out`) and protobufMessage"
             )
-        return _protobuf(_read_descriptor(options.descriptor_file), options.message)
-    if kind == "KEY_VALUE":
-        return _key_value(schema, options)
-    return BYTES
+        return _read_descriptor(options.descriptor_file), options.message
 
-
-def _avro(definition: bytes) -> ValueFormat:
-    return ValueFormat(kind="avro", type=arrow_type(parse_avro(definition)), definition=definition)
+    return format_of_schema(schema, descriptor)
 
 
 def _json(definition: bytes) -> ValueFormat:
-    if not definition:
-        return ValueFormat(kind="json")
-    document = json.loads(definition)
-    if isinstance(document, dict) and document.get("type") == "struct":
-        return ValueFormat(kind="json", type=type_from_json(definition.decode()))
-    return ValueFormat(kind="json", type=arrow_type(parse_avro(definition)), definition=definition)
-
-
-def _protobuf(files: bytes, message: str) -> ValueFormat:
-    type_ = protobuf_type(find_message(files, message))
-    return ValueFormat(kind="protobuf", type=type_, definition=files, message=message)
+    if definition:
+        document = json.loads(definition)
+        if isinstance(document, dict) and document.get("type") == "struct":
+            return ValueFormat(kind="json", type=type_from_json(definition.decode()))
+    return json_format(definition)
 
 
 def _read_descriptor(file: str) -> bytes:
@@ -151,49 +126,3 @@ def _read_descriptor(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as error:
         raise OptionError(f"protobufDescriptor={file!r}: {error.strerror}") from error
-
-
-def _key_value(schema: TopicSchema, options: ValueOptions) -> ValueFormat:
-    import pyarrow as pa
-
-    parts = [
-        replace(_of_schema(part, options), is_key=name == "key")
-        for name, part in zip(("key", "value"), split_key_value(schema), strict=True)
-    ]
-    type_ = pa.struct([("key", parts[0].type), ("value", parts[1].type)])
-    separated = schema.properties.get("kv.encoding.type", "INLINE").upper() == "SEPARATED"
-    return ValueFormat(kind="keyvalue", type=type_, parts=tuple(parts), separated=separated)
-
-
-def split_key_value(schema: TopicSchema) -> tuple[TopicSchema, TopicSchema]:
-    """The schemas of key and value. Raises InvalidSchemaError."""
-    from magnetar.schemas.key_value import split
-    from magnetar.wire import pulsar_pb2 as pb
-
-    whole = pb.Schema(name="", schema_data=schema.data, type=pb.Schema.Type.Name(schema.type))
-    for name, text in schema.properties.items():
-        whole.properties.add(key=name, value=text)
-    key, value = split(whole)
-    return (
-        TopicSchema(key.type, key.schema_data, schema.version),
-        TopicSchema(value.type, value.schema_data, schema.version),
-    )
-
-
-def definitions_of(client: Client, topic: TopicName) -> Definitions:
-    """Returns a function that gets the definitions of schema versions of a topic, each with one request."""
-    known: dict[bytes, tuple[bytes, bytes] | None] = {}
-
-    def definitions(version: bytes) -> tuple[bytes, bytes] | None:
-        if version not in known:
-            schema = client.schema(topic, version)
-            if schema is None:
-                known[version] = None
-            elif NAMES.get(schema.type) == "KEY_VALUE":
-                key, value = split_key_value(schema)
-                known[version] = (value.data, key.data)
-            else:
-                known[version] = (schema.data, b"")
-        return known[version]
-
-    return definitions

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
-from magnetar.spark.read import range_reading
-from magnetar.spark.read.stretches import HistoryFile
 from magnetar.spark.source import MagnetarSource
+from magnetar.tables import broker_entries
+from magnetar.tables.stretches import HistoryFile
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import (
     MicroBatches,
@@ -67,13 +67,13 @@ def test_files_and_the_broker_give_the_same_rows(
     partitions = reader.partitions()
     assert in_files(partitions) == [True, True, False]
     asked = []
-    from_broker = range_reading.read_range
+    from_broker = broker_entries.read_range
 
     def read_range(client: Any, name: Any, start: Any, end: Any, **limits: Any) -> Any:
         asked.append((start, end))
         return from_broker(client, name, start, end, **limits)
 
-    monkeypatch.setattr(range_reading, "read_range", read_range)
+    monkeypatch.setattr(broker_entries, "read_range", read_range)
     rows = rows_of(pickle.dumps(reader), partitions)
     assert rows[:400] == before
     assert rows[400]["value"] == b"tail"
@@ -132,7 +132,7 @@ def test_a_file_that_went_away_is_read_by_the_broker(
     def open_nothing(file: HistoryFile) -> None:
         raise FileNotFoundError(file.name)
 
-    monkeypatch.setattr("magnetar.spark.read.history._open", open_nothing)
+    monkeypatch.setattr("magnetar.tables.history._open", open_nothing)
     assert numbers(rows_of(pickle.dumps(reader), partitions)) == list(range(200))
 
 

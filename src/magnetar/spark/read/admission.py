@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.spark.cluster import SparkCluster
-from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.planning import share
+from magnetar.tables.ledgers import KnownLog
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from magnetar.base.names import TopicName
 from magnetar.spark.cluster import SparkCluster
 from magnetar.spark.errors import OptionError, TopicDataLossError
-from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import beginning, loss, needs_first_index, remainder
 from magnetar.spark.read.offsets import (
     AtTime,
@@ -18,6 +17,7 @@ from magnetar.spark.read.offsets import (
 )
 from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.timestamps import parse_time
+from magnetar.tables.ledgers import KnownLog
 
 
 class ReadBounds:

@@ -20,8 +20,8 @@ The position of an empty partition therefore changes although no message was rem
 from __future__ import annotations
 
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.offsets import FROM_EARLIEST, Offset
+from magnetar.tables.ledgers import KnownLog
 
 
 def beginning(state: KnownLog) -> Offset:

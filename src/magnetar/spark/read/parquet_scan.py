@@ -15,14 +15,15 @@ from urllib.parse import unquote, urlsplit
 
 from magnetar.arrow.columns import EXTRA_TYPES
 from magnetar.base.names import TopicName
-from magnetar.spark.read.segment_traits import SegmentTraits
-from magnetar.spark.read.stretches import HistoryFile, Stretch
+from magnetar.tables.segment_traits import SegmentTraits
+from magnetar.tables.stretches import HistoryFile, Stretch
 
 FILE_SCHEMA: Final = (
-    "ledger_id BIGINT, entry_id BIGINT, batch_index INT, entry_index BIGINT, publish_time TIMESTAMP,"
-    " event_time TIMESTAMP, key BINARY, key_is_string BOOLEAN, ordering_key BINARY, producer_name STRING,"
-    " sequence_id BIGINT, properties MAP<STRING, STRING>, schema_version BINARY, replicated_from STRING,"
-    " is_null_value BOOLEAN, is_compacted_out BOOLEAN, marker_type INT, payload BINARY"
+    "ledger_id BIGINT, entry_id BIGINT, batch_index INT, entry_index BIGINT, broker_time TIMESTAMP,"
+    " publish_time TIMESTAMP, event_time TIMESTAMP, key BINARY, key_is_string BOOLEAN, ordering_key BINARY,"
+    " producer_name STRING, sequence_id BIGINT, properties MAP<STRING, STRING>, schema_version BINARY,"
+    " replicated_from STRING, is_null_value BOOLEAN, is_compacted_out BOOLEAN, marker_type INT,"
+    " payload BINARY"
 )
 """The schema of a file, given to Spark so that it does not open a file to find it."""
 
@@ -67,6 +68,7 @@ class ParquetScan:
         """An expression for each column of a topic's table."""
         made = {
             "value": self._value(as_text=as_text),
+            "payload": self._value(as_text=False),
             "topic": f"'{self.topic.base}'",
             "partition": str(self.topic.partition),
             "message_id": (

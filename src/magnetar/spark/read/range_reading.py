@@ -8,31 +8,21 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from magnetar.adminclient.errors import AdminCallError
 from magnetar.arrow.decode import Decoder
-from magnetar.base.ids import EARLIEST, LedgerId, Position
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import DataLossError, RefusedError
-from magnetar.client.reader import peek, read_range
 from magnetar.spark.errors import TopicDataLossError
-from magnetar.spark.read.history import LastFile, read_stretch
-from magnetar.spark.read.history_columns import SegmentColumns
-from magnetar.spark.read.large_messages import LookBack
-from magnetar.spark.read.ledgers import KnownLog
-from magnetar.spark.read.log_state import log_state
 from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.read.rescue import Rescue, placed
-from magnetar.spark.read.stretches import Stretch
+from magnetar.spark.read.spark_values import open_values
 from magnetar.spark.read.table_shape import TableShape
-from magnetar.spark.topic_schemas import definitions_of
-from magnetar.wire import pulsar_pb2 as pb
-
-_BYTES_PER_BATCH = 2 << 20
-"""Bytes of entries that are decoded together: large enough for array operations, small enough for the
-processor's cache and for Spark's memory."""
-
-_PEEK_TIMEOUT_S = 10.0
+from magnetar.tables.broker_entries import entries_from_broker
+from magnetar.tables.history import LastFile, read_stretch
+from magnetar.tables.history_columns import SegmentColumns
+from magnetar.tables.large_messages import LookBack
+from magnetar.tables.schema_formats import definitions_of
+from magnetar.tables.stretches import Stretch
 
 
 @dataclass(eq=False)
@@ -124,7 +114,7 @@ def _read_range(
     start = Position(*partition.start)
     connection = options.connection
     with Client(connection.service_url, connection.client, admin_url=connection.admin_url) as client:
-        values = shape.value.open(definitions_of(client, topic)) if "value" in shape.decoded else None
+        values = open_values(shape.value, definitions_of(client, topic)) if "value" in shape.decoded else None
         values = placed(values, topic, options, shape)
         decoder = Decoder(
             topic,
@@ -145,60 +135,8 @@ def _read_range(
                     else:
                         yield found
             if begin < stop:
-                yield from _from_broker(client, topic, begin, stop, decoder, strict=options.fail_on_data_loss)
-
-
-def _from_broker(
-    client: Client, topic: TopicName, start: Position, end: Position, decoder: Decoder, *, strict: bool
-) -> Iterator[pa.RecordBatch]:
-    """As `_read_range`, for entries that the broker sends, also from its history."""
-    checked = strict and start > EARLIEST
-    expected: Position | None = start
-    try:
-        for entries in read_range(client, topic, start, end, bytes_target=_BYTES_PER_BATCH):
-            if expected is not None and checked:
-                _check_beginning(client, topic, expected, entries.position(0))
-            expected = None
-            yield from decoder.decode(entries)
-    except DataLossError as error:
-        if strict and not _is_hidden(client, topic, start, end):
-            raise _lost(client, topic, start, f"up to {end} nothing is there any more: {error}") from error
-        return
-    except RefusedError as error:
-        if error.code != pb.ServerError.TopicNotFound:
-            raise
-        if strict:
-            raise _lost(client, topic, start, "the topic is not there any more") from error
-        return
-    if expected is not None and checked:
-        _check_beginning(client, topic, expected, end)
-
-
-def _is_hidden(client: Client, topic: TopicName, start: Position, end: Position) -> bool:
-    """Whether a topic that looks empty to readers has these entries, all of aborted transactions."""
-    try:
-        state = log_state(client, topic)
-    except AdminCallError:
-        return False
-    return state.stored_end is not None and state.first <= start and end <= state.stored_end
-
-
-def _lost(client: Client, topic: TopicName, start: Position, gone: str) -> TopicDataLossError:
-    return TopicDataLossError(str(topic), str(start), gone, rule=client.admin.removal_rule(topic))
-
-
-def _check_beginning(client: Client, topic: TopicName, start: Position, delivered: Position) -> None:
-    """Raises TopicDataLossError when the range begins later than planned because entries were removed.
-
-    Entries that no consumer gets, such as markers, leave gaps too; then the topic begins before the gap.
-    """
-    if delivered <= start:
-        return
-    try:
-        is_gone = KnownLog.from_internal_stats(client.admin.internal_stats(topic)).first > start
-    except AdminCallError:
-        first = peek(client, topic, EARLIEST, _PEEK_TIMEOUT_S)
-        is_gone = not len(first) or first.position(0) > start
-    if is_gone:
-        gone = f"its first entry is {delivered}: {start} to {delivered} was removed"
-        raise _lost(client, topic, start, gone)
+                strict = options.fail_on_data_loss
+                for entries in entries_from_broker(
+                    client, topic, begin, stop, TopicDataLossError, strict=strict
+                ):
+                    yield from decoder.decode(entries)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.datasource import InputPartition
 
 from magnetar.spark.errors import OptionError
-from magnetar.spark.read.ledgers import EntryRange, KnownLog
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.planning import groups, pieces_of
 from magnetar.spark.read.range_reading import RangePartition, SeveralRanges
 from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.read.spans import ReadSpan
-from magnetar.spark.read.stretches import Stretch
+from magnetar.tables.ledgers import EntryRange, KnownLog
+from magnetar.tables.stretches import Stretch
 
 
 def plan_ranges(

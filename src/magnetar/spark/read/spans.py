@@ -9,10 +9,10 @@ from magnetar.base.names import TopicName
 from magnetar.spark.cluster import SparkCluster
 from magnetar.spark.read.bounds import ReadBounds
 from magnetar.spark.read.filters import Pushed
-from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import present
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.read_options import ReadOptions
+from magnetar.tables.ledgers import KnownLog
 
 
 class ReadSpan(NamedTuple):

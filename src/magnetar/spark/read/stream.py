@@ -25,7 +25,6 @@ from magnetar.spark.cluster import SparkCluster
 from magnetar.spark.errors import OptionError, SparkSourceError
 from magnetar.spark.read.admission import Backlog, ReadAdmission
 from magnetar.spark.read.bounds import ReadBounds
-from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import beginning, present
 from magnetar.spark.read.offsets import FROM_EARLIEST, Offset, decode_offsets, encode_offsets
 from magnetar.spark.read.planning import TriggerDelay
@@ -34,6 +33,7 @@ from magnetar.spark.read.ranges import plan_ranges, tasks_of
 from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.read.spans import ReadSpan
 from magnetar.spark.read.table_shape import TableShape
+from magnetar.tables.ledgers import KnownLog
 from magnetar.wire import pulsar_pb2 as pb
 
 _LOOKS_MAX: Final = 4

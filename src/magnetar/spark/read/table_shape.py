@@ -11,7 +11,8 @@ from magnetar.arrow.arrays import ARROW_TYPES
 from magnetar.arrow.columns import column_types
 from magnetar.arrow.row_filter import RowFilter
 from magnetar.spark.errors import OptionError
-from magnetar.spark.read.value_formats import ValueFormat
+from magnetar.spark.read.spark_values import narrowed, spark_type
+from magnetar.tables.value_formats import ValueFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class TableShape:
             if not field.nullable:
                 raise OptionError(f"column {field.name} has to be nullable")
             if field.name == "value":
-                value = value.narrowed(field.dataType)
+                value = narrowed(value, field.dataType)
             elif field.dataType != self._type_of(field.name, value):
                 raise OptionError(
                     f"a topic has no column `{field.name} {field.dataType.simpleString()}`; it is"
@@ -61,7 +62,7 @@ class TableShape:
 
     def _type_of(self, name: str, value: ValueFormat) -> DataType:
         if name == "value":
-            return value.spark_type
+            return spark_type(value)
         return BinaryType() if name == self.rescue else _TYPES[name]
 
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from magnetar.spark.read.parquet_scan import ParquetScan
     from magnetar.spark.read.read_options import ReadOptions
-    from magnetar.spark.read.segment_traits import SegmentTraits
     from magnetar.spark.read.spans import FoundSpans
-    from magnetar.spark.read.stretches import HistoryFile, Stretch
     from magnetar.spark.read.table_shape import TableShape
+    from magnetar.tables.segment_traits import SegmentTraits
+    from magnetar.tables.stretches import HistoryFile, Stretch
 
 _log = logging.getLogger("magnetar.spark")
 
@@ -171,7 +171,7 @@ def divided(found: FoundSpans, shape: TableShape) -> tuple[list[ParquetScan], _R
 
 def _traits(files: Mapping[tuple[str, str], HistoryFile]) -> dict[tuple[str, str], SegmentTraits | None]:
     """The traits from the footers; None for files that cannot be read from here."""
-    from magnetar.spark.read.history import traits_of
+    from magnetar.tables.history import traits_of
 
     with pool(_FOOTERS_AT_ONCE, "footers") as threads:
         return dict(zip(files, threads.map(traits_of, files.values()), strict=True))

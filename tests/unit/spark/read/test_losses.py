@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import beginning, loss, needs_first_index, remainder
 from magnetar.spark.read.offsets import Offset
+from magnetar.tables.ledgers import KnownLog
 
 
 @dataclass

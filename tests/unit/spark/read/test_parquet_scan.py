@@ -11,8 +11,8 @@ from magnetar.spark.option_values import canonical_names
 from magnetar.spark.read.parquet_scan import can_be_scanned, scans_of, spark_path
 from magnetar.spark.read.pinned import encode_ranges, parse_ranges
 from magnetar.spark.read.read_options import ReadOptions
-from magnetar.spark.read.segment_traits import SegmentTraits
-from magnetar.spark.read.stretches import HistoryFile, Stretch
+from magnetar.tables.segment_traits import SegmentTraits
+from magnetar.tables.stretches import HistoryFile, Stretch
 
 TOPIC = TopicName.parse("persistent://public/default/t-partition-3")
 WHERE = {"service.url": "http://localhost:8080"}

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
-from magnetar.spark.read.ledgers import KnownLog
 from magnetar.spark.read.losses import loss
 from magnetar.spark.read.offsets import Offset
 from magnetar.spark.read.planning import (
@@ -17,6 +16,7 @@ from magnetar.spark.read.planning import (
     pieces_of,
     share,
 )
+from magnetar.tables.ledgers import KnownLog
 
 STATS = {
     "lastConfirmedEntry": "9:19",

@@ -29,12 +29,12 @@ from magnetar.client.deliveries import EntryColumns
 from magnetar.history.end import read_end
 from magnetar.history.files import PathSource, WithEnd
 from magnetar.history.reader import SegmentReader
-from magnetar.spark.read.history_columns import SegmentColumns
-from magnetar.spark.read.segment_traits import SegmentTraits
-from magnetar.spark.read.stretches import HistoryFile, Stretch
+from magnetar.tables.history_columns import SegmentColumns
+from magnetar.tables.segment_traits import SegmentTraits
+from magnetar.tables.stretches import HistoryFile, Stretch
 from magnetar.tiered.stores.ranges import open_ranges
 
-_log = logging.getLogger("magnetar.spark")
+_log = logging.getLogger("magnetar.tables")
 
 _BYTES_AT_ONCE = 8 << 20
 """Bytes of entries that are rebuilt together."""
@@ -60,6 +60,12 @@ class _LocalSegment:
         return self._file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
+def local_path(file: HistoryFile) -> str | None:
+    """The path of a file on this machine; None for a file of an object store."""
+    source = _local(file)
+    return None if source is None else source.path
+
+
 def _local(file: HistoryFile) -> PathSource | None:
     """The source of a file on this machine; None for a file of an object store."""
     parts = urlsplit(file.url)
@@ -72,18 +78,20 @@ def _local(file: HistoryFile) -> PathSource | None:
 def _open(file: HistoryFile) -> _LocalSegment | SegmentReader:
     """Opens a file to read its columns. Raises OSError, ArrowException, MagnetarError."""
     source = _local(file)
+    return open_segment(file) if source is None else _LocalSegment(source)
+
+
+def open_segment(file: HistoryFile) -> SegmentReader:
+    """A reader of the file's footer, entries and keys. Raises OSError, MagnetarError."""
+    source = _local(file)
     if source is not None:
-        return _LocalSegment(source)
+        return SegmentReader(source)
     return SegmentReader(WithEnd(open_ranges(file.url, file.name, file.size_bytes), file.footer))
 
 
 def _entries_of_file(file: HistoryFile, segment: _LocalSegment | SegmentReader) -> SegmentReader:
     """Opens the same file to read its entries."""
-    if isinstance(segment, SegmentReader):
-        return segment
-    source = _local(file)
-    assert source is not None, "it was opened as a file of this machine"
-    return SegmentReader(source)
+    return segment if isinstance(segment, SegmentReader) else open_segment(file)
 
 
 class LastFile:

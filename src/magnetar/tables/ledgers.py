@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from magnetar.base.ids import LedgerId, Position
-from magnetar.spark.read.stretches import HistoryFile, Stretch
+from magnetar.tables.stretches import HistoryFile, Stretch
 from magnetar.tiered.parquet.parquet_history import Footer
 
 

@@ -101,13 +101,18 @@ class SegmentColumns:
             columns.append(built if built.type == kind else built.cast(kind))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _value(self, rows: pa.RecordBatch) -> pa.Array:
+    def _payload(self, rows: pa.RecordBatch) -> pa.Array:
         payload = rows["payload"]
-        present = pc.and_(pc.is_valid(payload), pc.invert(rows["is_null_value"]))
+        present = _present(rows)
+        if pc.all(present).as_py():
+            return payload
+        return pc.if_else(present, payload, pa.scalar(None, pa.binary()))
+
+    def _value(self, rows: pa.RecordBatch) -> pa.Array:
         if self._values is None:
-            if pc.all(present).as_py():
-                return payload
-            return pc.if_else(present, payload, pa.scalar(None, pa.binary()))
+            return self._payload(rows)
+        payload = rows["payload"]
+        present = _present(rows)
         _, offsets, data = payload.buffers()
         ends = np.frombuffer(offsets, np.int32)[payload.offset : payload.offset + len(payload) + 1]
         places: Ints = ends.astype(np.int64)
@@ -151,8 +156,14 @@ class SegmentColumns:
         return pa.ListArray.from_arrays(pairs.offsets, items, type=kind)
 
 
+def _present(rows: pa.RecordBatch) -> pa.Array:
+    """Where a message has a payload."""
+    return pc.and_(pc.is_valid(rows["payload"]), pc.invert(rows["is_null_value"]))
+
+
 _MADE: Final[dict[str, Callable[[SegmentColumns, pa.RecordBatch], pa.Array]]] = {
     "value": SegmentColumns._value,
+    "payload": SegmentColumns._payload,
     "message_id": SegmentColumns._message_id,
     "topic": SegmentColumns._base,
     "partition": SegmentColumns._partition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.reader import last_position
-from magnetar.spark.read.ledgers import KnownLog
+from magnetar.tables.ledgers import KnownLog
 
 
 def log_state(client: Client, topic: TopicName) -> KnownLog:

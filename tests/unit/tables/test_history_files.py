@@ -17,10 +17,10 @@ from magnetar.history import segment_writer as writing
 from magnetar.history.files import LocalFile
 from magnetar.history.merging import merge_segments
 from magnetar.history.segment_writer import SegmentWriter, write_segment
-from magnetar.spark.read import history
-from magnetar.spark.read.history import LastFile, read_stretch
-from magnetar.spark.read.history_columns import SegmentColumns
-from magnetar.spark.read.stretches import HistoryFile, Stretch
+from magnetar.tables import history
+from magnetar.tables.history import LastFile, read_stretch
+from magnetar.tables.history_columns import SegmentColumns
+from magnetar.tables.stretches import HistoryFile, Stretch
 from magnetar.tiered.footers import read_footer
 from magnetar.tiered.parquet.parquet_history import SegmentOrigin
 from magnetar.wire import pulsar_pb2 as pb

@@ -18,9 +18,9 @@ from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
 from magnetar.history.segment_writer import SegmentWriter
-from magnetar.spark.read import history
-from magnetar.spark.read.history_columns import SegmentColumns
-from magnetar.spark.read.stretches import HistoryFile, Stretch
+from magnetar.tables import history
+from magnetar.tables.history_columns import SegmentColumns
+from magnetar.tables.stretches import HistoryFile, Stretch
 from magnetar.tiered.parquet.parquet_history import SegmentOrigin
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry

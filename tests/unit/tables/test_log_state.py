@@ -9,8 +9,8 @@ import pytest
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.spark.read import log_state as module
-from magnetar.spark.read.log_state import log_state
+from magnetar.tables import log_state as module
+from magnetar.tables.log_state import log_state
 
 TOPIC = TopicName.parse("t")
 APACHE = {"lastConfirmedEntry": "9:19", "ledgers": [{"ledgerId": 9, "entries": 20, "size": 20}]}

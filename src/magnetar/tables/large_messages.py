@@ -10,7 +10,7 @@ from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.reader import read_range
-from magnetar.spark.read.ledgers import KnownLog
+from magnetar.tables.ledgers import KnownLog
 
 _ENTRIES_AT_FIRST: Final = 64
 """Entries of the first look back: pieces are usually close together. Each further look goes four times as

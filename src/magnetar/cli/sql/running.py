@@ -1,0 +1,124 @@
+"""Runs statements of `magnetar sql`: those of the engine, and those about topics."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from magnetar.cli.sql.results import write_result
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from magnetar.cli.caller import Caller
+    from magnetar.sql.limits import QueryLimits
+    from magnetar.sql.queries import Query
+
+_SHOW: Final = re.compile(r"\s*show\s+(?:topics|tables)(?:\s+(?:from|in)\s+(.+?))?\s*;?\s*", re.I | re.S)
+_DESCRIBE: Final = re.compile(r"\s*(?:describe|desc)\s+(?!select\b|with\b)(.+?)\s*;?\s*", re.I | re.S)
+_EXPLAIN: Final = re.compile(r"\s*explain\s+(.+)", re.I | re.S)
+
+
+class Runner:
+    """Runs one statement after the other."""
+
+    def __init__(self, caller: Caller, limits: QueryLimits, *, quiet: bool) -> None:
+        self._caller = caller
+        self._limits = limits
+        self._quiet = quiet
+
+    def run(self, text: str, output: str) -> None:
+        """Runs a statement and prints its result. Raises SqlError, ClientError, KeyboardInterrupt."""
+        if found := _SHOW.fullmatch(text):
+            self._show_topics(found[1], output)
+        elif found := _DESCRIBE.fullmatch(text):
+            self._describe(found[1], output)
+        elif found := _EXPLAIN.fullmatch(text):
+            self._explain(found[1])
+        else:
+            self._query(text, output)
+
+    def _query(self, text: str, output: str) -> None:
+        with self._made(text) as query, _stopping(query):
+            schema, batches = query.rows()
+            write_result(schema, batches, output, sys.stdout)
+            sys.stdout.flush()
+        self._tell(query.report.lines())
+
+    def _explain(self, text: str) -> None:
+        with self._made(text) as query:
+            click.echo(query.explain())
+        self._tell(query.report.lines()[:1])
+
+    def topics(self, where: str = "") -> list[str]:
+        """The tables of a namespace; empty: public/default. Raises SqlError, ClientError."""
+        from magnetar.sql.catalog import topics_of
+
+        with self._caller.client() as client:
+            return topics_of(client, where)
+
+    def columns(self, table: str) -> list[str]:
+        """The columns of a table. Raises SqlError, ClientError."""
+        return [name for name, _ in self._described(table)]
+
+    def _described(self, table: str) -> list[tuple[str, str]]:
+        from magnetar.sql.catalog import columns_of
+
+        with self._caller.client() as client:
+            return columns_of(client, table)
+
+    def _show_topics(self, where: str | None, output: str) -> None:
+        _write([{"table": each} for each in self.topics(where or "")], ("table",), output)
+
+    def _describe(self, name: str, output: str) -> None:
+        rows = [{"column": column, "type": kind} for column, kind in self._described(name)]
+        _write(rows, ("column", "type"), output)
+
+    def _made(self, text: str) -> Query:
+        from magnetar.sql.queries import Query
+
+        return Query(
+            text.strip().rstrip(";"),
+            self._caller.client,
+            self._limits,
+            admin_given=bool(self._caller.place.admin_url),
+        )
+
+    def _tell(self, lines: list[str]) -> None:
+        if not self._quiet:
+            for line in lines:
+                click.echo(line, err=True)
+
+
+def _write(rows: list[dict[str, str]], names: Sequence[str], output: str) -> None:
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in names])
+    write_result(schema, iter([pa.RecordBatch.from_pylist(rows, schema)]), output, sys.stdout)
+
+
+@contextmanager
+def _stopping(query: Query) -> Iterator[None]:
+    """Within it, Ctrl-C ends the query, and is then raised as KeyboardInterrupt."""
+    interrupted = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        query.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except Exception:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
