@@ -13,6 +13,7 @@ from sim.cluster.mutations import CLUSTER_MUTATIONS
 from sim.mutations import LEDGER_MUTATIONS
 from sim.owners.mutations import OWNER_MUTATIONS
 from sim.run import SCENARIOS, Outcome, first_to_fail, run_seed, story_of
+from sim.several.mutations import SEVERAL_MUTATIONS
 from sim.shrink import shrink
 from sim.transactions.mutations import TRANSACTION_MUTATIONS
 
@@ -23,6 +24,7 @@ MUTATIONS = {
     **BROKER_MUTATIONS,
     **OWNER_MUTATIONS,
     **TRANSACTION_MUTATIONS,
+    **SEVERAL_MUTATIONS,
 }
 
 
@@ -41,13 +43,13 @@ def arguments() -> argparse.ArgumentParser:
         default="all",
         help="ledgers: cores alone, a thousandth of a second each; cluster: everything;"
         " broker: topics and clients; owners: brokers that share a namespace;"
-        " transactions: those of clients, and kills (%(default)s)",
+        " transactions: those of clients, and kills; several: the same on two brokers (%(default)s)",
     )
     add(
         "--story",
         metavar="NAME",
         help="tell one story: 7.2 is the third ledger of seed 7 (of four), c7 its cluster, b7 its"
-        " broker, o7 its owners, t7 its transactions",
+        " broker, o7 its owners, t7 its transactions, s7 those of two brokers",
     )
     add(
         "--break",

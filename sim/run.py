@@ -12,11 +12,12 @@ from sim import steps
 from sim.broker.story import BrokerStory
 from sim.cluster.story import ClusterStory
 from sim.owners.story import OwnersStory
+from sim.several.story import SeveralStory
 from sim.story import LedgerStory, Violation
 from sim.transactions.story import TransactionStory
 from sim.world import World
 
-SCENARIOS: Final = ("ledgers", "cluster", "broker", "owners", "transactions")
+SCENARIOS: Final = ("ledgers", "cluster", "broker", "owners", "transactions", "several")
 LEDGERS: Final = 4
 """Stories of a seed of ledgers."""
 _CLUSTER: Final = "c"
@@ -27,12 +28,15 @@ _OWNERS: Final = "o"
 """The same of its brokers' that share a cluster."""
 _TRANSACTIONS: Final = "t"
 """The same of its transactions'."""
+_SEVERAL: Final = "s"
+"""The same of its transactions' of several brokers."""
 
 _LETTERS: Final = {
     "cluster": _CLUSTER,
     "broker": _BROKER,
     "owners": _OWNERS,
     "transactions": _TRANSACTIONS,
+    "several": _SEVERAL,
 }
 
 
@@ -66,6 +70,7 @@ def story_of(name: str, *, keep_log: bool = False, skipped: frozenset[int] = fro
         _BROKER: BrokerStory,
         _OWNERS: OwnersStory,
         _TRANSACTIONS: TransactionStory,
+        _SEVERAL: SeveralStory,
     }
     kind = kinds.get(name[0], LedgerStory)
     return kind(name, keep_log=keep_log, skipped=skipped)

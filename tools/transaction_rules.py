@@ -110,8 +110,8 @@ TRANSACTION_RULES: Final = (
         "nothing is added while a transaction ends",
         "a late message is in a transaction that is decided without it, and holds readers back",
         "broker/transactions/coordinator.py",
-        "        if txn is None or txn.state is not TxnState.OPEN or txn.ending is not None:\n",
-        "        if txn is None or txn.state is not TxnState.OPEN:\n",
+        " or txn.ending is not None or txn.closing:\n",
+        ":\n",
         (ORDER,),
     ),
     Rule(
@@ -292,8 +292,8 @@ TRANSACTION_RULES: Final = (
         "an outcome is durable before its header goes",
         "a client that asks again hears that its transaction is not known",
         _KEPT,
-        'Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in sorted(pages)',
-        'Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in ()',
+        "        for number in sorted(pages):\n",
+        "        for number in ():\n",
         (KEPT,),
     ),
     Rule(
@@ -433,9 +433,9 @@ TRANSACTION_RULES: Final = (
     Rule(
         "a transaction acknowledges on durable subscriptions only",
         "what it acknowledged is gone with its reader",
-        _TXNS,
-        "        if not isinstance(subscription, Subscription) or not subscription.durable:\n",
-        "        if not isinstance(subscription, Subscription):\n",
+        "broker/transactions/acked_on.py",
+        "    if not isinstance(subscription, Subscription) or not subscription.durable:\n",
+        "    if not isinstance(subscription, Subscription):\n",
         (COMBINED,),
     ),
     Rule(

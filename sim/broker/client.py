@@ -115,7 +115,11 @@ class Line:
             data = b"".join(parts)
             events, _ = self._server.parse(data, len(data))
             for turn in sliced(events):
-                self._within(self.session.handle, turn)
+                self._within(self._handle, turn)
+
+    def _handle(self, turn: list[object]) -> None:
+        # A process that is paused has accepted nothing yet.
+        self.session.handle(turn)
 
 
 class Client(ABC):

@@ -29,7 +29,7 @@ from magnetar.metadata.store import (
     Stat,
     Value,
 )
-from sim.cluster.loop import PROCESS
+from sim.cluster.loop import PROCESS, SimLoop
 from sim.world import World
 
 
@@ -178,6 +178,8 @@ class SimWriter(SimReader):
         self.error: LedgerError | None = None
         self._closing = False
         self._pushed = -1
+        self.process = PROCESS.get()
+        """The process that writes."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._syncing = False
@@ -225,7 +227,14 @@ class SimWriter(SimReader):
         if self.error is None:
             self.error = error
             self._idle.set()
-            self._listener.failed(error)
+            process = self.process
+            if process is None or process is PROCESS.get():
+                self._listener.failed(error)
+            else:
+                # Another process fenced it: the writer's hears of it when it runs.
+                loop = asyncio.get_running_loop()
+                assert isinstance(loop, SimLoop)
+                loop.within(process, self._listener.failed, error)
 
     async def close(self) -> LedgerEnd:
         self._closing = True

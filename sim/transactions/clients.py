@@ -7,8 +7,9 @@ as unknown, and its transaction is ended again later, or left to its time.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from magnetar.base.ids import ConsumerId, LedgerId, Position, ProducerId
 from magnetar.broker.transactions.ids import TxnId
@@ -46,6 +47,16 @@ _SAFE: Final = frozenset(
 """On these an acknowledgement takes no effect, and its transaction goes on."""
 
 
+class TxnLine(Protocol):
+    """A connection, or several that end together."""
+
+    closed: bool
+
+    def say(self, *frames: pb.BaseCommand | bytes) -> None: ...
+
+    def close(self, reason: str) -> None: ...
+
+
 class Home:
     """Where clients find the broker."""
 
@@ -57,9 +68,23 @@ class Home:
         self.unloaded: dict[str, int] = {}
         """When topics were unloaded for the last time."""
 
+    apart = False
+    """Whether coordinators and topics are at different brokers: then SEND and ADD_PARTITION_TO_TXN may
+    overtake each other."""
+
     @property
     def now_us(self) -> int:
         return self.world.now_us
+
+    @property
+    def serves(self) -> bool:
+        """Whether a client may come."""
+        return self.life is not None and self.life.ready
+
+    def connect(self, name: str, hear: Callable[[object], None], lost: Callable[[], None]) -> TxnLine:
+        """A new connection."""
+        assert self.life is not None
+        return LifeLine(self.life, name, hear, lost)
 
 
 def _ids(txn: TxnId) -> dict[str, int]:
@@ -77,10 +102,8 @@ class TxnClient(Client):
         self._sent: dict[int, Sent] = {}
         home.clients.append(self)
 
-    def connected(self) -> LifeLine:
-        life = self.home.life
-        assert life is not None
-        return LifeLine(life, self.name, self._hear, self._wake.set)
+    def connected(self) -> TxnLine:  # type: ignore[override]  # as far as clients use it
+        return self.home.connect(self.name, self._hear, self._wake.set)
 
     @property
     def up(self) -> bool:
@@ -88,8 +111,7 @@ class TxnClient(Client):
 
     async def run(self) -> None:
         while not self.stopped:
-            life = self.home.life
-            if life is not None and life.ready and await self.come():
+            if self.home.serves and await self.come():
                 await self.work()
             await self.rest()
 
@@ -206,7 +228,7 @@ class TxnClient(Client):
         self.away = False
         # What was under way stays unknown.
         self._sent.clear()
-        self.line = self.connected()
+        self.line = self.connected()  # type: ignore[assignment]  # as far as clients use it
 
     async def acknowledges(self, attempt: Attempt, acked: Acked, *, plain: bool = False) -> None:
         """In the transaction, or outside of all."""
@@ -405,7 +427,9 @@ class Worker(TxnClient):
         outs = random.sample(range(len(OUTS)), random.choice((1, 2, 3)))
         if random.random() < 0.05:
             self._send(attempt, outs[0], fate="late")  # the topic was not added
-            attempt.sends.pop()
+            early, line = attempt.sends.pop(), self.line
+            if self.home.apart:
+                await self.until(lambda: line is None or line.closed or early.fate != "late")
         added = await self.ask(
             _Type.ADD_PARTITION_TO_TXN, partitions=[OUTS[number] for number in outs], **_ids(txn)
         )

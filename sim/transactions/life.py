@@ -133,8 +133,12 @@ class Life:
         )
         config = BrokerConfig(transactions=True, inactive_interval_s=3_600)
         self.broker = Broker(config=config, store=self._store, logs=logs, clock=clock)
+        self.joins()
         await self.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
         self.ready = True
+
+    def joins(self) -> None:
+        """Before the broker starts: nothing, it is alone."""
 
     def do(self, act: Callable[[], Awaitable[object]]) -> asyncio.Task[None]:
         """Something that the process does; what it refuses is noted."""
@@ -159,7 +163,7 @@ class Life:
         random = self.world.random
         for ledger in self._ledgers.ledgers.values():
             writer = ledger.writer
-            if writer is not None:
+            if writer is not None and writer.process is self.process:
                 if not ledger.closed and writer.error is None:
                     # Any part of the bytes that were not synced may have reached the device.
                     ledger.durable = random.randint(ledger.durable, writer.last_pushed)
@@ -183,9 +187,12 @@ class LifeLine(Line):
     def close(self, reason: str) -> None:
         if not self.closed:
             self.cut()
-            self._within(self.session.lost)
+            self._within(self._gone)
 
     abort = close
+
+    def _gone(self) -> None:
+        self.session.lost()
 
     def cut(self) -> None:
         """Its other end is gone."""

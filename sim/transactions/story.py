@@ -67,9 +67,12 @@ class TransactionStory:
         self._weather = Weather(self.world)
         self._violations: list[Violation] = []
         self._history = History(lambda: self.world.now_us)
-        self._home = Home(self.world, self._history)
+        self._home = self._new_home()
         self._lives = 0
         self._running: list[asyncio.Task[Any]] = []
+
+    def _new_home(self) -> Home:
+        return Home(self.world, self._history)
 
     def run(self) -> list[Violation]:
         """Lives it through; what did not hold."""
@@ -129,6 +132,16 @@ class TransactionStory:
             await self._alive()
             await asyncio.sleep(self.world.random.choice((0.05, 0.3, 1.5)))
 
+    def _calm(self) -> None:
+        """No kill is to come."""
+        if (life := self._home.life) is not None:
+            life.process.steps_left, life.trap = -1, None
+
+    async def _restart(self) -> None:
+        """Nothing is left of what a process remembers."""
+        self._loop.kill((await self._alive()).process)
+        await self._alive()
+
     # -- the story ---------------------------------------------------------------------------------
 
     async def _live(self) -> None:
@@ -155,8 +168,7 @@ class TransactionStory:
         await asyncio.sleep(random.choice((0.0, 1.0)))
         self._weather.failing = False
         self._weather.calm.set()
-        if (now := home.life) is not None:
-            now.process.steps_left, now.trap = -1, None
+        self._calm()
         self.world.note("all is well from here on")
         await self._over(workers, clients)
         alive.cancel()
@@ -279,8 +291,7 @@ class TransactionStory:
         await self._nothing_left(await self._alive())
         final = {topic: await self._read(topic) for topic in (IN, *OUTS[:2])}
         # All headers are outcomes; nothing depends on what a process remembers.
-        self._loop.kill((await self._alive()).process)
-        await self._alive()
+        await self._restart()
         for topic, seen in final.items():
             if await self._read(topic) != seen:
                 self._wrong("T20", f"{topic} reads otherwise after another restart")

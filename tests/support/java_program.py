@@ -14,9 +14,10 @@ _END_S = 20.0
 
 @contextmanager
 def java_program(
-    folder: Path, source: Path, class_path: str, options: Sequence[str]
+    folder: Path, source: Path, class_path: str, options: Sequence[str], arguments: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[str]]:
-    """Compiles a file with the class of its name into `folder`, and runs that. `options`: of the JVM."""
+    """Compiles a file with the class of its name into `folder`, and runs that. `options`: of the JVM;
+    `arguments`: of the program."""
     classes = folder / "classes"
     classes.mkdir(parents=True)
     subprocess.run(
@@ -24,7 +25,7 @@ def java_program(
         check=True,
         capture_output=True,
     )
-    command = ["java", *options, "-cp", f"{classes}{os.pathsep}{class_path}", source.stem]
+    command = ["java", *options, "-cp", f"{classes}{os.pathsep}{class_path}", source.stem, *arguments]
     with (folder / "java.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

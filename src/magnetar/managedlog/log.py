@@ -41,7 +41,7 @@ class ManagedLog:
         """`found`: what the log had when it was recovered; `closed` is called when it has ended."""
         stored, ledgers, reading = parts.stored, parts.ledgers, parts.reading
         self.listener: LogListener | None = None
-        self._name, self._stored = stored.name, stored
+        self._name, self.stored = stored.name, stored
         self._ledgers = ledgers
         self.reading = reading
         self._cache = parts.cache
@@ -95,7 +95,7 @@ class ManagedLog:
     @property
     def properties(self) -> Mapping[str, str]:
         """The topic's stored properties."""
-        return self._stored.metadata.properties
+        return self.stored.metadata.properties
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the properties; durable on return. Raises LogFencedError, MetadataError."""
@@ -110,7 +110,7 @@ class ManagedLog:
 
     async def _update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
         try:
-            await self._stored.update(change)
+            await self.stored.update(change)
         except LogFencedError as error:
             self.fence(error)
             raise
@@ -133,7 +133,7 @@ class ManagedLog:
     @property
     def terminated(self) -> Position | None:
         """The last entry of a terminated log; entry -1 when it is empty. None: not terminated."""
-        return self._stored.metadata.terminated
+        return self.stored.metadata.terminated
 
     @property
     def last_position(self) -> Position:
@@ -311,11 +311,11 @@ class ManagedLog:
 
         Raises LedgerError, MetadataError, StorageError, LogFencedError, InvalidLogDataError.
         """
-        await self._cursors.recover(self._lifecycle.cursor_advanced, self.fence, is_new=self._stored.is_new)
+        await self._cursors.recover(self._lifecycle.cursor_advanced, self.fence, is_new=self.stored.is_new)
         if self.state is LogState.OPEN:
             await self._lifecycle.begin(recovered)
-        elif recovered(self._stored.metadata) != self._stored.metadata or self._stored.metadata.copies:
-            await self._stored.update(recovered)
+        elif recovered(self.stored.metadata) != self.stored.metadata or self.stored.metadata.copies:
+            await self.stored.update(recovered)
         self._cursors.settle()
 
     async def terminate(self) -> Position:
@@ -407,7 +407,7 @@ class ManagedLog:
             await self._end()
 
     async def _end(self) -> None:
-        await self._stored.settled()
+        await self.stored.settled()
         self.listener = None
         self._life.closed()
         self._cache.clear()
@@ -434,7 +434,7 @@ class ManagedLog:
             ledgers=tuple(map(describe_ledger, ledgers)),
             cursors=describe_cursors(self._cursors.by_name, self._cursors.damaged),
             properties=self.properties,
-            created_ms=self._stored.created_ms,
+            created_ms=self.stored.created_ms,
         )
 
     def check(self) -> None:

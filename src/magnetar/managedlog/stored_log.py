@@ -50,6 +50,11 @@ class StoredLog:
         """Whether nothing was stored yet: then there are no cursors either."""
         return self._version == MUST_NOT_EXIST
 
+    @property
+    def version(self) -> int:
+        """Version of the value as this process wrote or read it last."""
+        return self._version
+
     @uninterrupted
     async def update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
         """Stores the result of `change` as the value. Raises LogFencedError, MetadataError.

@@ -37,6 +37,9 @@
 | `/magnetar/transactions/outcomes/{coordinator}/{page}` | outcomes of 1,024 transactions | broker |
 | `/magnetar/transactions/damaged-outcomes/{coordinator}/{page}-{sum}` | a damaged page of outcomes | broker |
 | `/magnetar/transactions/hidden/{...}/{topic}/{ledger}` | entries of aborted transactions, a set | broker |
+| `/magnetar/transactions/parts/{...}/{topic}/{coordinator}-{number}` | part of a topic, JSON | broker |
+| `/magnetar/transactions/wishes/{coordinator}/{number}` | why a transaction is to be aborted, text | broker |
+| `/magnetar/transactions/shared` | marks transactions of several brokers, empty | broker |
 
 `{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
 only characters that need no encoding; a bundle is `0x00000000_0x40000000`.
@@ -121,6 +124,18 @@ TRANSACTION_COORDINATORS: Final = f"{TRANSACTIONS}/coordinators"
 
 HIDDEN_ENTRIES: Final = f"{TRANSACTIONS}/hidden"
 """Below: topics that hold entries of aborted transactions, by `TopicName.log_name`."""
+
+TRANSACTION_HEADERS: Final = f"{TRANSACTIONS}/headers"
+"""Children: coordinators; below each, its unfinished transactions by number."""
+
+TRANSACTION_PARTS: Final = f"{TRANSACTIONS}/parts"
+"""Below: topics that take part in transactions of several brokers, by `TopicName.log_name`."""
+
+TRANSACTION_WISHES: Final = f"{TRANSACTIONS}/wishes"
+"""Below: transactions that the broker of a topic wants to have aborted, by coordinator and number."""
+
+TRANSACTIONS_SHARED: Final = f"{TRANSACTIONS}/shared"
+"""Is there when transactions are those of several brokers: each topic has a value of its part in one."""
 
 _PARTITIONED_TOPICS: Final = "/admin/partitioned-topics"
 
@@ -246,7 +261,7 @@ def transaction_coordinator(number: int) -> str:
 
 def transaction_headers(number: int) -> str:
     """Children: the unfinished transactions of a coordinator, by number."""
-    return f"{TRANSACTIONS}/headers/{number}"
+    return f"{TRANSACTION_HEADERS}/{number}"
 
 
 def transaction_outcomes(number: int) -> str:
@@ -262,3 +277,8 @@ def damaged_outcomes(number: int) -> str:
 def hidden_entries(log_name: str) -> str:
     """Children: ledgers of a log with hidden entries."""
     return f"{HIDDEN_ENTRIES}/{log_name}"
+
+
+def transaction_parts(log_name: str) -> str:
+    """Children: transactions in which a log takes part, as `COORDINATOR-NUMBER`."""
+    return f"{TRANSACTION_PARTS}/{log_name}"

@@ -19,6 +19,7 @@ from magnetar.broker.ownership.namespace_share import share_of
 from magnetar.broker.ownership.owners import Owners
 from magnetar.broker.ownership.records import BrokerUrls
 from magnetar.broker.service import Broker
+from magnetar.broker.transactions.several import SharedTransactions
 from magnetar.runtime.probe import refuses
 from magnetar.server.addresses import own_name, socket_name
 from magnetar.server.banner import Endpoints
@@ -39,10 +40,10 @@ def check(config: StandaloneConfig) -> None:
             "brokers of a cluster share a metadata service: give --metadata zk://… or etcd://…;"
             " for one broker, start magnetar standalone"
         )
-    if config.transactions:
+    if config.transactions and config.processes > 1:
         raise StartupError(
-            "transactions are not offered by several brokers yet: leave the setting out,"
-            " or start magnetar standalone --metadata"
+            "transactions are not offered by several processes behind one port yet: leave the setting out,"
+            " or start one process"
         )
     thresholds = (config.offload_threshold_bytes, config.offload_threshold_seconds)
     history = (
@@ -64,6 +65,7 @@ def join(
 ) -> None:
     """Prepares the broker to join the cluster when it starts. `member`: it is one of several processes."""
     broker.policies.documents.share()
+    broker.transactions = SharedTransactions(broker)
     meter = LoadMeter(broker, clock, lambda name: owners.ownership.bundle_of(name))
     urls = _urls(config, endpoints, broker.listeners)
     if member is not None:

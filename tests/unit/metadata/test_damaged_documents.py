@@ -19,7 +19,9 @@ from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.balance.last_moves import read as read_last_moves
 from magnetar.broker.limits.groups import ResourceGroups
 from magnetar.broker.policies.policies import PolicyStore
-from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.ids import TxnId
+from magnetar.broker.transactions.kept import KeptTransactions, part_path
+from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.recovery import left_by
 from magnetar.ledger.ledger_metadata import decode_ledger_metadata
 from magnetar.managedlog.cursors.cursor_codec import decode_info
@@ -93,6 +95,8 @@ NO_READER: Final = {
     "/magnetar/offload-stores/{store}": "compared as bytes, never parsed",
     "/magnetar/offload-owner": "a text",
     "/magnetar/transactions/damaged-outcomes/{coordinator}/{page}-{sum}": "never parsed, only its name",
+    "/magnetar/transactions/wishes/{coordinator}/{number}": "a text: any bytes are one",
+    "/magnetar/transactions/shared": "never parsed, only its presence",
     "/magnetar/unnamed-ledgers": "begins again, with an error in the log: managedlog/orphans.py",
 }
 
@@ -164,6 +168,10 @@ READERS: Final[dict[str, tuple[str, Read]]] = {
     "/magnetar/transactions/outcomes/{coordinator}/{page}": (
         f"{keys.TRANSACTIONS}/outcomes/0/0",
         _coordinator,
+    ),
+    "/magnetar/transactions/parts/{...}/{topic}/{coordinator}-{number}": (
+        part_path(_TOPIC.log_name, TxnId(0, 1)),
+        _decoded(TopicPart.read),
     ),
     "/magnetar/transactions/hidden/{...}/{topic}/{ledger}": (
         f"{keys.hidden_entries(_TOPIC.log_name)}/1",

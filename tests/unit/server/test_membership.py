@@ -35,3 +35,9 @@ def test_nothing_is_copied_into_the_folder_of_one_broker() -> None:
     assert (places.offloads, places.tables, places.url) == (True, False, "s3://bucket")
     assert places_of(replace(CONFIG, lake_catalog="http://c"), None, shares=True).tables
     assert places_of(CONFIG, None, shares=False).offloads, "a server alone may forget what it holds"
+
+
+def test_several_processes_behind_one_port_offer_no_transactions() -> None:
+    check(replace(CONFIG, transactions=True))
+    with pytest.raises(StartupError, match="several processes"):
+        check(replace(CONFIG, transactions=True, processes=2))

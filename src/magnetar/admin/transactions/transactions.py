@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.admin.brokers.brokers import broker_port
-from magnetar.admin.calls.call import Call, Route, natural
-from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.calls.call import AUTHORITATIVE, Call, Route, natural
+from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError, ServedElsewhereError
 from magnetar.admin.subscriptions.subscriptions import find
 from magnetar.admin.topics.topics import loaded
 from magnetar.admin.transactions import transaction_documents as documents
 from magnetar.base.ids import LedgerId, Position
+from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
     NotAllowedError,
     TransactionNotFoundError,
 )
 from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions.coordinator import ANYBODY
+from magnetar.broker.transactions.discovery import ASSIGN
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.broker.transactions.transactions import Transactions
@@ -34,12 +36,33 @@ def _transactions(call: Call) -> Transactions:
     return transactions
 
 
-def _id(call: Call) -> TxnId:
-    return TxnId(call.integer("most"), call.integer("least"))
+async def _served_here(call: Call, name: TopicName) -> None:
+    """Raises ServedElsewhereError when another broker serves the topic, or the coordinator of that name."""
+    if call.broker.owners is not None:
+        place = await call.broker.owners.locate(name, authoritative=call.flag(AUTHORITATIVE))
+        if place.urls is not None:
+            raise ServedElsewhereError(place)
 
 
-def _found(call: Call) -> Transaction:
-    transactions, id_ = _transactions(call), _id(call)
+async def _coordinator_here(call: Call, number: int) -> None:
+    """The same for a coordinator, which is read on return. Raises TransactionNotFoundError."""
+    transactions = _transactions(call)
+    if call.broker.owners is not None:
+        if number >= await transactions.discovery.count():
+            raise TransactionNotFoundError(f"Transaction coordinator {number} not found")
+        await _served_here(call, ASSIGN.with_partition(number))
+        await transactions.connect(number)
+
+
+async def _id(call: Call) -> TxnId:
+    """The transaction that the path names; its coordinator is here."""
+    found = TxnId(call.integer("most"), call.integer("least"))
+    await _coordinator_here(call, found.coordinator)
+    return found
+
+
+async def _found(call: Call) -> Transaction:
+    transactions, id_ = _transactions(call), await _id(call)
     coordinator = transactions.coordinators.get(id_.coordinator)
     txn = None if coordinator is None else coordinator.transactions.get(id_.sequence)
     if coordinator is not None and (unknown := coordinator.unknown.get(id_.sequence)) is not None:
@@ -53,8 +76,15 @@ async def coordinators(call: Call) -> object:
     """All coordinators with their brokers."""
     count = await _transactions(call).discovery.count()
     host = call.broker.config.advertised_host or call.host
-    at = call.broker.listeners.addresses(host, await broker_port(call))
-    return [{"id": number, "brokerServiceUrl": at.plain or at.tls} for number in range(count)]
+    here = call.broker.listeners.addresses(host, await broker_port(call))
+    found = []
+    for number in range(count):
+        at = here
+        if call.broker.owners is not None:
+            place = await call.broker.owners.locate(ASSIGN.with_partition(number), authoritative=False)
+            at = here if place.urls is None else place.urls.addresses
+        found.append({"id": number, "brokerServiceUrl": at.plain or at.tls})
+    return found
 
 
 async def coordinator_stats(call: Call) -> object:
@@ -70,20 +100,24 @@ async def coordinator_stats(call: Call) -> object:
     number = natural(wanted, "coordinatorId")
     if number >= count:
         raise TransactionNotFoundError(f"Transaction coordinator {number} not found")
+    await _coordinator_here(call, number)
     return documents.coordinator_stats(number, transactions.coordinators.get(number))
 
 
 async def transaction(call: Call) -> object:
     """One open transaction."""
-    return documents.metadata(_transactions(call), _found(call))
+    return documents.metadata(_transactions(call), await _found(call))
 
 
 async def slow(call: Call) -> object:
-    """Transactions that have been open for a number of milliseconds, by id, oldest first."""
+    """Transactions that have been open for a number of milliseconds, by id, oldest first: of one coordinator,
+    or of all that this broker has."""
     transactions = _transactions(call)
     least_ms = call.integer("milliseconds")
     wanted = call.query.get("coordinatorId")
     number = None if wanted is None else natural(wanted, "coordinatorId")
+    if number is not None:
+        await _coordinator_here(call, number)
     now_ms = call.broker.clock.monotonic_ms()
     found = [
         txn
@@ -101,7 +135,7 @@ async def abort(call: Call) -> None:
 
     One whose header is damaged is aborted too, after all topics were searched for its messages.
     """
-    transactions, id_ = _transactions(call), _id(call)
+    transactions, id_ = _transactions(call), await _id(call)
     await transactions.take_up(id_)
     await transactions.end(id_, TxnState.ABORTED, ANYBODY, reason="an operator aborted it")
 
@@ -119,6 +153,7 @@ async def scale(call: Call) -> None:
 
 async def _topic(call: Call) -> Topic:
     _transactions(call)
+    await _served_here(call, call.topic())
     return await loaded(call.broker, call.topic())
 
 
@@ -130,7 +165,7 @@ async def buffer_stats(call: Call) -> object:
 async def in_buffer(call: Call) -> object:
     """Position of the first message of a transaction in a topic."""
     topic = await _topic(call)
-    return documents.in_buffer(topic, _id(call))
+    return documents.in_buffer(topic, TxnId(call.integer("most"), call.integer("least")))
 
 
 async def pending_ack_stats(call: Call) -> object:
@@ -140,7 +175,8 @@ async def pending_ack_stats(call: Call) -> object:
 
 async def in_pending_ack(call: Call) -> object:
     """Acknowledgements of a transaction in a subscription."""
-    return documents.in_pending_ack(find(await _topic(call), call.params["subscription"]), _id(call))
+    id_ = TxnId(call.integer("most"), call.integer("least"))
+    return documents.in_pending_ack(find(await _topic(call), call.params["subscription"]), id_)
 
 
 async def position(call: Call) -> object:

@@ -37,6 +37,13 @@ class PublishChecks(Protocol):
         """Counts a vector; beyond the rate its connection is not read for a while."""
 
 
+class HeldRuns(Protocol):
+    """SENDs that wait: `transactions/held_sends.py` `HeldSends`."""
+
+    def keep(self, producer: Producer, run: SendRun) -> bool:
+        """Puts it behind what waits of its producer; False: nothing does."""
+
+
 class Limited(Protocol):
     """The limits of a topic, as its publish path sees them."""
 
@@ -55,6 +62,8 @@ class PublishPath(ABC):
         """Whether the topic takes nothing any more."""
         self.screen: Callable[[Sequence[bytes]], Mapping[int, RefusedError]] | None = None
         """Which entries outside of transactions are refused, by row; None: nothing is checked."""
+        self.held: HeldRuns | None = None
+        """What waits to be admitted; the topic has a `screen` then. None: nothing ever did."""
 
     def publish(self, producer: Producer, run: SendRun) -> None:
         """Publishes a vector of entries of one producer; answers follow through its connection, in order."""
@@ -75,6 +84,8 @@ class PublishPath(ABC):
 
     def _take_checked(self, producer: Producer, run: SendRun) -> None:
         """Publishes the rows that arrived intact, match their commands and keep the topic's limits."""
+        if self.held is not None and self.held.keep(producer, run):
+            return
         gate = self.limits.gate
         refused = {} if run.plain else claims.refusals(run)
         if self.screen is not None and run.txn is None:

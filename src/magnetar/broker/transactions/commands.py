@@ -124,7 +124,10 @@ def publish(session: SessionPort, topic: AnyTopic, producer: Producer, run: Send
     elif producer.ready:
         refusal: RefusedError | None = NotAllowedError("transactions are for persistent topics only")
         if isinstance(topic, Topic):
-            refusal = session.broker.transactions.admit(topic, producer.name, run, _who(session))
+            transactions, who = session.broker.transactions, _who(session)
+            if transactions.hold(topic, producer, run, who):
+                return
+            refusal = transactions.admit(topic, producer.name, run, who)
         if refusal is not None:
             topic.refuse(producer, run, refusal)
             return

@@ -54,6 +54,8 @@ class Coordinator:
 
     def __init__(self, number: int, *, open_max: int) -> None:
         self.number = number
+        self.generation = 0
+        """How often its broker has read it from the store, where several brokers have coordinators."""
         self.open_max = open_max
         self.outcomes = Outcomes()
         self.counts = Counts()
@@ -171,7 +173,7 @@ class Coordinator:
     def find_open(self, txn_id: TxnId, who: Who) -> Transaction:
         """The transaction, which must be open. Raises TransactionNotFoundError, TransactionStateError."""
         txn = self.find(txn_id, who)
-        if txn is None or txn.state is not TxnState.OPEN or txn.ending is not None:
+        if txn is None or txn.state is not TxnState.OPEN or txn.ending is not None or txn.closing:
             state = self.outcomes.of(txn_id.sequence) if txn is None else txn.ending or txn.state
             assert state is not None
             raise TransactionStateError(f"transaction {txn_id} is {state.value} and takes nothing more")

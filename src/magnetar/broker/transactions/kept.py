@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
 from magnetar.base.recent import Recent
 from magnetar.broker.transactions.coordinator import Coordinator
@@ -16,6 +17,7 @@ from magnetar.managedlog.cursors.entry_set_codec import MalformedAckedError, dec
 from magnetar.metadata import keys
 from magnetar.metadata.documents import DamagedDocumentError, number_of
 from magnetar.metadata.store import (
+    ANY_VERSION,
     MUST_NOT_EXIST,
     OPERATIONS_MAX,
     BadVersionError,
@@ -52,7 +54,15 @@ class KeptTransactions:
     # -- coordinators ------------------------------------------------------------------------------
 
     async def coordinators(self) -> list[int]:
-        """Coordinators that have begun a transaction."""
+        """Coordinators that have begun a transaction. Raises MetadataError for those of several brokers that
+        have not ended: nothing here would know which topics still have to do something for them."""
+        if await self._store.exists(keys.TRANSACTIONS_SHARED):
+            for number in await self._store.children(keys.TRANSACTION_HEADERS):
+                if await self._store.children(keys.transaction_headers(int(number))):
+                    raise MetadataError(
+                        "transactions of several brokers are open: start brokers until they have ended"
+                    )
+            await self._store.delete(keys.TRANSACTIONS_SHARED)
         return sorted(map(int, await self._store.children(keys.TRANSACTION_COORDINATORS)))
 
     async def reserved(self, number: int) -> tuple[int, int]:
@@ -89,6 +99,16 @@ class KeptTransactions:
         version = MUST_NOT_EXIST if txn.version is None else txn.version
         return await self._store.put(_header(txn.id), header, expected_version=version)
 
+    async def write_with_parts(self, txn: Transaction, header: bytes, log_names: Iterable[str]) -> int:
+        """The same, and with it an empty part for each of these logs, which have none: all or nothing. The
+        header's version. Raises what `write` raises."""
+        version = MUST_NOT_EXIST if txn.version is None else txn.version
+        operations = [Put(_header(txn.id), header, version)]
+        operations += [Put(part_path(each, txn.id), b"{}", MUST_NOT_EXIST) for each in log_names]
+        stat, *_ = await self._store.transact(operations)
+        assert stat is not None, "a put"
+        return stat.version
+
     async def end(
         self, coordinator: Coordinator, txns: Iterable[Transaction], pages: Iterable[int], *, again: bool
     ) -> None:
@@ -103,11 +123,20 @@ class KeptTransactions:
         operations: list[Put | Delete] = [
             Put(_aside(coordinator.number, page, data), data) for page, data in damaged if data is not None
         ]
-        operations += [Put(f"{path}/{number}", coordinator.outcomes.page(number)) for number in sorted(pages)]
+        for number in sorted(pages):
+            page, data = f"{path}/{number}", coordinator.outcomes.page(number)
+            operations.append(Put(page, data, self._page_version(coordinator, page)))
         operations += [Delete(_header(txn.id)) for txn in txns]
         for part in _parts(operations, OPERATIONS_MAX):
-            await self._store.transact(part)
+            self._wrote_pages(await self._store.transact(part))
         coordinator.outcomes.put_aside(pages)
+
+    def _page_version(self, coordinator: Coordinator, path: str) -> int | None:
+        """The version that a page of outcomes is to have when it is written; None: any."""
+        return ANY_VERSION
+
+    def _wrote_pages(self, stats: Iterable[Stat | None]) -> None:
+        """These values have these versions now."""
 
     # -- outcomes ----------------------------------------------------------------------------------
 
@@ -117,6 +146,7 @@ class KeptTransactions:
         for name in await self._store.children(path):
             value = await self._store.get(f"{path}/{name}")
             if value is not None:
+                self._wrote_pages((value.stat,))
                 yield int(name), value.data
 
     async def outcomes_aside(self, number: int) -> dict[int, str]:
@@ -211,6 +241,11 @@ def _together(
 def _parts(whole: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
     """In order, each of up to `size`."""
     return (whole[start : start + size] for start in range(0, len(whole), size))
+
+
+def part_path(log_name: str, txn_id: TxnId) -> str:
+    """Where a log's part in a transaction of several brokers is kept."""
+    return f"{keys.transaction_parts(log_name)}/{txn_id.coordinator}-{txn_id.sequence}"
 
 
 def _header(txn_id: TxnId) -> str:

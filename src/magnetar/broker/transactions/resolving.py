@@ -174,16 +174,7 @@ class Resolving:
     async def _sweep(self) -> None:
         try:
             for number, resolved in list(self._resolved.items()):
-                coordinator = self.coordinators[number]
-                while part := resolved[:ENDED_TOGETHER]:
-                    pages, again = coordinator.ended(part), self._swept_in_vain
-                    await self._kept.end(coordinator, part, pages, again=again)
-                    del resolved[: len(part)]
-                    coordinator.forget(part)
-                    self._forget_counted(part)
-                for page in coordinator.outcomes.surplus():
-                    await self._kept.forget_outcomes(number, page)
-                    coordinator.outcomes.forget(page)
+                await self._sweep_of(number, resolved)
             self._swept_in_vain = False
         except MetadataError as error:
             self._swept_in_vain = True
@@ -191,6 +182,18 @@ class Resolving:
             self._broker.alarms.after("transactions", AGAIN_MS, self._sweep_soon)
         finally:
             self._sweeping = False
+
+    async def _sweep_of(self, number: int, resolved: list[Transaction]) -> None:
+        coordinator = self.coordinators[number]
+        while part := resolved[:ENDED_TOGETHER]:
+            pages, again = coordinator.ended(part), self._swept_in_vain
+            await self._kept.end(coordinator, part, pages, again=again)
+            del resolved[: len(part)]
+            coordinator.forget(part)
+            self._forget_counted(part)
+        for page in coordinator.outcomes.surplus():
+            await self._kept.forget_outcomes(number, page)
+            coordinator.outcomes.forget(page)
 
     def _forget_counted(self, txns: Iterable[Transaction]) -> None:
         for txn in txns:

@@ -3,7 +3,8 @@
     {"s": state, "o": owner, "t": begun, Unix ms, "l": time to live, ms, "r": why it was aborted,
      "p": {topic: [ledger, entry] of the topic's last entry when it was added, [] where that is not known},
      "n": {topic: as the client named it},
-     "a": {topic: {subscription: acknowledgements, see acks.py}}}
+     "a": {topic: {subscription: acknowledgements, see acks.py}},
+     "e": 1 once topics of several brokers were told to take nothing more, and to say whether all is durable}
 
 Everything else about it follows from the header. It is written before what it names happens: a topic stands
 in it before the topic takes a message of the transaction, acknowledgements before they are answered.
@@ -47,6 +48,7 @@ class Transaction:
 
     __slots__ = (
         "acks",
+        "closing",
         "deadline_ms",
         "doubtful",
         "ending",
@@ -82,6 +84,8 @@ class Transaction:
     """As durable; OPEN until the decision is."""
     ending: TxnState | None
     """What it is to become, from the END_TXN on: nothing is added any more."""
+    closing: bool
+    """Whether topics of several brokers were told, durably or soon, to take nothing more: it is to commit."""
     verdict: TxnState | None
     """The decision, once all its contents are durable: the next write of the header stores it, which
     decides."""
@@ -123,6 +127,7 @@ class Transaction:
         self.deadline_ms = deadline_ms
         self.state = TxnState.OPEN
         self.ending = self.verdict = None
+        self.closing = False
         self.reason = ""
         self.partitions = {}
         self.acks = {}
@@ -182,6 +187,8 @@ class Transaction:
         ]
         if self.reason:
             parts.append(f'"r":{_text(self.reason)}')
+        if self.closing:
+            parts.append('"e":1')
         if self.partitions:
             lasts = [f"{_text(name)}:{_place(last)}" for name, last in self.partitions.items()]
             parts.append(f'"p":{{{",".join(lasts)}}}')
@@ -216,10 +223,11 @@ class Transaction:
             self.state = TxnState(document["s"])
             self.owner, self.started_ms, self.ttl_ms = document["o"], document["t"], document["l"]
             self.reason, self.names = document.get("r", ""), document.get("n", {})
+            self.closing = bool(document.get("e"))
             self.partitions = {
                 name: position_of(last) if last else None for name, last in document.get("p", {}).items()
             }
-            self.acks = _acks_of(document.get("a", {}))
+            self.acks = acks_of_stored(document.get("a", {}))
             if not (type(self.started_ms) is type(self.ttl_ms) is int):
                 raise ValueError("times are numbers")
             if not (0 <= self.ttl_ms < _TIME_END_MS and abs(self.started_ms) < _TIME_END_MS):
@@ -248,7 +256,7 @@ _text: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
 """A header is written for each step of a transaction: an encoder made anew takes half of that time."""
 
 
-def _acks_of(document: dict[str, dict[str, dict[str, object]]]) -> dict[str, dict[str, TxnAcks]]:
+def acks_of_stored(document: dict[str, dict[str, dict[str, object]]]) -> dict[str, dict[str, TxnAcks]]:
     """Stored acknowledgements, bounded over all subscriptions. Raises what `TxnAcks.of_stored` raises."""
     found: dict[str, dict[str, TxnAcks]] = {}
     left = STORED_MAX

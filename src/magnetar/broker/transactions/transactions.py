@@ -30,7 +30,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
     TransactionStateError,
 )
-from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.transactions.acked_on import acknowledged_on
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.batch_sizes import measure_batches
 from magnetar.broker.transactions.coordinator import ANYBODY, RESERVED, Coordinator, Who
@@ -49,6 +49,7 @@ from magnetar.wire.events import AckEvent, SendRun, TxnBits
 if TYPE_CHECKING:
     from magnetar.broker.ports import BrokerPort
     from magnetar.broker.subscription.any_subscription import AttachedConsumer
+    from magnetar.broker.topic.producer import Producer
     from magnetar.broker.topic.topic import Topic
 
 _log = logging.getLogger("magnetar.broker.transactions")
@@ -61,8 +62,7 @@ class Transactions:
         self.enabled = broker.config.transactions
         self.discovery = Discovery(broker.policies)
         self._broker = broker
-        self._kept = KeptTransactions(broker.store)
-        self._resolving = Resolving(broker, self._kept, self.abort_of)
+        self._kept, self._resolving = self._made()
         self.coordinators = self._resolving.coordinators
         """Coordinators that have begun a transaction."""
         self.recover = self._resolving.recover
@@ -74,16 +74,18 @@ class Transactions:
         self._reserves: SingleFlight[None] = SingleFlight()
         self._deadlines = Deadlines(broker.alarms, broker.clock, self.coordinators, self._time_over)
 
+    def _made(self) -> tuple[KeptTransactions, Resolving]:
+        kept = KeptTransactions(self._broker.store)
+        return kept, Resolving(self._broker, kept, self.abort_of)
+
     # -- start -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Recovers the state of earlier processes, even when transactions are off now: hidden entries stay
         hidden. Raises MetadataError."""
-        clock = self._broker.clock
-        began_ms = clock.monotonic_ms()
-        self._resolving.any_hidden = await self._kept.any_hidden()
+        clock, config = self._broker.clock, self._broker.config
+        open_max, self._resolving.any_hidden = config.transactions_open_max, await self._kept.any_hidden()
         for number in await self._kept.coordinators():
-            open_max = self._broker.config.transactions_open_max
             self.coordinators[number] = await left_by(self._kept, number, open_max=open_max, clock=clock)
         for coordinator in self.coordinators.values():
             for txn in coordinator.transactions.values():
@@ -93,7 +95,7 @@ class Transactions:
         self._deadlines.set()
         if self.coordinators:
             count = sum(len(each.transactions) for each in self.coordinators.values())
-            _log.info("%d transactions were taken over in %.0f ms", count, clock.monotonic_ms() - began_ms)
+            _log.info("%d transactions were taken over", count)
 
     # -- coordinators ------------------------------------------------------------------------------
 
@@ -184,6 +186,10 @@ class Transactions:
 
     # -- publishing and acknowledging ----------------------------------------------------------------
 
+    def hold(self, topic: Topic, producer: Producer, run: SendRun, who: Who) -> bool:
+        """Whether the SENDs wait until it is known if the topic takes them; then `admit` is not asked."""
+        return False
+
     def admit(self, topic: Topic, producer: str, run: SendRun, who: Who) -> RefusedError | None:
         """Prepares SENDs of a transaction for the topic; why they are refused, None: they are not."""
         assert run.txn is not None
@@ -223,11 +229,7 @@ class Transactions:
         """
         assert event.txn is not None
         txn = self._coordinator(event.txn[0]).find_open(txn_id(event.txn), who)
-        subscription = consumer.subscription
-        if not isinstance(subscription, Subscription) or not subscription.durable:
-            raise NotAllowedError(
-                "transactions acknowledge on durable subscriptions of persistent topics only"
-            )
+        subscription = acknowledged_on(consumer)
         if subscription.name not in txn.acks.get(str(subscription.topic), ()):
             raise NotAllowedError(f"subscription {subscription.name} was not added to transaction {txn.id}")
         if event.batch_acks:
@@ -238,8 +240,7 @@ class Transactions:
             self._broker.tasks.spawn(self._answer(txn, answer))
 
     def _acknowledge(self, txn: Transaction, consumer: AttachedConsumer, event: AckEvent) -> None:
-        subscription = consumer.subscription
-        assert isinstance(subscription, Subscription)
+        subscription = acknowledged_on(consumer)
         acks_of(subscription, self.abort_of).acknowledge(txn, consumer, event, self._broker.clock.now_ms())
 
     async def _acknowledge_parts(
@@ -311,7 +312,7 @@ class Transactions:
         """The store did not take the end: it is tried until it does."""
 
         async def again() -> None:
-            with contextlib.suppress(MetadataError):  # It is logged, and tried again.
+            with contextlib.suppress(MetadataError, RefusedError):  # It is logged, and tried again.
                 await self._ends.run(txn.id, partial(self._end_or_repeat, coordinator, txn))
 
         key, spawn = ("transaction", txn.id), self._broker.tasks.spawn

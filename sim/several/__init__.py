@@ -1,0 +1,1 @@
+"""Transactions whose coordinators and topics are at several brokers, in virtual time."""

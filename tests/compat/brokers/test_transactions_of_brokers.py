@@ -1,0 +1,127 @@
+"""Transactions over topics of several brokers, with the official Java client, while brokers are killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pulsar
+import pytest
+
+from support import java_client
+from support.broker_clusters import BrokerCluster, cluster_or_skip, lookup
+from support.drivers import NotHereError
+from support.java_program import java_program
+from support.official import QUIET
+from support.standalone import ADMIN_DEADLINE_S, StandaloneProcess, wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+HERE = Path(__file__).parent
+TOPIC = "persistent://public/default/"
+INPUTS = 120
+ON = {"MAGNETAR_TRANSACTIONS": "true"}
+
+
+@pytest.fixture(scope="module", params=["etcd", "zk"])
+def service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerCluster]:
+    yield from cluster_or_skip(request.param, tmp_path_factory)
+
+
+@pytest.fixture
+def cluster(service: BrokerCluster) -> Iterator[BrokerCluster]:
+    """Three brokers, which end with the test."""
+    for _ in range(3):
+        service.start_broker(environment=ON)
+    yield service
+    service.stop()
+
+
+class Lines:
+    """What the program said so far."""
+
+    def __init__(self, program: subprocess.Popen[str]) -> None:
+        self.all: list[str] = []
+        self._program = program
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._program.stdout is not None
+        for line in self._program.stdout:
+            self.all.append(line.strip())
+
+    def committed(self) -> list[str]:
+        return [line.split()[1] for line in self.all if line.startswith("committed")]
+
+
+def everything(cluster: BrokerCluster, topic: str) -> list[int]:
+    client = pulsar.Client(cluster.service_url, operation_timeout_seconds=60, logger=QUIET)
+    reader = client.create_reader(TOPIC + topic, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(int(reader.read_next(10_000).data()))
+    client.close()
+    return found
+
+
+def coordinator(cluster: BrokerCluster, number: int = 0) -> StandaloneProcess:
+    """The broker that serves a coordinator."""
+    asked = next(each for each in cluster.brokers if each.running)
+    name = f"pulsar/system/transaction_coordinator_assign-partition-{number}"
+    with urlopen(f"{asked.http_url}/lookup/v2/topic/persistent/{name}", timeout=ADMIN_DEADLINE_S) as answer:
+        url = json.load(answer)["brokerUrl"]
+    return next(each for each in cluster.brokers if each.running and each.broker_url == url)
+
+
+def apart(cluster: BrokerCluster) -> list[str]:
+    """Names of three topics: the first two have different brokers."""
+    names = [f"part-{number}" for number in range(12)]
+    owners = {name: lookup(cluster.brokers[-1], name)["brokerUrl"] for name in names}
+    first = names[0]
+    second = next(name for name in names if owners[name] != owners[first])
+    return [first, second, next(name for name in names if name not in (first, second))]
+
+
+def test_each_input_has_its_output_once_in_topics_of_several_brokers(
+    cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    try:
+        path = java_client.class_path()
+    except NotHereError as error:
+        pytest.skip(str(error))
+    left, right, source = apart(cluster)
+    client = pulsar.Client(cluster.service_url, logger=QUIET)
+    client.subscribe(TOPIC + source, "work", pulsar.ConsumerType.Shared).close()
+    producer = client.create_producer(TOPIC + source)
+    for number in range(INPUTS):
+        producer.send(b"%d" % number)
+    client.close()
+    arguments = (cluster.service_url, TOPIC + source, TOPIC + left, TOPIC + right)
+    source_file = HERE / "Transforming.java"
+    with java_program(tmp_path, source_file, path, ["-Xmx256m"], arguments) as program:
+        lines = Lines(program)
+        wait_until(lambda: len(lines.committed()) >= 20, 90, "20 transactions are committed")
+        coordinator(cluster).kill()
+        wait_until(lambda: len(lines.committed()) >= 50, 120, "transactions go on without the coordinator")
+        cluster.start_broker(environment=ON)
+        cluster.owner_of(right).kill()
+        cluster.start_broker(environment=ON)
+        wait_until(lambda: "idle" in lines.all, 300, "nothing is left to do")
+    outputs = [everything(cluster, name) for name in (left, right)]
+    for name, found in zip((left, right), outputs, strict=True):
+        twice = [value for value, count in Counter(found).items() if count > 1]
+        assert not twice, (
+            f"{name} has {twice} more than once: {[line for line in lines.all if 'failed' in line]}"
+        )
+        assert sorted(found) == list(range(INPUTS)), f"{name} lacks inputs"
+    assert set(map(int, lines.committed())) <= set(outputs[0])
+    asked = next(each for each in cluster.brokers if each.running)
+    stats = asked.admin("GET", f"persistent/public/default/{source}/stats")
+    assert stats["subscriptions"]["work"]["msgBacklog"] == 0
