@@ -31,17 +31,15 @@ def _reasons(path: Path) -> Iterable[str]:
     of_file = ""
     for node in source_trees.parsed(path).body:
         if isinstance(node, ast.Assign) and [ast.unparse(each) for each in node.targets] == ["pytestmark"]:
-            of_file = _reason([node.value])
+            of_file = next(filter(None, map(_argument, ast.walk(node.value))), "")
         elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            yield _reason(node.decorator_list) or of_file
+            yield next(filter(None, map(_argument, node.decorator_list)), of_file)
 
 
-def _reason(marks: Iterable[ast.expr]) -> str:
-    """Argument of the mark among these expressions, at any depth; empty without it."""
-    for mark in marks:
-        for node in ast.walk(mark):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(f".{MARK}"):
-                return str(ast.literal_eval(node.args[0]))
+def _argument(node: ast.AST) -> str:
+    """Argument of the mark; empty for another node. A mark on some cases of a test is not the test's."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(f".{MARK}"):
+        return str(ast.literal_eval(node.args[0]))
     return ""
 
 

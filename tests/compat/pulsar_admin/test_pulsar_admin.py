@@ -25,7 +25,7 @@ from support.serving import serving
 from support.sessions import encode_payload, entry, send
 from support.standalone import StandaloneProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("inside")]
 
 ALL = sorted(TRANSCRIPTS.glob("*.txt"))
 PAGE = Path(__file__).parents[3] / "docs" / "compatibility" / "pulsar-admin.md"
