@@ -21,7 +21,7 @@ from support.official import QUIET
 from support.standalone import StandaloneProcess
 from support.transactional_history import write_ledgers
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.one_process("history")]
 
 Rows = list[dict[str, Any]]
 

@@ -31,7 +31,7 @@ from support.files import files_in
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic, Seen
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 MERGES = {"MAGNETAR_OFFLOAD_MERGE_INTERVAL_SECONDS": "1"}
 

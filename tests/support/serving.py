@@ -30,7 +30,7 @@ ONE_PROCESS: Final = {
     "inside": "looks into one process: memory, descriptors, metrics, limits, bytes on a raw socket",
     "alone": "what one broker offers and several do not: WebSockets to any topic, wildcards",
     "start": "how a standalone starts and stops, and finds its settings and addresses",
-    "history": "history in object stores, which a cluster of several brokers does not offer",
+    "history": "history of a standalone server; test_history_on_a_cluster.py has that of brokers",
     "transactions": "transactions, which a cluster of several brokers does not offer",
 }
 """Reasons not to run with `--cluster`: the argument of the mark `one_process`."""
