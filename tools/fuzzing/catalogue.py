@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from fuzzing import history_harnesses, made_harnesses, store_harnesses, text_harnesses, wire_harnesses
+from fuzzing import (
+    history_harnesses,
+    made_harnesses,
+    metadata_harnesses,
+    proxy_harnesses,
+    store_harnesses,
+    text_harnesses,
+    wire_harnesses,
+)
 from fuzzing.harness import Harness
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -14,7 +22,15 @@ CORPUS: Final = ROOT / "tests" / "fuzz" / "corpus"
 
 HARNESSES: Final = {
     harness.name: harness
-    for harnesses in (wire_harnesses, text_harnesses, store_harnesses, made_harnesses, history_harnesses)
+    for harnesses in (
+        wire_harnesses,
+        text_harnesses,
+        store_harnesses,
+        made_harnesses,
+        history_harnesses,
+        proxy_harnesses,
+        metadata_harnesses,
+    )
     for harness in harnesses.HARNESSES
 }
 

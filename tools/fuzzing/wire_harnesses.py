@@ -15,10 +15,12 @@ from magnetar.broker.topic.topic_claims import refusals
 from magnetar.client.compression import compress, compression_type
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import ack_of_command, decode_ack, encode_ack, encode_flow
-from magnetar.wire.bookkeeper.bookie import BookieParser
+from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
 from magnetar.wire.bookkeeper.bookie_client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
+from magnetar.wire.bookkeeper.responses import Added, LacRead, ReadDone
+from magnetar.wire.bookkeeper.status import Status
 from magnetar.wire.client import ClientParser
 from magnetar.wire.events import LongList, SendRun
 from magnetar.wire.frames import FrameError, encode_command
@@ -257,6 +259,16 @@ def _bookie_seeds(*, is_v2: bool) -> list[bytes]:
     return [*packets, b"".join(packets), packets[0] * 20]
 
 
+def _answer_seeds() -> list[bytes]:
+    answers = (
+        Added(LedgerId(5), Status.OK, [1, 2], [3, 4]),
+        ReadDone(LedgerId(5), 9, Status.OK, 2, bytes(60), 8, 1),
+        LacRead(LedgerId(5), Status.OK, 2, bytes(24), bytes(60)),
+    )
+    packets = [b"".join(encode_response(answer)) for answer in answers]
+    return [*packets, b"".join(packets)]
+
+
 HARNESSES: Final = (
     Harness(name="frames", run=_frames, refusals=(FrameError,), seeds=_frame_seeds),
     Harness(
@@ -309,5 +321,13 @@ HARNESSES: Final = (
         ),
         refusals=(FrameError,),
         seeds=lambda: [bytes(40), b"\0\0\0\x10" + bytes(16), b"\0\0\0\x18\0\1" + bytes(22)],
+    ),
+    Harness(
+        name="bookkeeper-client-v3",
+        run=lambda data: _parse_whole_and_cut(
+            partial(BookieClientParser, is_v2=False, packet_bytes_max=FRAME_BYTES_MAX), data
+        ),
+        refusals=(FrameError,),
+        seeds=_answer_seeds,
     ),
 )
