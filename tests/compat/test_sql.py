@@ -241,7 +241,7 @@ def test_the_command(keeper: StandaloneProcess, client: pulsar.Client) -> None:
     assert run("SELECT nonsense FROM commanded").returncode == 1
     assert b"commanded" in run("SHOW TOPICS").stdout
     assert b"publish_time" in run("DESCRIBE commanded").stdout
-    assert b"files of history" in run("EXPLAIN SELECT count(*) FROM one_table").stderr
+    assert run("EXPLAIN SELECT count(*) FROM commanded").stderr.startswith(b"DuckDB ")
     import pyarrow as pa
 
     stream = run("--quiet", "-o", "arrow", "SELECT 1 AS one, key FROM commanded").stdout

@@ -54,6 +54,11 @@ def sql(caller: Caller, given: _Given) -> int:
     Topics are tables, by the names tenant.namespace.topic or, in public/default, topic. The rows go to
     standard output, and what was read to standard error. Times are UTC.
     """
+    from magnetar.history.history_worker import NoPandas
+
+    # Nothing here uses pandas, which Arrow and the engine import where it is installed: it costs two seconds
+    # of a processor.
+    sys.meta_path.insert(0, NoPandas())
     from magnetar.cli.sql.running import Runner
     from magnetar.sql.limits import QueryLimits
 
