@@ -32,6 +32,7 @@ ALLOWED = {
     "src/magnetar/arrow/message_columns.py": dict.fromkeys(
         ("entry_index", "broker_time"), "columns are made by name, see `_of_message`"
     ),
+    "src/magnetar/server/storage/storage_decisions.py": {"seen_seconds": "a key of a document"},
     "src/magnetar/cli/topics/transactions.py": dict.fromkeys(
         ("openTimestamp", "timeoutAt", "producedPartitions", "ackedPartitions"), "keys of a document"
     ),
