@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept import KeptTransactions
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.broker.transactions.mirror import Mirror, TopicPart
 from magnetar.broker.transactions.part_waits import PartWaits
 from magnetar.broker.transactions.part_writing import PartWriting
-from magnetar.broker.transactions.participants import Participants
 from magnetar.broker.transactions.several import SharedTransactions
 from magnetar.broker.transactions.topic_side import TopicSide
 from magnetar.broker.transactions.transaction import Transaction
@@ -25,10 +23,6 @@ _write: Final = PartWriting.write
 async def _closed_at_once(self: SharedTransactions, txn: Transaction) -> bool:
     """No topic is asked."""
     return True
-
-
-async def _settled_at_once(self: Participants, topic: Topic, mirror: Mirror) -> None:
-    """What was taken may not be durable yet."""
 
 
 async def _over_at_once(
@@ -97,12 +91,6 @@ SEVERAL_MUTATIONS: Final = {
         6,
         "several",
     ),
-    "txns-settled": Mutation(
-        "a topic is closed once all that it took is durable",
-        [(Participants, "_settled_in", _settled_at_once)],
-        0,
-        "several",
-    ),
     "txns-over": Mutation(
         "a header stays until every topic has done what was decided",
         [(PartWaits, "wait", _over_at_once)],
@@ -112,13 +100,13 @@ SEVERAL_MUTATIONS: Final = {
     "txns-holder": Mutation(
         "a former owner of a topic changes no part",
         [(PartWriting, "_check_holder", _any_holder)],
-        0,
+        41,
         "several",
     ),
     "txns-claim": Mutation(
         "a part is claimed before its topic takes anything",
         [(PartWriting, "write", _no_claim)],
-        0,
+        14,
         "several",
     ),
     "txns-acks": Mutation(
@@ -142,7 +130,7 @@ SEVERAL_MUTATIONS: Final = {
     "txns-overtaken": Mutation(
         "a header is written where it is as its coordinator knows it",
         [(KeptTransactions, "write", _any_version)],
-        2,
+        24,
         "several",
     ),
     "txns-adopted": Mutation(
