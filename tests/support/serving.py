@@ -32,7 +32,7 @@ ONE_PROCESS: Final = {
     "alone": "what one broker offers and several do not: WebSockets to any topic, wildcards",
     "start": "how a standalone starts and stops, and finds its settings and addresses",
     "history": "history of a standalone server; test_history_on_a_cluster.py has that of brokers",
-    "transactions": "transactions, which a cluster of several brokers does not offer",
+    "transactions": "transactions of a standalone; those of brokers have tests of their own",
 }
 """Reasons not to run with `--cluster`: the argument of the mark `one_process`."""
 

@@ -20,7 +20,7 @@ from support.java_program import java_program
 from support.official import QUIET
 from support.standalone import ADMIN_DEADLINE_S, StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
 HERE = Path(__file__).parent
 TOPIC = "persistent://public/default/"
