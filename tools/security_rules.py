@@ -1081,7 +1081,7 @@ SECURITY_RULES: Final = (
         "a slow client stops dispatch",
         "unread output waits in memory without limit",
         "websocket/line.py",
-        "        if self._waiting_bytes > _WAITING_BYTES_MAX:\n",
+        "        if self._waiting_bytes > WAITING_BYTES_MAX:\n",
         "        if False:\n",
         (SOCKETS,),
     ),

@@ -20,6 +20,7 @@ from magnetar.wire import pulsar_pb2 as pb
 SIGNALS = {
     "ShorterError": "an OSError, as others that end a copy: the caller tries again for a while",
     "SocketEnd": "how an endpoint of a WebSocket tells its loop to close it",
+    "HandshakeEnd": "how the handshake of a WebSocket through the proxy ends: with a status",
     "InvalidTransitionError": "a bug of ours, as any failed assertion",
     "NotAtHandError": "a bookie's entries to their server: ask the device, then again",
     "_InterruptedError": "a signal to foreign code in the event loop, as a cancellation is",

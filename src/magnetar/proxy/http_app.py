@@ -21,12 +21,13 @@ from starlette.types import Receive, Scope, Send
 from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.http_credentials import credentials_of
-from magnetar.auth.identity import METHOD_TLS, METHOD_TOKEN, Identity
+from magnetar.auth.identity import Identity
 from magnetar.observability import logs, process
 from magnetar.observability.metrics import CONTENT_TYPE, Collector, Registry
 from magnetar.proxy.call_shares import CallShares
 from magnetar.proxy.http_rules import BODY_BYTES_MAX, is_passed_on, redirected, to_broker, to_client, url_at
 from magnetar.proxy.proxy import Proxy
+from magnetar.proxy.socket_tunnels import SocketTunnels
 from magnetar.runtime.http_exchange import exchange_with_headers
 
 _log = logging.getLogger("magnetar.proxy")
@@ -57,6 +58,8 @@ class ProxyApp:
         self._superusers = superusers
         self._tls = tls
         self._takes_certificates = takes_certificates
+        self.sockets = SocketTunnels(proxy, tls=tls, takes_certificates=takes_certificates)
+        """The WebSockets of the same port."""
         self._next = 0
         self._shares = CallShares()
         self._registry = Registry()
@@ -150,11 +153,7 @@ class ProxyApp:
     @property
     def _own(self) -> str | None:
         """Authorization of the proxy at brokers."""
-        own = self._proxy.credentials
-        if own is None or own.method == METHOD_TLS:
-            return None
-        assert own.method == METHOD_TOKEN, "the settings offer no other"
-        return f"Bearer {own.data.decode()}"
+        return self.sockets.own_authorization()
 
     async def _asked(self, scope: Scope, body: bytes, headers: dict[str, str]) -> _Answer:
         """Asks a broker, another one if it is not reached, and those to which they redirect."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.clock import Clock
@@ -27,6 +27,16 @@ Counts = Callable[[Identity], bool]
 _CREDENTIALS_S: Final = 30.0
 """Seconds between two looks at credentials that end."""
 _DRAIN_STEPS: Final = 20
+
+
+class PassedSocket(Protocol):
+    """A WebSocket that is passed on to a broker."""
+
+    identity: Identity | None
+    """What its client has proven here; None: nothing."""
+
+    def close(self) -> None:
+        """Ends it."""
 
 
 class Proxy:
@@ -53,6 +63,8 @@ class Proxy:
         self.greetings = Greetings(options.connect_s)
         self.figures = ProxyFigures(rejected)
         self.sessions: set[ProxySession] = set()
+        self.sockets: set[PassedSocket] = set()
+        """WebSockets of clients."""
         self.tasks = TaskGroup("proxy")
         self.draining = False
         """Whether the proxy is about to end."""
@@ -137,6 +149,13 @@ class Proxy:
                 session.close("the client's credentials count no more")
             else:
                 session.check_credentials(now_ms)
+        for socket in list(self.sockets):
+            known = socket.identity
+            if known is not None and (
+                (known.expires_ms is not None and now_ms >= known.expires_ms)
+                or (self._counts is not None and not self._counts(known))
+            ):
+                socket.close()
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -147,17 +166,21 @@ class Proxy:
         if self.sessions:
             _log.info("%d connections are closed within %g s", len(self.sessions), seconds)
         for step in range(_DRAIN_STEPS, 0, -1):
-            left = list(self.sessions)
-            if not left:
+            left, sockets = list(self.sessions), list(self.sockets)
+            if not left and not sockets:
                 return
             for session in left[: -(-len(left) // step)]:
                 session.close("the proxy ends")
+            for socket in sockets[: -(-len(sockets) // step)]:
+                socket.close()
             await pause(seconds / _DRAIN_STEPS)
 
     async def close(self) -> None:
         """Closes what is left, at once."""
         for session in list(self.sessions):
             session.abort("the proxy has ended")
+        for socket in list(self.sockets):
+            socket.close()
         await self.tasks.close()
 
     # -- figures -----------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ class ProxyProcess:
         from magnetar.admin.serving.loop_server import LoopServer, config_of
 
         listener = self._bind(host, port, "--http-port" if tls is None else "https_port")
-        served = config_of(app, http=CertifiedCalls, ws="none")
+        served = config_of(app, http=CertifiedCalls, ws=app.sockets)
         served.ssl = tls
         server = LoopServer(served, self._callers)
         serving = asyncio.Event()

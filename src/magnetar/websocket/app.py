@@ -28,6 +28,7 @@ from magnetar.websocket.consuming import ConsumerSocket
 from magnetar.websocket.endpoint import Endpoint, SocketEnd
 from magnetar.websocket.errors import MessageError, RefusedByBrokerError, status_of
 from magnetar.websocket.line import Line
+from magnetar.websocket.lines import SocketLines
 from magnetar.websocket.paths import SocketRole, Target, target_of
 from magnetar.websocket.producing import ProducerSocket
 from magnetar.websocket.share import Share
@@ -88,7 +89,7 @@ class WebSockets:
         endpoint = self._endpoint(target, query, connection.peer)
         certificate_role = connection.state.get(self._certificate_key)
         host, port = connection.server
-        endpoint.line = Line(
+        home = Line(
             self._broker,
             peer=connection.peer,
             local_host=host,
@@ -97,11 +98,17 @@ class WebSockets:
             hear=endpoint.hear,
             ended=endpoint.ended,
         )
+        endpoint.lines = SocketLines(home, self.open.far, hear=endpoint.hear, lost=endpoint.lost)
         try:
             credentials = self._credentials(connection)
             original = connection.headers.get("x-original-principal", "")
-            await endpoint.line.connect(credentials, original)
-            endpoint.share = Share(self._broker, endpoint.line.session)
+            await endpoint.lines.connect(
+                credentials,
+                original,
+                secure=connection.secure,
+                certificate=credentials.method == METHOD_TLS,
+            )
+            endpoint.share = Share(self._broker, home.session)
             endpoint.share.admit()
             await endpoint.share.timing(endpoint.open())
         except BaseException:
@@ -150,6 +157,8 @@ class _Connection:
         client, server = scope.get("client"), scope.get("server")
         self.peer = f"{client[0]}:{client[1]}" if client else "?"
         self.server: tuple[str, int] = (server[0], server[1] or 0) if server else ("localhost", 0)
+        self.secure = scope.get("scheme") == "wss"
+        """Whether it came over TLS."""
         self.state: Mapping[str, str] = scope.get("state", {})
         self.receive = receive
         self._send = send
@@ -207,7 +216,7 @@ async def _left(connection: _Connection) -> None:
 
 async def _read(endpoint: Endpoint, connection: _Connection) -> None:
     while True:
-        await endpoint.line.readable.wait()
+        await endpoint.lines.readable()
         await endpoint.share.rest()
         message = await connection.receive()
         if message["type"] == "websocket.disconnect":

@@ -10,9 +10,9 @@ from typing import Final
 from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
-from magnetar.broker.wildcards.wildcard_subscription import WildcardSubscription
 from magnetar.runtime.tasks import yield_loop
 from magnetar.websocket import documents
+from magnetar.websocket.asking_line import AskingLine
 from magnetar.websocket.dead_letters import SocketDeadLetters
 from magnetar.websocket.deliveries import Incoming, Opener
 from magnetar.websocket.documents import Order
@@ -75,11 +75,11 @@ class ConsumerSocket(Endpoint):
 
     async def add_topic(self, topic: TopicName) -> None:
         """Subscribes to a topic and all its partitions. Raises OpeningError."""
-        count = await self.line.partitions(topic)
+        count = await self.lines.home.partitions(topic)
         for name in [topic.with_partition(i) for i in range(count)] if count else [topic]:
             most = self.broker.config.message_bytes_max
             opener = Opener(self.options.crypto_failure, most, self._pieces)
-            part = MessagePart(len(self._parts), name, opener)
+            part = MessagePart(len(self._parts), name, opener, self.lines.home)
             self._parts[part.number] = part
             await self._subscribe(part)
 
@@ -103,7 +103,8 @@ class ConsumerSocket(Endpoint):
         # Before the answer: messages may come with it.
         self._by_consumer[consumer_id] = part
         try:
-            await self.line.ask(_Type.SUBSCRIBE, body)
+            part.line = await self.lines.to(part.topic)
+            await part.line.ask(_Type.SUBSCRIBE, body)
         except BaseException:
             del self._by_consumer[consumer_id]
             raise
@@ -161,16 +162,16 @@ class ConsumerSocket(Endpoint):
         if data.batch_size > 1 and 0 <= data.batch_index < data.batch_size:
             words = documents.all_but(data.batch_index, data.batch_size)
             batch_acks = [(position, words, data.batch_size)]
-            self.line.hand(AckEvent(part.consumer_id, [], batch_acks=batch_acks))
+            part.line.hand(AckEvent(part.consumer_id, [], batch_acks=batch_acks))
         else:
-            self.line.hand(AckEvent(part.consumer_id, [*pieces, position]))
+            part.line.hand(AckEvent(part.consumer_id, [*pieces, position]))
 
     def acknowledge_held(self, held: HeldMessage) -> None:
         """Acknowledges the entries of a message that was published to its dead letter topic."""
         part = self._parts[held.part]
         message = held.message
         if message is None or message.batch_size <= 1:
-            self.line.hand(AckEvent(part.consumer_id, [*held.pieces, held.position]))
+            part.line.hand(AckEvent(part.consumer_id, [*held.pieces, held.position]))
             return
         data = message_id_data(held.position, batch_index=message.batch_index)
         data.batch_size = message.batch_size
@@ -197,11 +198,11 @@ class ConsumerSocket(Endpoint):
         )
         kind = _Type.REDELIVER_UNACKNOWLEDGED_MESSAGES
         command = pb.BaseCommand(type=kind, redeliverUnacknowledgedMessages=body)
-        self.line.hand(CommandEvent(kind, command))
+        part.line.hand(CommandEvent(kind, command))
 
     async def _unsubscribe(self) -> None:
         for part in self._parts.values():
-            await self.line.ask(_Type.UNSUBSCRIBE, pb.CommandUnsubscribe(consumer_id=part.consumer_id))
+            await part.line.ask(_Type.UNSUBSCRIBE, pb.CommandUnsubscribe(consumer_id=part.consumer_id))
             self._by_consumer.pop(part.consumer_id, None)
 
     # -- permits -----------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ class ConsumerSocket(Endpoint):
             more = room - part.permits
             if more > 0 and part.consumer_id >= 0 and (more >= enough or part.permits <= 0):
                 part.permits += more
-                self.line.hand(FlowEvent(part.consumer_id, more))
+                part.line.hand(FlowEvent(part.consumer_id, more))
 
     # -- from the broker ---------------------------------------------------------------------------
 
@@ -229,7 +230,7 @@ class ConsumerSocket(Endpoint):
             part = self._by_consumer.get(event.consumer_id)
             if part is not None:
                 self._events.append((part, event))
-                self.line.held(len(event.entry))
+                part.line.held(len(event.entry))
                 self._wake.set()
         elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_CONSUMER:
             part = self._by_consumer.pop(event.command.close_consumer.consumer_id, None)
@@ -242,6 +243,14 @@ class ConsumerSocket(Endpoint):
         elif self._dead_letters is not None:
             self._dead_letters.hear(event)
 
+    def lost(self, line: AskingLine) -> None:
+        for part in self._parts.values():
+            # One that is being opened learns of it by the answer.
+            if part.line is line and self._by_consumer.pop(part.consumer_id, None) is not None:
+                self._taken_off(part)
+        if self._dead_letters is not None:
+            self._dead_letters.lost(line)
+
     def _taken_off(self, part: MessagePart) -> None:
         """The broker sends again what is not acknowledged, once the part is back."""
         part.consumer_id = ConsumerId(-1)
@@ -249,7 +258,7 @@ class ConsumerSocket(Endpoint):
         self._events = deque((owner, event) for owner, event in self._events if owner is not part)
         self._opened_bytes -= sum(each.size_bytes for owner, each in self._ready if owner is part)
         self._ready = deque((owner, each) for owner, each in self._ready if owner is not part)
-        self.line.taken(sum(len(event.entry) for event in dropped))
+        part.line.taken(sum(len(event.entry) for event in dropped))
         if not self._reads:
             self._unacked.forget(part.number)
         self.come_back(partial(self._subscribe, part))
@@ -273,19 +282,19 @@ class ConsumerSocket(Endpoint):
         """Opens the next entry with messages for the client; False when there is none."""
         while self._events and not self._ready:
             part, event = self._events.popleft()
-            size = len(event.entry)
+            size, line = len(event.entry), part.line
             try:
                 opened = await part.opened(event, self._opening)
             except UndeliverableError as error:
                 reason = f"{part.topic}: {error}"
                 raise SocketEnd(Fault.UNKNOWN.close_code, reason) from error
             finally:
-                self.line.taken(size)
+                line.taken(size)
             if event.consumer_id != part.consumer_id:
                 continue  # The part was taken off meanwhile: this entry comes again.
             part.permits -= opened.permits
             if opened.discarded or (self._reads and not opened.messages):
-                self.line.hand(AckEvent(part.consumer_id, [event.position]))
+                part.line.hand(AckEvent(part.consumer_id, [event.position]))
             self._ready.extend((part, each) for each in opened.messages if self._wants(part, each))
             self._opened_bytes += sum(each.size_bytes for _, each in self._ready)
             self.count_held()
@@ -345,21 +354,13 @@ class ConsumerSocket(Endpoint):
         if self._reads:
             part.seen = (message.position, message.batch_index)
             if message.batch_index in (-1, message.batch_size - 1):
-                self.line.hand(AckEvent(part.consumer_id, [message.position], cumulative=True))
+                part.line.hand(AckEvent(part.consumer_id, [message.position], cumulative=True))
 
     def _topic_of(self, part: MessagePart, message: Incoming) -> TopicName | None:
         """Topic of a message; None for consumers of a single topic."""
         if len(self.target.topics) > 1:
             return part.topic
-        if "*" not in part.topic.local:
-            return None
-        consumer = self.line.session.consumers.get(part.consumer_id)
-        subscription = None if consumer is None else consumer.subscription
-        return (
-            subscription.topic_of(message.position)
-            if isinstance(subscription, WildcardSubscription)
-            else None
-        )
+        return part.topic_in(self.lines.home.session, message.position)
 
     def describe(self) -> dict[str, object]:
         return {

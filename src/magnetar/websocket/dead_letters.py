@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from magnetar.broker.ports import BrokerPort
-    from magnetar.websocket.line import Line
+    from magnetar.websocket.asking_line import AskingLine
+    from magnetar.websocket.lines import SocketLines
     from magnetar.websocket.parts import MessagePart
     from magnetar.websocket.query_options import ConsumerOptions
 
@@ -38,7 +39,10 @@ _ORIGIN: Final = "ORIGIN_MESSAGE_ID"
 class _Grave:
     """The producer on one dead letter topic."""
 
-    def __init__(self, topic: TopicName, producer_id: ProducerId, name: str, next_id: int) -> None:
+    def __init__(
+        self, line: AskingLine, topic: TopicName, producer_id: ProducerId, name: str, next_id: int
+    ) -> None:
+        self.line = line
         self.topic = topic
         self.producer_id = producer_id
         self.name = name
@@ -54,7 +58,7 @@ class LettersSocket(Protocol):
     def broker(self) -> BrokerPort: ...
 
     @property
-    def line(self) -> Line: ...
+    def lines(self) -> SocketLines: ...
 
     @property
     def options(self) -> ConsumerOptions: ...
@@ -105,11 +109,22 @@ class SocketDeadLetters:
             if grave is not None:
                 self._reject(grave.waiting.pop(refusal.sequence_id)[1])
         elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_PRODUCER:
-            grave = self._by_id.pop(event.command.close_producer.producer_id, None)
-            if grave is not None:
-                del self._graves[grave.topic]
-                for _, held in grave.waiting.values():
-                    self._reject(held)
+            self._close(self._by_id.pop(event.command.close_producer.producer_id, None))
+
+    def lost(self, line: AskingLine) -> None:
+        """Another broker has ended this connection."""
+        for producer_id, grave in list(self._by_id.items()):
+            if grave.line is line:
+                self._close(self._by_id.pop(producer_id))
+
+    def _close(self, grave: _Grave | None) -> None:
+        if grave is None:
+            return
+        # Another producer may have taken its place meanwhile.
+        if self._graves.get(grave.topic) is grave:
+            del self._graves[grave.topic]
+        for _, held in grave.waiting.values():
+            self._reject(held)
 
     def _reject(self, held: HeldMessage) -> None:
         self.held_bytes -= held.size_bytes
@@ -131,21 +146,22 @@ class SocketDeadLetters:
         run = SendRun(grave.producer_id)
         run.add(number, 1, None, entry, good=True)
         run.size_bytes = len(entry)
-        self._socket.line.hand(run)
+        grave.line.hand(run)
 
     async def _grave_of(self, part: MessagePart) -> _Grave:
-        line = self._socket.line
+        lines = self._socket.lines
         named = self._socket.options.dead_letter_topic
         topic = TopicName.parse(named or f"{part.topic.base}-{self._socket.subscription}-DLQ")
-        if await line.partitions(topic):
+        if await lines.home.partitions(topic):
             topic = topic.with_partition(0)
         grave = self._graves.get(topic)
         if grave is None:
             self._last_id += 1
             producer_id = ProducerId(self._last_id)
             body = pb.CommandProducer(topic=str(topic), producer_id=producer_id)
+            line = await lines.to(topic)
             answer = await line.ask(_Type.PRODUCER, body)
-            grave = _Grave(topic, producer_id, answer.producer_name, answer.last_sequence_id + 1)
+            grave = _Grave(line, topic, producer_id, answer.producer_name, answer.last_sequence_id + 1)
             # Another message may have opened a producer meanwhile; both may stay.
             self._graves[topic] = self._by_id[producer_id] = grave
         return grave

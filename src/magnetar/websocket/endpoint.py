@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import TaskGroup, pause
+from magnetar.websocket.asking_line import AskingLine
 from magnetar.websocket.errors import (
     GOING_AWAY,
     TRY_AGAIN_LATER,
@@ -18,7 +19,7 @@ from magnetar.websocket.errors import (
     LineClosedError,
     RefusedByBrokerError,
 )
-from magnetar.websocket.line import Line
+from magnetar.websocket.lines import SocketLines
 from magnetar.websocket.memory import HeldBytes
 from magnetar.websocket.paths import Target
 from magnetar.websocket.share import Share
@@ -58,7 +59,7 @@ class Endpoint(ABC):
         self.peer = peer
         self.messages = 0
         """Number of messages published or delivered."""
-        self.line: Line
+        self.lines: SocketLines
         """Set by the caller of `connect` before any other call."""
         self.share: Share
         """Set when the broker has authenticated the client."""
@@ -86,6 +87,10 @@ class Endpoint(ABC):
     @abstractmethod
     def hear(self, event: ClientEvent) -> None:
         """Handles an event of the broker that does not answer a request."""
+
+    @abstractmethod
+    def lost(self, line: AskingLine) -> None:
+        """Another broker has ended this connection: what was open there is opened anew."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
@@ -123,7 +128,7 @@ class Endpoint(ABC):
         """Releases all resources after the socket was closed."""
         self.broker.alarms.discard(self)
         await self._tasks.close()
-        self.line.end()
+        self.lines.end()
         # Behind everything that counts.
         self.memory.forget(self)
 

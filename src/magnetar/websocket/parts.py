@@ -7,7 +7,10 @@ from typing import Final
 
 from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import TopicName
+from magnetar.broker.session.session import Session
+from magnetar.broker.wildcards.wildcard_subscription import WildcardSubscription
 from magnetar.runtime.threads import in_thread
+from magnetar.websocket.asking_line import AskingLine
 from magnetar.websocket.deliveries import Opened, Opener
 from magnetar.wire.client import MessageEvent
 
@@ -18,10 +21,12 @@ BESIDE_BYTES: Final = 256 << 10
 class MessagePart:
     """The consumer of one topic or partition."""
 
-    def __init__(self, number: int, topic: TopicName, opener: Opener) -> None:
+    def __init__(self, number: int, topic: TopicName, opener: Opener, line: AskingLine) -> None:
         self.number = number
         self.topic = topic
         self.opener = opener
+        self.line = line
+        """The connection to the broker that has the present consumer."""
         self.consumer_id = ConsumerId(-1)
         """Id of the present consumer; each opening gets a new one."""
         self.permits = 0
@@ -30,6 +35,14 @@ class MessagePart:
         """Whether the broker reported the end of the topic."""
         self.seen: tuple[Position, int] | None = None
         """Position of a reader: the last message that the client got."""
+
+    def topic_in(self, session: Session, position: Position) -> TopicName | None:
+        """The topic of a message of a wildcard, which `session` consumes; None for other topics."""
+        if "*" not in self.topic.local:
+            return None
+        consumer = session.consumers.get(self.consumer_id)
+        subscription = None if consumer is None else consumer.subscription
+        return subscription.topic_of(position) if isinstance(subscription, WildcardSubscription) else None
 
     async def opened(self, event: MessageEvent, count: Callable[[int], None]) -> Opened:
         """Opens an entry. `count` is called with the bytes that this takes, before and after. Raises

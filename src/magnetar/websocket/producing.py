@@ -13,6 +13,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import call_later
 from magnetar.websocket import documents
+from magnetar.websocket.asking_line import AskingLine
 from magnetar.websocket.endpoint import Endpoint, Output
 from magnetar.websocket.errors import Fault, MessageError
 from magnetar.websocket.memory import ByteCount, HeldBytes
@@ -39,6 +40,8 @@ class _Part:
         self.topic = topic
         self.publishing = publishing
         self.open = False
+        self.line: AskingLine | None = None
+        """The connection to the topic's broker; None before the first opening."""
 
 
 class ProducerSocket(Endpoint):
@@ -62,7 +65,7 @@ class ProducerSocket(Endpoint):
 
     async def open(self) -> None:
         options = self._options
-        count = await self.line.partitions(self._topic)
+        count = await self.lines.home.partitions(self._topic)
         names = [self._topic.with_partition(i) for i in range(count)] if count else [self._topic]
         for number, name in enumerate(names, 1):
             publishing = Publishing(
@@ -77,7 +80,7 @@ class ProducerSocket(Endpoint):
         for part in self._parts:
             await self._open(part, again=False)
         # Each socket another one, so that many sockets without keys fill all partitions.
-        first = self.line.session.broker.ended + len(self.line.session.broker.sessions)
+        first = self.broker.ended + len(self.broker.sessions)
         self._routing = Routing(
             len(names), murmur=options.murmur, round_robin=options.round_robin, first=first
         )
@@ -92,7 +95,8 @@ class ProducerSocket(Endpoint):
             producer_name=named or None,
             user_provided_producer_name=bool(self._options.name),
         )
-        answer = await self.line.ask(_Type.PRODUCER, body)
+        line = part.line = await self.lines.to(part.topic)
+        answer = await line.ask(_Type.PRODUCER, body)
         initial = self._options.initial_sequence_id
         last = answer.last_sequence_id if initial is None else initial
         publishing.opened(answer.producer_name, last, again=again)
@@ -134,8 +138,8 @@ class ProducerSocket(Endpoint):
             )
 
     def _hand(self, part: _Part, runs: Iterable[SendRun]) -> None:
-        if part.open:
-            self.line.hand(*runs)
+        if part.open and part.line is not None:
+            part.line.hand(*runs)
 
     def _flush_all(self) -> None:
         self._flush = None
@@ -160,9 +164,17 @@ class ProducerSocket(Endpoint):
             self._answer(part, part.publishing.refused(refusal.sequence_id, refusal.message))
             self._count_held()
         elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_PRODUCER:
-            part = self._parts[event.command.close_producer.producer_id - 1]
-            part.open = False
-            self.come_back(partial(self._open, part, again=True))
+            self._taken_off(self._parts[event.command.close_producer.producer_id - 1])
+
+    def lost(self, line: AskingLine) -> None:
+        for part in self._parts:
+            # One that is being opened learns of it by the answer.
+            if part.open and part.line is line:
+                self._taken_off(part)
+
+    def _taken_off(self, part: _Part) -> None:
+        part.open = False
+        self.come_back(partial(self._open, part, again=True))
 
     def _answer(self, part: _Part, receipts: list[SocketReceipt]) -> None:
         for receipt in receipts:

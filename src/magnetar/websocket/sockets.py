@@ -10,6 +10,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.observability.metrics import Exposition, labels
 from magnetar.websocket.errors import TooManySocketsError
+from magnetar.websocket.far_lines import FarLines
 from magnetar.websocket.memory import HeldBytes
 from magnetar.websocket.paths import SocketRole
 
@@ -35,6 +36,8 @@ class OpenSockets:
         self.refused = 0
         """Number of refused handshakes."""
         self.memory = HeldBytes()
+        self.far = FarLines()
+        """Connections to other brokers, for topics of theirs."""
 
     def __len__(self) -> int:
         return len(self._open)

@@ -62,18 +62,20 @@ def renews_credentials(connect: pb.CommandConnect) -> bool:
 
 
 def takes_end_of_topic(connect: pb.CommandConnect) -> bool:
-    """Whether the client survives REACHED_END_OF_TOPIC: only Java clients that name their library in the
-    version.
+    """Whether the client survives REACHED_END_OF_TOPIC: only the WebSocket API, and Java clients that name
+    their library in the version.
 
     Clients on the C++ library send a version too, and close the connection on this command. Java clients
     before 3.0 send a bare number as old C++ clients do; they are not told, and wait.
     """
     return connect.protocol_version >= VERSION_END_OF_TOPIC and connect.client_version.startswith(
-        _JAVA_CLIENT
+        (_JAVA_CLIENT, WEBSOCKET_CLIENT)
     )
 
 
 _JAVA_CLIENT: Final = "Pulsar-Java-v"
+WEBSOCKET_CLIENT: Final = "Magnetar-WebSocket-v"
+"""How the WebSocket API's connections to brokers name themselves; the version follows."""
 
 
 CPP_CLIENT_COMMANDS: Final = frozenset(
