@@ -58,7 +58,7 @@ class SharedHeaders:
         new = sorted(txn.topics - parted)[:PARTS_MAX]
         named = parted.union(new)
         revision, verdict = txn.revision, txn.verdict
-        header = txn.header()
+        header = txn.header(parts=True)
         if not named >= txn.topics:
             # More topics than one write of the store takes: the header names those that get a part with it.
             revision, verdict, header = txn.saved, None, _naming(txn, named)
@@ -111,6 +111,6 @@ def _naming(txn: Transaction, topics: frozenset[str]) -> bytes:
         txn.partitions = {name: last for name, last in partitions.items() if name in topics}
         txn.acks = {name: each for name, each in acks.items() if name in topics}
         txn.verdict, txn.closing = None, False
-        return txn.header()
+        return txn.header(parts=True)
     finally:
         txn.partitions, txn.acks, txn.verdict, txn.closing = partitions, acks, verdict, closing

@@ -179,32 +179,36 @@ class Transaction:
         self.revision += 1
         return self.revision
 
-    def header(self) -> bytes:
-        """As it is to be; with `verdict`, decided."""
-        parts = [
+    def header(self, *, parts: bool = False) -> bytes:
+        """As it is to be; with `verdict`, decided. `parts`: topics keep what they acknowledge themselves."""
+        fields = [
             f'{{"s":"{(self.verdict or self.state).value}","o":{_text(self.owner)}',
             f'"t":{self.started_ms},"l":{self.ttl_ms}',
         ]
         if self.reason:
-            parts.append(f'"r":{_text(self.reason)}')
+            fields.append(f'"r":{_text(self.reason)}')
         if self.closing:
-            parts.append('"e":1')
+            fields.append('"e":1')
         if self.partitions:
             lasts = [f"{_text(name)}:{_place(last)}" for name, last in self.partitions.items()]
-            parts.append(f'"p":{{{",".join(lasts)}}}')
+            fields.append(f'"p":{{{",".join(lasts)}}}')
         # Where it is aborted, nothing else is needed to take it back.
         if self.verdict is not TxnState.ABORTED:
             if self.names:
                 # By hand: the encoder takes as long for a dictionary as all else here together.
                 names = [f"{_text(name)}:{_text(named)}" for name, named in self.names.items()]
-                parts.append(f'"n":{{{",".join(names)}}}')
+                fields.append(f'"n":{{{",".join(names)}}}')
             if self.acks:
                 acks = {
                     topic: {name: acks.stored() for name, acks in subscriptions.items()}
                     for topic, subscriptions in self.acks.items()
                 }
-                parts.append(f'"a":{_ENCODER(acks)}')
-        return f"{','.join(parts)}}}".encode()
+                fields.append(f'"a":{_ENCODER(acks)}')
+        elif parts and self.acks:
+            # A later coordinator waits for the parts of these topics, too, before the header goes.
+            named = {topic: dict.fromkeys(subscriptions, {}) for topic, subscriptions in self.acks.items()}
+            fields.append(f'"a":{_ENCODER(named)}')
+        return f"{','.join(fields)}}}".encode()
 
     def header_without(self, topic: str, subscription: str) -> bytes:
         """The same without the acknowledgements of a subscription, which stay here."""

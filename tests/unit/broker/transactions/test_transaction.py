@@ -7,8 +7,8 @@ import json
 import pytest
 
 from magnetar.base.ids import LedgerId, Position
-from magnetar.broker.transactions.acks import STORED_MAX
-from magnetar.broker.transactions.ids import TxnId
+from magnetar.broker.transactions.acks import STORED_MAX, TxnAcks
+from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.transaction import InvalidHeaderError, Transaction
 from magnetar.managedlog.cursors.ack_words import ACK_SET_WORDS_MAX, WORD_BITS
 
@@ -61,3 +61,16 @@ def test_as_much_as_may_be_is_read() -> None:
     assert len(found.whole) == STORED_MAX - 1
     assert found.parts[Position(LedgerId(4), STORED_MAX)] == (1, _MESSAGES_MAX)
     assert found.parts[Position(LedgerId(5), 0)] == (0b111, 3), "a batch has no more messages than it has"
+
+
+def test_topics_with_acknowledgements_alone_stay_in_an_aborted_header_of_several_brokers() -> None:
+    """The next coordinator waits for their parts; without it they would outlive the header."""
+    txn = Transaction(TxnId(0, 1), owner="", ttl_ms=1, started_ms=0, deadline_ms=0)
+    txn.acks = {"persistent://public/default/in": {"work": TxnAcks()}}
+    txn.ending = txn.verdict = TxnState.ABORTED
+    read = Transaction(TxnId(0, 1), owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
+    read.read(txn.header(parts=True), 0)
+    assert read.state is TxnState.ABORTED
+    assert read.topics == {"persistent://public/default/in"}
+    read.read(txn.header(), 0)
+    assert read.topics == set(), "with one broker nothing is left to be done for it"
