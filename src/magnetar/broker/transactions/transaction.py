@@ -206,7 +206,9 @@ class Transaction:
                 fields.append(f'"a":{_ENCODER(acks)}')
         elif parts and self.acks:
             # A later coordinator waits for the parts of these topics, too, before the header goes.
-            named = {topic: dict.fromkeys(subscriptions, {}) for topic, subscriptions in self.acks.items()}
+            named: dict[str, dict[str, dict[str, object]]] = {
+                topic: {name: {} for name in subscriptions} for topic, subscriptions in self.acks.items()
+            }
             fields.append(f'"a":{_ENCODER(named)}')
         return f"{','.join(fields)}}}".encode()
 
