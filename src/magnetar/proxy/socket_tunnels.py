@@ -63,7 +63,7 @@ class SocketTunnels:
         return SocketTunnel(self, role if isinstance(role, str) else None)
 
     async def identify(self, asked: Handshake, certificate_role: str | None, peer: str) -> Identity | None:
-        """What the client proves here; None when the proxy authenticates nobody."""
+        """What the client proves here; None when the proxy does not authenticate clients."""
         if not self.proxy.authenticates:
             return None
         try:
@@ -182,7 +182,7 @@ class SocketTunnel(_Half):
     def __init__(self, tunnels: SocketTunnels, certificate_role: str | None) -> None:
         super().__init__(tunnels.proxy)
         self.identity: Identity | None = None
-        """What the client has proven here; None: nothing yet, or no one is authenticated here."""
+        """What the client has proven here; None: nothing yet, or clients are not authenticated here."""
         self._tunnels = tunnels
         self._certificate_role = certificate_role
         self._begun = False

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from functools import cache
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 from magnetar.base.names import TopicName
@@ -111,8 +111,8 @@ class FarLine(AskingLine, asyncio.Protocol):
     # -- asyncio.Protocol --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "a stream"
-        self._transport = transport
+        # uvloop's transports have asyncio's methods but not its classes.
+        self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         if self.closed:
             transport.abort()
