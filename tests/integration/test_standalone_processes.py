@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pulsar
 import pytest
 
-from support.official import receive_all
+from magnetar.auth.token import new_token
+from support.official import QUIET, receive_all
 from support.sharing_processes import Load, check_all_there, connected, is_there, process_of, processes
 from support.standalone import StandaloneProcess, wait_until
 
@@ -69,6 +72,44 @@ def test_killed_processes_are_replaced_and_nothing_is_lost(server: StandalonePro
         load.settle()
         assert "the storage process has ended with code -9 and is started again" in server.log_text()
         check_all_there(client, topics, load.sent)
+
+
+def test_brokers_reach_the_bookies_of_another_storage_process_with_authentication(tmp_path: Path) -> None:
+    """Bookies ask for a password then, which the brokers that go on must know."""
+    secret = b"s" * 32
+    (tmp_path / "secret").write_bytes(secret)
+    token = new_token(secret, "root", now_s=int(time.time()), lasts_s=None)
+    settings = {
+        "authentication": "token",
+        "superuser_roles": "root",
+        "token_secret_key": str(tmp_path / "secret"),
+    }
+    file = tmp_path / "secure.toml"
+    file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+    with (
+        StandaloneProcess(tmp_path / "process", options=(*THREE, "--config", str(file))) as server,
+        closing(secured_client(server, token)) as client,
+    ):
+        bookies = children_of(storage_pid(server))
+        producer = client.create_producer("secured", send_timeout_millis=60_000)
+        producer.send(b"1")
+        os.kill(storage_pid(server), signal.SIGKILL)
+        wait_until(lambda: not any(map(exists, bookies)), 60, "the bookies have ended too")
+        producer.send(b"2")
+        reader = client.create_reader("secured", pulsar.MessageId.earliest)
+        assert [reader.read_next(10_000).data() for _ in range(2)] == [b"1", b"2"]
+
+
+def secured_client(server: StandaloneProcess, token: str) -> pulsar.Client:
+    return pulsar.Client(server.broker_url, authentication=pulsar.AuthenticationToken(token), logger=QUIET)
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 def test_all_are_restarted_in_turn_without_an_error(server: StandaloneProcess) -> None:

@@ -45,9 +45,11 @@ class StoragePlace:
 
     def write(self, folder: Path) -> None:
         """Into the folder that the processes share. Raises OSError."""
-        file = folder / PLACE
+        file = folder / f"{PLACE}.new"
         file.touch(mode=0o600)
         file.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        # A broker process that starts meanwhile reads the whole of one.
+        file.replace(folder / PLACE)
 
     @classmethod
     def read(cls, folder: Path) -> StoragePlace:

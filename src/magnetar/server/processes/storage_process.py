@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import signal
 import sys
 from pathlib import Path
@@ -46,9 +45,10 @@ _READ_BYTES: Final = 4096
 class StorageProcess:
     """See the module's text."""
 
-    def __init__(self, config: StandaloneConfig, folder: Path) -> None:
+    def __init__(self, config: StandaloneConfig, seat: StorageSeat) -> None:
         self._config = config
-        self._folder = folder
+        self._folder = Path(seat.folder)
+        self._password = seat.password
         self._over = asyncio.Event()
         self._orphan = asyncio.Event()
         self._exit_code = 0
@@ -64,11 +64,16 @@ class StorageProcess:
         async with contextlib.AsyncExitStack() as cleanup:
             folder = DataFolder(self._config.data_dir or default_data_dir())
             cleanup.callback(folder.release)
-            password = secrets.token_urlsafe() if self._config.authentication else ""
             beside = await open_beside(
-                self._config, folder, password, clock=SystemClock(), cleanup=cleanup, failed=self._failed
+                self._config,
+                folder,
+                self._password,
+                clock=SystemClock(),
+                cleanup=cleanup,
+                failed=self._failed,
             )
-            StoragePlace(str(folder.bookies_dir), str(folder.metadata_file), password).write(self._folder)
+            place = StoragePlace(str(folder.bookies_dir), str(folder.metadata_file), self._password)
+            place.write(self._folder)
             server = MetadataServer(beside.store)
             cleanup.push_async_callback(server.close)
             await server.start(self._folder / SOCKET)
@@ -113,7 +118,7 @@ def main() -> int:
         open_files.raise_limit()
         if config.holds_secrets:
             core_dumps.forbid()
-        return event_loop.run(StorageProcess(config, Path(seat.folder)).run())
+        return event_loop.run(StorageProcess(config, seat).run())
     except MagnetarError as error:
         sys.stderr.write(f"magnetar: the storage process: {error}\n")
         return 1

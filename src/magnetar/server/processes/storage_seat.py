@@ -25,6 +25,9 @@ class StorageSeat:
     """File of settings; "": none."""
     overrides: Mapping[str, object] = field(default_factory=dict)
     """Settings of the command line."""
+    password: str = field(default="", repr=False)
+    """What the bookies ask for, from every storage process of this supervisor: brokers outlive it. "":
+    nothing."""
 
     def encode(self) -> str:
         """See `decode`."""
@@ -32,6 +35,7 @@ class StorageSeat:
             "folder": self.folder,
             "config": self.config,
             "overrides": encode_overrides(self.overrides),
+            "password": self.password,
         }
         return json.dumps(document, separators=(",", ":"))
 
@@ -39,7 +43,8 @@ class StorageSeat:
     def decode(cls, text: str) -> StorageSeat:
         """From `encode`."""
         document = json.loads(text)
-        return cls(document["folder"], document["config"], decode_overrides(document["overrides"]))
+        overrides = decode_overrides(document["overrides"])
+        return cls(document["folder"], document["config"], overrides, document["password"])
 
 
 def with_storage(config: StandaloneConfig) -> StandaloneConfig:

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +66,18 @@ def run(
     with contextlib.ExitStack() as cleanup:
         supervisor = Supervisor(config, Reservations(config, cleanup), file, overrides, storage=storage)
         return event_loop.run(supervisor.run())
+
+
+@contextlib.contextmanager
+def _in_use(folder: str) -> Iterator[None]:
+    """Keeps programs that remove old temporary files away from a folder: systemd-tmpfiles leaves one alone
+    that is locked."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class _Running:
@@ -112,10 +126,11 @@ class Supervisor:
             loop.add_signal_handler(number, self._stopped, number)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         loop.add_signal_handler(signal.SIGUSR2, lambda: self._do(self._supervision.restart()))
-        with tempfile.TemporaryDirectory(prefix="magnetar-") as self._folder:
+        with tempfile.TemporaryDirectory(prefix="magnetar-") as self._folder, _in_use(self._folder):
             try:
                 if self._has_storage:
-                    seat = StorageSeat(self._folder, str(self._file or ""), self._overrides)
+                    password = secrets.token_urlsafe() if self._config.authentication else ""
+                    seat = StorageSeat(self._folder, str(self._file or ""), self._overrides, password)
                     self._storage = StorageKeeper(seat, self._renew_ready)
                     await self._storage.start()
                 self._do(self._supervision.begin(self._now_s()))

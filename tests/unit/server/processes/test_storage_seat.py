@@ -12,7 +12,7 @@ from magnetar.server.settings.config import StandaloneConfig
 
 
 def test_a_seat_comes_back() -> None:
-    seat = StorageSeat("/run/x", "/etc/magnetar.toml", {"data_dir": Path("/data"), "broker_port": 0})
+    seat = StorageSeat("/run/x", "/etc/magnetar.toml", {"data_dir": Path("/data"), "broker_port": 0}, "p4ss")
     assert StorageSeat.decode(seat.encode()) == seat
 
 
