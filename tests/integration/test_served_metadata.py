@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.clock import ManualClock
+from magnetar.base.errors import MetadataError, StartupError
 from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.served import call_codec
 from magnetar.metadata.served.metadata_server import MetadataServer
 from magnetar.metadata.served.served_store import ServedMetadataStore
 from magnetar.metadata.store import (
@@ -143,6 +145,99 @@ def test_a_write_without_an_answer_is_not_repeated(tmp_path: Path) -> None:
             assert await store.get("/a") is None
 
     run(tmp_path, story)
+
+
+def test_a_read_without_an_answer_ends(tmp_path: Path) -> None:
+    """Asked again on the same connection when its time is over, it would be asked without end."""
+
+    async def story(place: Place) -> None:
+        async with place.store(call_timeout_s=0.1) as store:
+
+            async def get(_path: str) -> None:
+                await asyncio.get_running_loop().create_future()
+
+            place.server.store.get = get  # type: ignore[method-assign, assignment]  # one that hangs
+            async with asyncio.timeout(10):
+                with pytest.raises(StoreUnreachableError, match="/a: no answer"):
+                    await store.get("/a")
+            place.server.tasks.spawn(place.server.tasks.close())
+
+    run(tmp_path, story)
+
+
+def test_many_large_values_at_once_are_answered(tmp_path: Path) -> None:
+    """More than may wait for a client, which reads all the same: its session stays."""
+
+    async def story(place: Place) -> None:
+        async with place.store() as store:
+            events: list[SessionEvent] = []
+            store.watch_session(events.append)
+            value = b"x" * (1 << 20)
+            await store.put("/large", value)
+            found = await asyncio.gather(*(store.get("/large") for _ in range(80)))
+            assert all(each is not None and each.data == value for each in found)
+            assert events == []
+
+    run(tmp_path, story)
+
+
+def test_what_is_too_long_is_an_error_of_its_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(place: Place) -> None:
+        async with place.store() as store:
+            events: list[SessionEvent] = []
+            store.watch_session(events.append)
+            for number in range(20):
+                await store.put(f"/long/{number:0100}", b"")
+            monkeypatch.setattr(call_codec, "FRAME_BYTES_MAX", 1000)
+            with pytest.raises(MetadataError, match="bytes in one call or answer"):
+                await store.children("/long")
+            with pytest.raises(MetadataError, match="bytes in one call or answer"):
+                await store.put("/long", b"x" * 1000)
+            assert events == []
+
+    run(tmp_path, story)
+
+
+def test_a_store_that_fails_in_an_unknown_way_is_an_error_of_its_call(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        async with place.store() as store:
+
+            async def get(_path: str) -> None:
+                raise ValueError("odd")
+
+            place.server.store.get = get  # type: ignore[method-assign, assignment]  # one that fails
+            with pytest.raises(MetadataError, match="odd"):
+                await store.get("/a")
+
+    run(tmp_path, story)
+
+
+def test_a_paused_server_takes_no_client_for_silent(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        async with place.store() as store:
+            await store.put("/a", b"")
+            loop = asyncio.get_running_loop()
+            ahead = loop.time
+            loop.time = lambda: ahead() + 60.0  # type: ignore[method-assign]
+            try:
+                await place.server._ask()
+            finally:
+                del loop.time
+            assert place.server.sessions == 1
+            await store.put("/a", b"")
+
+    run(tmp_path, story)
+
+
+def test_a_place_that_is_too_long_is_named(tmp_path: Path) -> None:
+    async def body() -> None:
+        place = Place(tmp_path / ("x" * 100))
+        place.socket.parent.mkdir()
+        with pytest.raises(StartupError, match="too long; give another folder"):
+            await place.begin()
+        await place.end()
+
+    asyncio.run(body())
 
 
 def test_a_client_that_says_nothing_loses_its_session(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ FRAME_BYTES_MAX: Final = 64 << 20
 """Bytes of the longest frame: a transaction of values of 1 MiB."""
 MISSING: Final = -(1 << 63)
 _LENGTH_BYTES: Final = 4
+_LONGEST_HEAD: Final = 5
+"""Bytes before a result."""
 _CHANGES: Final = tuple(Change)
 
 
@@ -126,6 +128,13 @@ class Here:
     """The client's answer to `Ask`."""
 
 
+class FrameTooLongError(MetadataError):
+    """A call or an answer is longer than the other end takes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes in one call or answer of the metadata, of at most {FRAME_BYTES_MAX}")
+
+
 _CALLS: Final = (GetCall, ChildrenCall, PutCall, DeleteCall, DeleteBelowCall, TransactCall)
 _HERE, _ASK, _ANSWER, _TOLD = b"\x20", b"\x21", b"\x22", b"\x23"
 _NONE, _VALUE, _STAT, _NAMES, _STATS, _ERROR = (bytes([kind]) for kind in range(6))
@@ -150,7 +159,7 @@ def frames(buffer: bytearray) -> Iterator[bytes]:
 
 
 def encode_call(number: int, call: Call) -> bytes:
-    """The frame of a call."""
+    """The frame of a call. Raises FrameTooLongError."""
     head = bytes([_CALLS.index(type(call))]) + pack_int(number)
     match call:
         case PutCall(put, ephemeral, sequential):
@@ -161,6 +170,9 @@ def encode_call(number: int, call: Call) -> bytes:
             body = pack_int(len(operations)) + b"".join(map(_operation, operations))
         case GetCall(path) | ChildrenCall(path) | DeleteBelowCall(path):
             body = pack_string(path)
+    if len(head) + len(body) > FRAME_BYTES_MAX:
+        # The other end would end the connection, and the session with it.
+        raise FrameTooLongError(len(head) + len(body))
     return pack_buffer(head + body)
 
 
@@ -242,8 +254,12 @@ def encode_told(changes: Sequence[Notification]) -> bytes:
 
 
 def encode_answer(number: int, result: Result | MagnetarError) -> bytes:
-    """The frame of an answer. An error of another kind than a store's own becomes a MetadataError."""
-    return pack_buffer(_ANSWER + pack_int(number) + _result(result))
+    """The frame of an answer. An error of another kind than a store's own becomes a MetadataError, as does
+    a result that is too long."""
+    body = _result(result)
+    if len(body) > FRAME_BYTES_MAX - _LONGEST_HEAD:
+        body = _result(FrameTooLongError(len(body)))
+    return pack_buffer(_ANSWER + pack_int(number) + body)
 
 
 def decode_from_server(frame: bytes) -> StoreAnswer | Told | Ask:

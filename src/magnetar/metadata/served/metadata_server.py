@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 from typing import Final, cast
 
-from magnetar.base.errors import MagnetarError, ProtocolError, StartupError
+from magnetar.base.errors import MagnetarError, MetadataError, ProtocolError, StartupError
 from magnetar.metadata.served.call_codec import (
     Call,
     ChildrenCall,
@@ -50,8 +50,10 @@ SILENT_S: Final = 10.0
 """A connection that has said nothing for so long is ended, and its session with it."""
 CALLS_MAX: Final = 64
 """Calls of a connection that are under way; it is not read while there are more."""
+ANSWERS_BYTES_MAX: Final = 1 << 20
+"""Bytes that wait for a client, with which no further read of it is answered until it has taken some."""
 OUT_BYTES_MAX: Final = 16 << 20
-"""Bytes that wait for a client that does not read; with more its connection is ended."""
+"""Bytes that wait for a client when a change is to be told; with more its connection is ended."""
 
 
 class MetadataServer:
@@ -63,7 +65,7 @@ class MetadataServer:
         self.makers: dict[str, tuple[ServedSession, int]] = {}
         """The session that made an ephemeral value, and the value's `Stat.creation`, by path."""
         self.tasks = TaskGroup("metadata server")
-        self._silent_s = silent_s
+        self._questions_max = max(1, round(silent_s / ASK_S))
         self._sessions: set[ServedSession] = set()
         self._server: asyncio.Server | None = None
         self._cancel = store.watch("/", self._changed)
@@ -77,7 +79,7 @@ class MetadataServer:
             self._server = await loop.create_unix_server(lambda: ServedSession(self), sock=listener)
         except OSError as error:
             raise StartupError(
-                f"metadata cannot be served at {place}: {error.strerror};"
+                f"metadata cannot be served at {place}: {error.strerror or error};"
                 " give another folder for temporary files with TMPDIR"
             ) from error
         self.tasks.every(ASK_S, self._ask)
@@ -125,9 +127,9 @@ class MetadataServer:
             session.tell(notification)
 
     async def _ask(self) -> None:
-        now_s = asyncio.get_running_loop().time()
+        # Questions are counted, not seconds: when this process was paused, clients were not silent.
         for session in list(self._sessions):
-            if now_s - session.heard_s > self._silent_s:
+            if session.unanswered >= self._questions_max and not session.is_held:
                 _log.warning("a process says nothing: its session with the metadata has ended")
                 session.end()
             else:
@@ -147,8 +149,11 @@ class ServedSession(asyncio.Protocol):
         self.idle = asyncio.Event()
         """Set while no call is under way."""
         self.idle.set()
-        self.heard_s = asyncio.get_running_loop().time()
-        """When it said something last."""
+        self.unanswered = 0
+        """Questions since it said something."""
+        self._has_room = asyncio.Event()
+        """Cleared while ANSWERS_BYTES_MAX wait for the client."""
+        self._has_room.set()
         self._server = server
         self._transport: asyncio.Transport
         self._buffer = bytearray()
@@ -158,18 +163,35 @@ class ServedSession(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's has another class.
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=ANSWERS_BYTES_MAX)
         self._is_open = True
         self._server.began(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_open = False
+        self._has_room.set()
         self._server.ended(self)
 
+    def pause_writing(self) -> None:
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        self._has_room.set()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is not read because the store is slow, so that it cannot be heard."""
+        return self._calls >= CALLS_MAX and self._has_room.is_set()
+
     def data_received(self, data: bytes) -> None:
-        self.heard_s = asyncio.get_running_loop().time()
+        self.unanswered = 0
         self._buffer += data
+        self._begin_calls()
+
+    def _begin_calls(self) -> None:
+        """Begins what was read, up to CALLS_MAX."""
         try:
-            for frame in frames(self._buffer):
+            while self._calls < CALLS_MAX and (frame := next(frames(self._buffer), None)) is not None:
                 said = decode_from_client(frame)
                 if isinstance(said, StoreCall):
                     self._begin(said)
@@ -179,15 +201,20 @@ class ServedSession(asyncio.Protocol):
 
     def tell(self, notification: Notification) -> None:
         """Sends a note of a change."""
+        if self._is_open and self._transport.get_write_buffer_size() > OUT_BYTES_MAX:
+            _log.warning("a process does not read what the metadata store tells it: its session has ended")
+            self.end()
         self._write(encode_told((notification,)))
 
     def ask(self) -> None:
         """Asks whether it is there."""
+        self.unanswered += 1
         self._write(encode_ask())
 
     def end(self) -> None:
         """Ends the connection, whether the client reads or not."""
         if self._is_open:
+            self._is_open = False
             self._transport.abort()
 
     def _begin(self, asked: StoreCall) -> None:
@@ -200,16 +227,25 @@ class ServedSession(asyncio.Protocol):
     async def _attend(self, asked: StoreCall) -> None:
         result: Result | MagnetarError
         try:
+            if isinstance(asked.call, GetCall | ChildrenCall):
+                # One at a time finds room: a read does not wait between its result and the answer.
+                while not self._has_room.is_set():
+                    await self._has_room.wait()
             result = await self._done(asked.call)
         except MagnetarError as error:
             result = error
+        except Exception as error:  # noqa: BLE001  # its caller waits for an answer
+            _log.exception("a call of the metadata store failed")
+            result = MetadataError(f"the metadata store failed: {error!r}")
         finally:
             self._calls -= 1
             if not self._calls:
                 self.idle.set()
         self._write(encode_answer(asked.number, result))
         if self._calls == CALLS_MAX - 1 and self._is_open:
-            self._transport.resume_reading()
+            self._begin_calls()
+            if self._calls < CALLS_MAX and self._is_open:
+                self._transport.resume_reading()
 
     async def _done(self, call: Call) -> Result:
         store = self._server.store
@@ -254,10 +290,5 @@ class ServedSession(asyncio.Protocol):
         return stat._replace(created_by_self=stat.ephemeral and made)
 
     def _write(self, frame: bytes) -> None:
-        if not self._is_open:
-            return
-        if self._transport.get_write_buffer_size() + len(frame) > OUT_BYTES_MAX:
-            _log.warning("a process does not read what the metadata store tells it: its session has ended")
-            self.end()
-            return
-        self._transport.write(frame)
+        if self._is_open:
+            self._transport.write(frame)

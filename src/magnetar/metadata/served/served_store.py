@@ -184,6 +184,10 @@ class ServedMetadataStore(WatchedStore):
                     raise StoreClosedError("the metadata store is closed") from error
                 if not repeats:
                     raise OutcomeUnknownError(f"{path}: the connection was lost before the answer") from error
+                if isinstance(error, TimeoutError):
+                    # Asked again on the same connection, it would be asked without end.
+                    waited = f"{path}: no answer from {self._place} in {self._call_timeout_s:g} s"
+                    raise StoreUnreachableError(waited) from error
                 continue
             if isinstance(answered, MetadataError):
                 raise answered
@@ -274,14 +278,15 @@ class _Link(asyncio.Protocol):
                 self._transport.write(encode_here())
 
     async def ask(self, call: Call) -> Result | MetadataError:
-        """The answer. Raises LinkLostError."""
+        """The answer. Raises LinkLostError, FrameTooLongError."""
         if self.ended.is_set():
             raise LinkLostError("the connection was lost")
         self._number += 1
         number = self._number
+        frame = encode_call(number, call)
         future: asyncio.Future[Result | MetadataError] = asyncio.get_running_loop().create_future()
         self._calls[number] = future
-        self._transport.write(encode_call(number, call))
+        self._transport.write(frame)
         try:
             return await future
         finally:

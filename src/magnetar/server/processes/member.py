@@ -81,7 +81,7 @@ class SharingProcess:
             return SocketReceiver(place, taken).close
         except OSError as error:
             raise StartupError(
-                f"connections of other processes cannot be received at {place}: {error.strerror};"
+                f"connections of other processes cannot be received at {place}: {error.strerror or error};"
                 " give another folder for temporary files with TMPDIR"
             ) from error
 
