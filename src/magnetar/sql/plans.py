@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from magnetar.base.ids import LedgerId, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.runtime.threads import pool
 from magnetar.sql.bounds import Bounds
@@ -81,11 +81,13 @@ def plan_partition(
     if not bounds.partition.meets(topic.partition, topic.partition):
         counts.skipped_partitions += 1
         return None
+    if not log.is_complete:
+        # Only the end is known, as the admin interface does not answer.
+        return PartitionPlan(topic, (), (Stretch(_pair(EARLIEST), _pair(log.end), None),))
     if log.first >= log.end:
         return None
-    stretches = log.stretches(log.first, log.end) or [Stretch(_pair(log.first), _pair(log.end), None)]
-    if not log.is_complete:
-        return PartitionPlan(topic, (), tuple(stretches))
+    whole = log.stretches(log.first, log.end) or [Stretch(_pair(log.first), _pair(log.end), None)]
+    stretches = [part for stretch in whole for part in _by_ledger(stretch, log)]
     wanted = [part for stretch in stretches for part in _within(stretch, bounds)]
     left_out = {stretch.file.place: stretch.file for stretch in stretches if stretch.file is not None}
     by_file: dict[tuple[str, str], list[Stretch]] = {}
@@ -138,19 +140,26 @@ def _may_have(facts: FileFacts, bounds: Bounds) -> bool:
     return facts.has_keys
 
 
-def _within(stretch: Stretch, bounds: Bounds) -> list[Stretch]:
-    """The part of a stretch that positions allow. A stretch of the broker may have several ledgers."""
-    (first_ledger, first), (last_ledger, stop) = stretch.start, stretch.end
-    if not bounds.ledger_id.meets(first_ledger, last_ledger):
-        return []
-    if first_ledger != last_ledger:
+def _by_ledger(stretch: Stretch, log: KnownLog) -> list[Stretch]:
+    """A stretch of the broker as one for each ledger: the removal of a ledger while the one before is read is
+    then noticed, as the range of the next one begins too late."""
+    if stretch.file is not None:
         return [stretch]
+    parts = log.parts(Position(*stretch.start), Position(*stretch.end))
+    return [Stretch((each.ledger_id, first), (each.ledger_id, stop), None) for each, first, stop in parts]
+
+
+def _within(stretch: Stretch, bounds: Bounds) -> list[Stretch]:
+    """The part of a stretch, which is in one ledger, that positions allow."""
+    (ledger_id, first), (_, stop) = stretch.start, stretch.end
+    if not bounds.ledger_id.meets(ledger_id, ledger_id):
+        return []
     low, high = bounds.entry_id.low, bounds.entry_id.high
     first = first if low is None else max(first, low)
     stop = stop if high is None else min(stop, high + 1)
     if first >= stop:
         return []
-    return [Stretch((first_ledger, first), (last_ledger, stop), stretch.file)]
+    return [Stretch((ledger_id, first), (ledger_id, stop), stretch.file)]
 
 
 def _take(file: HistoryFile, facts: FileFacts, counts: ReadCounts) -> None:

@@ -116,14 +116,13 @@ class _PartitionRows:
             format_ = table.narrowed({name.lower() for name in columns})
             values = format_.open(definitions_of(client, plan.topic))
         rescued = None if values is None else RescuedValues(values)
-        start = Position(*plan.stretches[0].start)
         self._decoder = Decoder(
             plan.topic,
             tuple(decoded),
             values=rescued,
             encrypted="skip",
             rows=rows,
-            pieces_before=LookBack(client, plan.topic, start, strict=False),
+            pieces_before=LookBack(client, plan.topic, strict=False),
         )
         self._columns = SegmentColumns(plan.topic, tuple(decoded), rescued, rows)
 

@@ -1,4 +1,4 @@
-"""Finds the pieces of a large message that lie before the range with its last piece."""
+"""Finds the pieces of a large message that lie before a range, or that were left out of it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ far."""
 
 
 class LookBack:
-    """Reads backwards from the start of a range, once a piece is missing; before that, it sends no
-    request."""
+    """Reads backwards from a piece before which others are missing; before that, it sends no request. They
+    may be anywhere before it: a range may have gaps, of entries that a query does not want."""
 
-    def __init__(self, client: Client, topic: TopicName, start: Position, *, strict: bool) -> None:
+    def __init__(self, client: Client, topic: TopicName, *, strict: bool) -> None:
         """`strict`: lost pieces are an error of the caller; otherwise, the result for them is None."""
         self._client = client
         self._topic = topic
-        self._start = start
         self._strict = strict
 
     def __call__(self, uuid: str, count: int, position: Position) -> list[bytes] | None:
@@ -34,7 +33,7 @@ class LookBack:
         Raises UnreachableError, RefusedError.
         """
         found: dict[int, bytes] = {}
-        stop = self._start
+        stop = position
         entries = _ENTRIES_AT_FIRST
         state = self._log()
         while stop > EARLIEST and len(found) < count:

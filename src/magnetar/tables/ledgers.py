@@ -124,7 +124,7 @@ class KnownLog:
             return cls(Position(LedgerId(0), 0))
         return cls(Position(last.ledger_id, last.entry_id + 1))
 
-    def _parts(self, start: Position, end: Position) -> Iterator[tuple[ListedLedger, int, int]]:
+    def parts(self, start: Position, end: Position) -> Iterator[tuple[ListedLedger, int, int]]:
         """Yields the ledgers of the range, each with the first entry in it and the entry behind the last."""
         for ledger in self.ledgers:
             first = 0
@@ -141,7 +141,7 @@ class KnownLog:
     def stretches(self, start: Position, end: Position) -> list[Stretch]:
         """The range in stretches, in order; an empty list when all entries are read from the broker."""
         found: list[Stretch] = []
-        for ledger, first, stop in self._parts(start, end):
+        for ledger, first, stop in self.parts(start, end):
             for file in ledger.files:
                 low, high = max(first, file.first_entry), min(stop, file.last_entry + 1)
                 if low < high:
@@ -157,7 +157,7 @@ class KnownLog:
     def measure(self, start: Position, end: Position) -> EntryRange:
         """The range with its counts of entries and bytes; both are 0 when the ledgers are unknown."""
         entries = size_bytes = 0
-        for ledger, first, stop in self._parts(start, end):
+        for ledger, first, stop in self.parts(start, end):
             entries += stop - first
             size_bytes += ledger.size_bytes * (stop - first) // ledger.entries
         return EntryRange(start, end, entries, size_bytes)
@@ -171,7 +171,7 @@ class KnownLog:
         ranges: list[EntryRange] = []
         piece_start = start
         done = 0
-        for ledger, first, stop in self._parts(start, end):
+        for ledger, first, stop in self.parts(start, end):
             at = first
             while at < stop:
                 # Each cut is where the next piece is full, or at the ledger's end when that comes first.
@@ -189,7 +189,7 @@ class KnownLog:
     def advance(self, start: Position, entries: int, end: Position) -> Position:
         """The position behind the first `entries` >= 0 entries from `start` on, at most `end`."""
         position = start
-        for ledger, first, stop in self._parts(start, end):
+        for ledger, first, stop in self.parts(start, end):
             if entries <= 0:
                 break
             taken = min(stop - first, entries)

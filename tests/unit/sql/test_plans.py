@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from magnetar.base.ids import LedgerId, Position
+from magnetar.base.ids import EARLIEST, LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.sql.bounds import Bounds, NumberSpan
 from magnetar.sql.plans import PartitionPlan, ReadCounts, plan_partition
@@ -98,6 +98,30 @@ def test_a_file_of_another_machine_is_read_from_the_broker() -> None:
         ((2, 0), None),
         ((3, 0), None),
     ]
+
+
+def test_where_only_the_end_is_known() -> None:
+    """Without an admin interface: the broker then sends what is there from the first entry on."""
+    state = KnownLog.from_last(Position(LedgerId(5), 3))
+    plan = plan_partition(TOPIC, state, Bounds(), lambda *_: True, lambda _: None, ReadCounts())
+    assert shown(plan) == ([], [(tuple(EARLIEST), (5, 4))])
+
+
+def test_each_ledger_of_the_tail_is_a_range() -> None:
+    state = log((1, file("a")), (2, None), (3, None))
+    plan = plan_partition(
+        TOPIC,
+        state,
+        Bounds(ledger_id=NumberSpan(3, None)),
+        lambda *_: True,
+        lambda each: KNOWN[each.name],
+        ReadCounts(),
+    )
+    assert shown(plan) == ([], [((3, 0), (3, 10))])
+    plan = plan_partition(
+        TOPIC, log((2, None), (3, None)), Bounds(), lambda *_: True, lambda _: None, ReadCounts()
+    )
+    assert shown(plan) == ([], [((2, 0), (2, 10)), ((3, 0), (3, 10))])
 
 
 def test_an_empty_log() -> None:

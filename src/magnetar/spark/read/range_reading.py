@@ -111,7 +111,6 @@ def _read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the decoded columns, with broken values in their own column."""
     topic = TopicName.parse(partition.topic)
-    start = Position(*partition.start)
     connection = options.connection
     with Client(connection.service_url, connection.client, admin_url=connection.admin_url) as client:
         values = open_values(shape.value, definitions_of(client, topic)) if "value" in shape.decoded else None
@@ -122,7 +121,7 @@ def _read_range(
             values=values,
             encrypted=options.encrypted,
             rows=shape.rows,
-            pieces_before=LookBack(client, topic, start, strict=options.fail_on_data_loss),
+            pieces_before=LookBack(client, topic, strict=options.fail_on_data_loss),
         )
         columns = SegmentColumns(topic, shape.decoded, values, shape.rows)
         last = LastFile()
