@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from socket import socket
 from typing import Any
 
 import pulsar
 import pytest
 
 from magnetar.client.client import Client
-from magnetar.sql.errors import UnknownTopicError
+from magnetar.sql.errors import RowsGoneError, UnknownTopicError
 from magnetar.sql.limits import QueryLimits
 from magnetar.sql.queries import Query, QueryReport
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic
@@ -41,11 +42,20 @@ def client(keeper: StandaloneProcess) -> Iterator[pulsar.Client]:
     made.close()
 
 
-def ask(keeper: StandaloneProcess, text: str) -> tuple[Rows, QueryReport]:
-    def connect() -> Client:
-        return Client(keeper.broker_url, admin_url=keeper.http_url)
+def ask(
+    keeper: StandaloneProcess,
+    text: str,
+    *,
+    admin_url: str = "",
+    meanwhile: Callable[[], object] = lambda: None,
+) -> tuple[Rows, QueryReport]:
+    """`admin_url`: another one, which may not answer. `meanwhile`: called between plan and reading."""
 
-    with Query(text, connect, QueryLimits(memory_mb=256, threads=2), admin_given=True) as query:
+    def connect() -> Client:
+        return Client(keeper.broker_url, admin_url=admin_url or keeper.http_url)
+
+    with Query(text, connect, QueryLimits(memory_mb=256, threads=2), admin_given=not admin_url) as query:
+        meanwhile()
         _, batches = query.rows()
         rows = [row for batch in batches for row in batch.to_pylist()]
         return rows, query.report
@@ -216,6 +226,32 @@ def test_topics_are_joined_from_one_snapshot(keeper: StandaloneProcess, client: 
         " SELECT count(*) AS n FROM left_side JOIN public.default.right_side r USING (key)",
     )
     assert rows == [{"n": 9}]
+
+
+def test_without_an_admin_interface_all_messages_are_there(
+    keeper: StandaloneProcess, client: pulsar.Client
+) -> None:
+    topic = HistoryTopic(keeper, "persistent://public/default/no_admin")
+    topic.fill_ledger(30)
+    topic.offload()
+    topic.fill_ledger(20)
+    with socket() as taken:  # a port that nothing answers on
+        taken.bind(("127.0.0.1", 0))
+        nothing = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        rows, _ = ask(keeper, "SELECT count(*) AS n FROM no_admin", admin_url=nothing)
+    assert rows == [{"n": 50}]
+
+
+def test_files_that_are_deleted_meanwhile(keeper: StandaloneProcess) -> None:
+    topic = HistoryTopic(keeper, "persistent://public/default/deleted_files")
+    topic.fill_ledger(10)
+    topic.offload()
+
+    def delete() -> None:
+        keeper.admin("DELETE", f"{topic.path}?force=true")
+
+    with pytest.raises(RowsGoneError, match="of its history is gone"):
+        ask(keeper, "SELECT count(*) FROM deleted_files WHERE payload IS NOT NULL", meanwhile=delete)
 
 
 def test_the_command(keeper: StandaloneProcess, client: pulsar.Client) -> None:

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Final
 from magnetar.runtime.threads import beside
 from magnetar.sql.bounds import KEY, TIME, Condition
 from magnetar.sql.engine_tree import Node
-from magnetar.sql.errors import QueryLimitError, QueryStoppedError, SqlPackagesError, StatementError
+from magnetar.sql.errors import (
+    QueryLimitError,
+    QueryStoppedError,
+    SqlPackagesError,
+    StatementError,
+    TooDeepError,
+)
 from magnetar.sql.limits import QueryLimits
 from magnetar.sql.table_names import text_literal
 
@@ -89,7 +95,10 @@ class SqlEngine:
     def parse(self, text: str) -> Node:
         """The tree of a statement. Raises StatementError."""
         rows = self._all("SELECT json_serialize_sql(?::VARCHAR)", [text])
-        document: Node = json.loads(str(rows[0][0]))
+        try:
+            document: Node = json.loads(str(rows[0][0]))
+        except RecursionError as error:
+            raise TooDeepError from error
         if document.get("error"):
             message = str(document.get("error_message", "not understood"))
             raise StatementError(" ".join(message.split()))
@@ -155,6 +164,12 @@ class SqlEngine:
     def explain(self, statement: str) -> str:
         """The engine's plan of a statement."""
         return str(self._all(f"EXPLAIN {statement}")[0][1])
+
+    def is_about_files(self, error: Exception) -> bool:
+        """Whether the engine could not read a file."""
+        # For a file that is gone it looks for a folder of that name, and may not.
+        kinds = (self._errors.IOException, self._errors.PermissionException)
+        return isinstance(error, kinds) and self._scan_error is None
 
     def translated(self, error: Exception) -> Exception:
         """An error of the engine as one of this project; others as they are."""

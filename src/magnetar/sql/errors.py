@@ -3,6 +3,7 @@
 SqlError
 ├── SqlPackagesError       the engine is not installed
 ├── StatementError         the statement is not understood, or asks for what queries cannot do
+│   └── TooDeepError       it has too many operators within each other
 ├── UnknownTopicError      a table that is not a topic
 ├── QueryLimitError        a limit of memory, time or rows was reached
 ├── QueryStoppedError      the query was interrupted
@@ -29,6 +30,16 @@ class StatementError(SqlError):
     """The statement is not valid, or is not one that reads topics."""
 
     status = 400
+
+
+class TooDeepError(StatementError):
+    """The statement has too many operators within each other."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the statement has too many operators within each other: use lists, as in `IN (…)`, or shorter"
+            " expressions"
+        )
 
 
 class UnknownTopicError(SqlError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from magnetar.client.client import Client
 from magnetar.client.errors import RefusedError
 from magnetar.sql.bounds import Bounds
 from magnetar.sql.engine import Deadline, SqlEngine
-from magnetar.sql.errors import QueryLimitError, UnknownTopicError
+from magnetar.sql.errors import QueryLimitError, RowsGoneError, UnknownTopicError
 from magnetar.sql.limits import QueryLimits
 from magnetar.sql.native_files import is_plain_path, reads_values, selects
 from magnetar.sql.plans import FilePart, PartitionPlan, ReadCounts, plan_partition
@@ -90,11 +91,17 @@ class Query:
         self._limits = limits
         self._engine = SqlEngine(limits)
         self.report = QueryReport(self._engine.name)
+        self._files: dict[str, TopicName] = {}
+        """The files that the engine reads by itself, by path."""
         try:
             self._engine.begin()
             self.statement = read_statement(self._engine.parse(text))
             self._plan(self.statement, admin_given=admin_given)
             self._text = self._engine.text_of(self.statement.document)
+        except Exception as error:
+            told = self._told(error)
+            self.close()
+            raise told from error
         except BaseException:
             self.close()
             raise
@@ -152,9 +159,16 @@ class Query:
                 yield batch
         self.report.seconds = time.monotonic() - self._began
 
-    def _told(self, error: Exception, deadline: Deadline) -> Exception:
-        if deadline.passed:
+    def _told(self, error: Exception, deadline: Deadline | None = None) -> Exception:
+        if deadline is not None and deadline.passed:
             return QueryLimitError(f"the query took longer than {self._limits.seconds_max} s")
+        if self._engine.is_about_files(error):
+            for path, topic in self._files.items():
+                if not os.path.exists(path):
+                    gone = (
+                        f"the file {path} of its history is gone: it was deleted, or merged into another one"
+                    )
+                    return RowsGoneError(str(topic), "the beginning", gone)
         return self._engine.translated(error)
 
     def explain(self) -> str:
@@ -187,8 +201,9 @@ class Query:
             bounds = self._bounds(ref)
             table = tables[ref.topic]
             planned.append((ref, bounds, table, self._partitions(logs[ref.topic], table, bounds)))
-        paths = [_path(part) for *_, plans in planned for plan in plans for part in plan.files]
-        self._engine.shut_in(dict.fromkeys(paths))
+        for *_, plans in planned:
+            self._files |= {_path(part): plan.topic for plan in plans for part in plan.files}
+        self._engine.shut_in(self._files)
         for ref, bounds, table, plans in planned:
             self._add(ref, bounds, table, plans)
 

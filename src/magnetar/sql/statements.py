@@ -16,7 +16,7 @@ from typing import Final
 from magnetar.base.names import TopicName
 from magnetar.sql.bounds import BOUNDED, Condition
 from magnetar.sql.engine_tree import Node
-from magnetar.sql.errors import StatementError
+from magnetar.sql.errors import StatementError, TooDeepError
 from magnetar.sql.table_names import topic_of
 
 _TABLE_KINDS: Final = frozenset(
@@ -24,8 +24,20 @@ _TABLE_KINDS: Final = frozenset(
 )
 _TABLE_FUNCTIONS: Final = frozenset(("range", "generate_series", "unnest"))
 """Functions in FROM that only compute. Others read files, settings or memory."""
-_REFUSED_FUNCTIONS: Final = frozenset(("current_setting", "getenv", "getvariable", "write_log"))
-"""Functions of a row that tell or change something outside of the rows."""
+_REFUSED_FUNCTIONS: Final = frozenset(
+    (
+        "current_setting",
+        "getenv",
+        "getvariable",
+        "json_deserialize_sql",
+        "json_execute_serialized_sql",
+        "json_serialize_plan",
+        "json_serialize_sql",
+        "write_log",
+    )
+)
+"""Functions of a row that tell or change something outside of the rows. Those of statements as JSON open the
+files that the statement names, to learn their columns."""
 _COMPARISONS: Final = {
     "COMPARE_EQUAL": "=",
     "COMPARE_LESSTHAN": "<",
@@ -63,6 +75,8 @@ class Statement:
 
 @dataclass(slots=True)
 class _Found:
+    prefix: str
+    """The names of `refs` begin with it, and no name of a WITH clause does, which would hide a topic."""
     refs: list[TopicRef] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     alone: set[str] = field(default_factory=set)
@@ -76,13 +90,35 @@ def read_statement(document: Node) -> Statement:
 
     Raises StatementError, UnknownTopicError.
     """
+    try:
+        return _read(document)
+    except RecursionError as error:
+        raise TooDeepError from error
+
+
+def _read(document: Node) -> Statement:
     statements = document.get("statements", [])
     if len(statements) != 1:
         raise StatementError(f"one statement is expected, and there are {len(statements)}")
-    found = _Found()
+    named = tuple(_named_queries(statements[0]))
+    prefix = "topic_"
+    while any(name.startswith(prefix) for name in named):
+        prefix = f"_{prefix}"
+    found = _Found(prefix)
     _walk(statements[0], frozenset(), found)
     columns = None if found.has_star or found.alone & found.tables else frozenset(found.columns)
     return Statement(document, tuple(found.refs), columns)
+
+
+def _named_queries(node: object) -> Iterator[str]:
+    """The names of all WITH clauses of a statement, in lower case."""
+    if isinstance(node, dict):
+        for entry in (node.get("cte_map") or {}).get("map", ()):
+            yield str(entry["key"]).lower()
+        yield str(node.get("cte_name") or "").lower()
+    inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for each in inside:
+        yield from _named_queries(each)
 
 
 def _walk(node: object, scope: frozenset[str], found: _Found) -> None:
@@ -168,7 +204,7 @@ def _walk_base(
     if node.get("at_clause"):
         raise StatementError("AT is not there yet: use conditions on publish_time")
     topic = topic_of(catalog, schema, table)
-    ref = TopicRef(f"topic_{len(found.refs)}", topic, tuple(conditions.get(id(node), ())))
+    ref = TopicRef(f"{found.prefix}{len(found.refs)}", topic, tuple(conditions.get(id(node), ())))
     found.refs.append(ref)
     node["alias"] = node.get("alias") or table
     found.tables.add(_name_of(node))
@@ -180,7 +216,8 @@ def _walk_base(
 
 def _check_expression(node: Node, found: _Found) -> None:
     kind = node.get("class")
-    if kind == "STAR":
+    if kind in ("STAR", "POSITIONAL_REFERENCE"):
+        # `#1` is the first column, whatever its name is.
         found.has_star = True
     elif kind == "COLUMN_REF":
         # A name of a table stands for a struct of its row; and a field of a struct has its name last.
@@ -238,6 +275,9 @@ def _owners(tables: list[Node], names: list[str]) -> Iterator[Node]:
     if len(names) == 1:
         if len(tables) == 1:
             yield from bases
+        return
+    if len(names) > 2:
+        # A field of a value, as in `orders.value.key`.
         return
     wanted = names[-2].lower()
     named = [each for each in tables if _name_of(each) == wanted]

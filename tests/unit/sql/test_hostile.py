@@ -51,6 +51,8 @@ QUERIES = (
     "SELECT * FROM pg_settings()",
     "SELECT * FROM information_schema.tables",
     "SELECT * FROM pragma_database_list()",
+    "SELECT json_serialize_plan('FROM read_csv(''{path}'')')",
+    "SELECT 1 FROM x WHERE ledger_id = length(json_serialize_plan('FROM read_csv(''{path}'')')::VARCHAR)",
     "SELECT current_setting('temp_directory')",
     "SELECT getenv('HOME')",
     "SELECT getvariable('x')",

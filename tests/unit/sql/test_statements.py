@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from magnetar.sql.bounds import Bounds
 from magnetar.sql.engine import SqlEngine
-from magnetar.sql.errors import SqlError, StatementError
+from magnetar.sql.errors import SqlError, StatementError, TooDeepError
 from magnetar.sql.statements import Statement, read_statement
 
 
@@ -150,3 +152,29 @@ def test_what_is_no_query(engine: SqlEngine, text: str) -> None:
 def test_a_time_of_the_system(engine: SqlEngine) -> None:
     with pytest.raises(StatementError, match="AT is not there yet"):
         read(engine, f"SELECT * FROM a AT (TIMESTAMP => {TIME})")
+
+
+def test_a_named_query_hides_no_topic(engine: SqlEngine) -> None:
+    """The engine finds a named query before a table, so the names of topics must be others."""
+    statement = read(engine, "WITH TOPIC_0 AS (SELECT 42 AS x) SELECT a.i, x FROM a, topic_0")
+    for ref in statement.refs:
+        engine.add_table(ref.name, ["SELECT 7 AS i"])
+    assert engine.query(engine.text_of(statement.document), 100).read_all().to_pylist() == [{"i": 7, "x": 42}]
+
+
+def test_a_column_by_its_number_may_be_any(engine: SqlEngine) -> None:
+    assert read(engine, "SELECT #1 FROM a").columns is None
+
+
+def test_a_field_of_a_value_is_no_column_of_another_table(engine: SqlEngine) -> None:
+    text = "SELECT 1 FROM orders, \"value\" WHERE orders.value.key = 'x'"
+    assert bounds(engine, text) == [Bounds(), Bounds()]
+
+
+@pytest.mark.parametrize("operator", ["+", "||"])
+@pytest.mark.parametrize("count", [300, 900])
+def test_many_operators_within_each_other(engine: SqlEngine, operator: str, count: int) -> None:
+    """Python's depth is limited; whatever the limit is, there is an answer or an error of ours."""
+    with suppress(TooDeepError):
+        statement = read(engine, f"SELECT {operator.join(['1'] * count)}")
+        assert engine.query(engine.text_of(statement.document), 100).read_all().num_rows == 1

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 import click
 
 from magnetar.cli.output import styled
+from magnetar.sql.errors import StatementError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,8 @@ BINARY: Final = ("parquet", "arrow")
 _ROWS_FOR_WIDTHS: Final = 500
 """Rows of a table whose widths decide those of its columns; later rows come as they are made."""
 _CELL_MAX: Final = 60
+_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+"""What would move the cursor of a terminal, or change its title: messages may come from strangers."""
 
 Batches = Iterator["pa.RecordBatch"]
 
@@ -73,15 +76,30 @@ def _rows(batches: Batches) -> Iterator[list[tuple[str, object]]]:
     """The rows; names may occur twice in a result."""
     for batch in batches:
         names = batch.schema.names
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = [_values(column) for column in batch.columns]
         for values in zip(*columns, strict=True):
             yield list(zip(names, values, strict=True))
+
+
+def _values(column: pa.Array) -> list[object]:
+    """The values of a column. Times that Python cannot hold, before the year 1 or after 9999, are texts."""
+    import pyarrow as pa
+
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError) as error:
+        if not pa.types.is_temporal(column.type):
+            raise StatementError(
+                f"a result of the type {column.type} has times that cannot be shown ({error}): use"
+                " `-o parquet` or `-o arrow`, or select the times alone"
+            ) from error
+        return list(column.cast(pa.string()).to_pylist())
 
 
 def table_lines(schema: pa.Schema, batches: Batches) -> Iterator[str]:
     """The lines of a table with a head."""
     kinds = [_is_number(kind) for kind in schema.types]
-    rows = ([_cut(cell(value)) for _, value in row] for row in _rows(batches))
+    rows = ([_cut(cell(value).translate(_CONTROLS)) for _, value in row] for row in _rows(batches))
     first = list(islice(rows, _ROWS_FOR_WIDTHS))
     widths = (
         [max(map(len, column)) for column in zip(schema.names, *first, strict=True)] if len(schema) else []

@@ -9,8 +9,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from magnetar.cli.sql.results import write_result
+from magnetar.sql.errors import StatementError
 
 TABLE = pa.table(
     {
@@ -37,9 +39,9 @@ class Stream(io.TextIOWrapper):
         return found
 
 
-def written(output: str) -> bytes:
+def written(output: str, table: pa.Table = TABLE) -> bytes:
     stream = Stream()
-    write_result(TABLE.schema, iter(TABLE.to_batches()), output, stream)
+    write_result(table.schema, iter(table.to_batches()), output, stream)
     return stream.written()
 
 
@@ -84,3 +86,17 @@ def test_a_result_without_rows() -> None:
     stream = Stream()
     write_result(TABLE.schema.remove(7), iter(()), "table", stream)
     assert stream.written().decode().split() == TABLE.schema.names[:7]
+
+
+def test_times_that_python_cannot_hold() -> None:
+    days = pa.array([2932897, -1_000_000, None], pa.int32()).cast(pa.date32())
+    rows = written("csv", pa.table({"day": days})).decode().splitlines()
+    assert rows[1] == "10000-01-01"
+    assert rows[3] == '""'
+    with pytest.raises(StatementError, match="use `-o parquet`"):
+        written("json", pa.table({"more": pa.StructArray.from_arrays([days], ["day"])}))
+
+
+def test_a_table_moves_no_cursor() -> None:
+    table = pa.table({"text": ["a\x1b]0;title\x07\x9b31mb\r\tc"]})
+    assert written("table", table).decode().splitlines()[1] == r"a\x1b]0;title\x07\x9b31mb\x0d\x09c"
