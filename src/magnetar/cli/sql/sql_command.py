@@ -59,6 +59,9 @@ def sql(caller: Caller, given: _Given) -> int:
     # Nothing here uses pandas, which Arrow and the engine import where it is installed: it costs two seconds
     # of a processor.
     sys.meta_path.insert(0, NoPandas())
+    from magnetar.sql.packages import check_packages
+
+    check_packages()
     from magnetar.cli.sql.running import Runner
     from magnetar.sql.limits import QueryLimits
 
