@@ -306,15 +306,15 @@ class ManagedLog:
     # Life
 
     async def start(self, recovered: Callable[[LogMetadata], LogMetadata]) -> None:
-        """Takes over the log: recovers its cursors, and creates a ledger unless it is terminated. A list with
-        copies is changed by version in any case: no former owner can then merge them. Called once.
+        """Takes over the log: recovers its cursors, and creates a ledger unless it is terminated. The list is
+        changed by version in any case: each owner has a higher one than all before it. Called once.
 
         Raises LedgerError, MetadataError, StorageError, LogFencedError, InvalidLogDataError.
         """
         await self._cursors.recover(self._lifecycle.cursor_advanced, self.fence, is_new=self.stored.is_new)
         if self.state is LogState.OPEN:
             await self._lifecycle.begin(recovered)
-        elif recovered(self.stored.metadata) != self.stored.metadata or self.stored.metadata.copies:
+        else:
             await self.stored.update(recovered)
         self._cursors.settle()
 

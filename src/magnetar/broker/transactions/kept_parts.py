@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept import TOGETHER, KeptTransactions, part_path
+from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata import keys
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
@@ -55,15 +56,16 @@ class KeptParts(KeptTransactions):
         self._generations: dict[int, int] = {}
         """How often this process has read each coordinator."""
 
-    async def share(self) -> bool:
-        """Marks the transactions as those of several brokers. False: transactions of one broker are there,
-        which have no parts."""
+    async def share(self, *, mark: bool) -> bool:
+        """Marks the transactions as those of several brokers, if asked to. False: transactions of one broker
+        are there, which have no parts."""
         if not await self.shared():
             for number in await self._store.children(keys.TRANSACTION_HEADERS):
                 if await self._store.children(keys.transaction_headers(int(number))):
                     return False
-            with contextlib.suppress(BadVersionError):  # another broker was first
-                await self._store.put(keys.TRANSACTIONS_SHARED, b"", expected_version=MUST_NOT_EXIST)
+            if mark:
+                with contextlib.suppress(BadVersionError):  # another broker was first
+                    await self._store.put(keys.TRANSACTIONS_SHARED, b"", expected_version=MUST_NOT_EXIST)
         return True
 
     async def shared(self) -> bool:
@@ -83,6 +85,11 @@ class KeptParts(KeptTransactions):
                 found = part_at(f"{path}/{name}")
                 if value is not None and found is not None:
                     yield found[1], value
+
+    async def version_of(self, log_name: str) -> int | None:
+        """Version of a log's value; None: there is no such log."""
+        value = await self._store.get(log_path(log_name))
+        return None if value is None else value.stat.version
 
     async def part(self, log_name: str, id_: TxnId) -> Value | None:
         return await self._store.get(part_path(log_name, id_))

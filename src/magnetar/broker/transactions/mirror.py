@@ -97,7 +97,7 @@ class Mirror(Transaction):
 
     def take(self, part: TopicPart) -> None:
         """What an earlier owner left in it."""
-        self.last, self.durable = part.last, part.durable
+        self.last, self.durable = part.last or self.last, part.durable
         if part.acks:
             self.acks = {self.topic: part.acks}
 
@@ -106,7 +106,7 @@ class Mirror(Transaction):
         self.state, self.owner, self.ttl_ms = header.state, header.owner, header.ttl_ms
         self.started_ms, self.reason = header.started_ms, header.reason
         self.closing = self.closing or header.closing
-        if self.topic in header.partitions and self.topic not in self.partitions:
+        if self.topic in header.partitions and not self.registered:
             self.partitions = {self.topic: self.last}
             self.registered = frozenset(self.partitions)
         named = header.acks.get(self.topic, ())

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError, TransactionStateError
+from magnetar.broker.transactions.kept import part_path
 from magnetar.broker.transactions.kept_parts import KeptParts
-from magnetar.broker.transactions.mirror import Mirror, TopicPart
+from magnetar.broker.transactions.mirror import NO_EPOCH, Mirror, TopicPart
 from magnetar.broker.transactions.transaction import InvalidHeaderError, Transaction
-from magnetar.metadata.store import BadVersionError
+from magnetar.metadata.store import BadVersionError, Value
 from magnetar.runtime.flights import OneAtATime
 
 if TYPE_CHECKING:
     from magnetar.base.clock import Clock
+    from magnetar.managedlog.stored_log import StoredLog
 
 _log = logging.getLogger("magnetar.broker.transactions")
 
@@ -32,11 +34,20 @@ class PartWriting:
         self._drop = drop
         self._writes = OneAtATime()
 
-    def take(self, mirror: Mirror, data: bytes) -> None:
-        """What a part holds. Raises ServiceNotReadyError when a later owner of the topic has it."""
-        part = TopicPart.read(data, f"part of {mirror.topic} in transaction {mirror.id}")
+    async def take(self, mirror: Mirror, value: Value, log: StoredLog) -> bool:
+        """What a part holds. False: it was left by an earlier topic of that name, which was deleted with all
+        that it held; it is gone.
+
+        Raises ServiceNotReadyError when a later owner of the topic has it, MetadataError.
+        """
+        part = TopicPart.read(value.data, f"{part_path(log.name, mirror.id)} in the metadata")
+        if not mirror.may_hold(part) and await self._kept.version_of(log.name) == log.version:
+            await self._kept.drop_part(log.name, mirror.id, value.stat.version)
+            return False
         self._check_holder(mirror, part)
+        mirror.version = value.stat.version
         mirror.take(part)
+        return True
 
     def _check_holder(self, mirror: Mirror, part: TopicPart) -> None:
         if not mirror.may_hold(part):
@@ -91,7 +102,11 @@ class PartWriting:
                     raise TransactionStateError(f"transaction {mirror.id} is over") from None
                 if value.stat.version == version:
                     raise  # what was read is older than what was written
-                self._check_holder(mirror, TopicPart.read(value.data, mirror.topic))
+                part = TopicPart.read(value.data, mirror.topic)
+                self._check_holder(mirror, part)
+                if not mirror.saved and part.epoch != NO_EPOCH:
+                    # A former owner wrote after this one had read, and has answered what it wrote.
+                    mirror.take(part)
                 mirror.version = value.stat.version
                 continue
             mirror.saved = revision

@@ -145,16 +145,15 @@ class Participants(Resolving):
             await self._look_at(mirror)
             return
         value = await self._kept.part(topic.name.log_name, id_)
-        if value is None:
-            raise NotAllowedError(f"{name} was not added to transaction {id_}, or that is over")
         mirror = self._new_mirror(topic, name, id_)
-        mirror.version = value.stat.version
-        self._parts.take(mirror, value.data)
+        if value is None or not await self._parts.take(mirror, value, topic.log.stored):
+            raise NotAllowedError(f"{name} was not added to transaction {id_}, or that is over")
         if mirror.last is None:
             mirror.last = topic.log.last_position
+        # Else the part of a later topic of that name would be claimed.
+        self._check_loaded(topic)
         await self._parts.write(mirror)
-        if topic.closed or self.loaded(name) is not topic:
-            raise ServiceNotReadyError(f"{name} was unloaded meanwhile; look it up again")
+        self._check_loaded(topic)
         self.part_of(topic).recover_acks((mirror,))
         # Before the header is read, so that a change of it is heard of.
         self._keep_mirror(mirror)
@@ -167,6 +166,10 @@ class Participants(Resolving):
             self._drop(mirror)
             raise TransactionNotFoundError(f"transaction {id_} is not known")
         self._react(mirror)
+
+    def _check_loaded(self, topic: Topic) -> None:
+        if topic.closed or self.loaded(str(topic.name)) is not topic:
+            raise ServiceNotReadyError(f"{topic.name} was unloaded meanwhile; look it up again")
 
     def _new_mirror(self, topic: Topic, name: str, id_: TxnId) -> Mirror:
         return Mirror(id_, name, epoch=topic.log.stored.version, holder=self._holder)
@@ -352,9 +355,8 @@ class Participants(Resolving):
         mirrors = []
         async for id_, value in self._kept.parts(topic.name.log_name):
             mirror = self._new_mirror(topic, name, id_)
-            mirror.version = value.stat.version
-            self._parts.take(mirror, value.data)
-            mirrors.append(mirror)
+            if await self._parts.take(mirror, value, topic.log.stored):
+                mirrors.append(mirror)
         self._loading.add(name)
         try:
             await gathered(self._claim(topic, mirror) for mirror in mirrors)

@@ -82,12 +82,12 @@ class SharedTransactions(Transactions):
 
     async def start(self) -> None:
         """Coordinators are read when this broker gets them. Raises MetadataError, NotAllowedError."""
-        if self.enabled and not await self._kept.share():
+        if not await self._kept.share(mark=self.enabled):
             raise NotAllowedError(
                 "the metadata holds transactions of a standalone server that have not ended",
                 remedy="start it with magnetar standalone and let them end, then start brokers",
             )
-        self._shared = await self._kept.shared()
+        self._shared = await self._kept.shared() or await self._kept.any_hidden()
         self._resolving.begin(self._broker.new_producer_name())
         self._waits.begin()
         self._broker.store.watch(keys.TRANSACTION_WISHES, self._wish_made)

@@ -1,0 +1,189 @@
+"""Topics of one of several brokers in transactions, when brokers change and values were written meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from magnetar.base.names import TopicName
+from magnetar.broker.config import BrokerConfig
+from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.service import Broker
+from magnetar.broker.transactions import part_waits, several
+from magnetar.broker.transactions.ids import TxnId
+from magnetar.broker.transactions.kept import part_path
+from magnetar.broker.transactions.kept_parts import KeptParts
+from magnetar.metadata.store import StoreUnreachableError, Value
+from support.only_owner import OnlyOwner, share
+from support.sessions import TOPIC, World, send
+from support.transactions import ON, TxnPeer, bodies, opened
+from unit.broker.transactions.test_several import in_cluster
+
+LOG = TopicName.parse(TOPIC).log_name
+
+
+async def next_broker(world: World) -> None:
+    """The broker ends, and another one of its cluster has everything."""
+    transactions = world.broker.transactions
+    assert isinstance(transactions, several.SharedTransactions)
+    owners: object = world.broker.owners
+    assert isinstance(owners, OnlyOwner)
+    for number in list(transactions.coordinators):
+        transactions._give_up(number)
+    owners.away.add(TOPIC)
+    await world.broker.unload(TopicName.parse(TOPIC))
+    await world.broker.close()
+    world.store._watches.clear()
+    world.broker = Broker(config=ON, store=world.store, logs=world.logs, clock=world.clock)
+    share(world.broker)
+    await world.start()
+
+
+def test_a_new_owner_of_a_terminated_topic_claims_its_parts() -> None:
+    async def story(world: World, _: object) -> None:
+        client = await opened(world, messages=1)
+        txn = await client.begin()
+        await client.add_subscription(txn)
+        at = client.peer.messages[0].position
+        await (await world.topic()).terminate()
+        assert not (await client.ack(txn, at)).HasField("error")
+        for _ in range(2):
+            await next_broker(world)
+            await world.topic()
+        await TxnPeer(world.peer()).commit(txn)
+        assert (await world.topic()).subscriptions["s"].cursor.is_acked(at)
+
+    in_cluster(story)
+
+
+def test_what_a_former_owner_answered_while_a_part_was_claimed_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = KeptParts.parts
+
+    async def story(world: World, _: object) -> None:
+        client = await opened(world, messages=2)
+        first, second = (each.position for each in client.peer.messages)
+        txn = await client.begin()
+        await client.add_subscription(txn)
+        await client.ack(txn, first)
+        early = await world.store.get(part_path(LOG, txn))
+        await client.ack(txn, second)
+
+        async def read_before(self: KeptParts, log_name: str) -> AsyncIterator[tuple[TxnId, Value]]:
+            """The new owner reads the part, then the former one changes it."""
+            async for id_, _ in parts(self, log_name):
+                assert early is not None
+                yield id_, early
+
+        monkeypatch.setattr(KeptParts, "parts", read_before)
+        await next_broker(world)
+        await world.topic()
+        await TxnPeer(world.peer()).commit(txn)
+        cursor = (await world.topic()).subscriptions["s"].cursor
+        assert cursor.is_acked(first)
+        assert cursor.is_acked(second), "it was answered"
+
+    in_cluster(story)
+
+
+def test_an_aborted_header_names_topics_with_acknowledgements_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several, "_FOLLOWED_S", 0.0)
+    monkeypatch.setattr(part_waits, "_KNOCK_S", 0.01)
+
+    async def story(world: World, _: object) -> None:
+        async def killed(mirror: object) -> None:
+            raise StoreUnreachableError("the broker is killed before it lets its part go")
+
+        client = await opened(world, messages=1)
+        txn = await client.begin()
+        await client.add_subscription(txn)
+        await client.ack(txn, client.peer.messages[0].position)
+        transactions = world.broker.transactions
+        assert isinstance(transactions, several.SharedTransactions)
+        monkeypatch.setattr(transactions._resolving._parts, "delete", killed)
+        await client.abort(txn)
+        await next_broker(world)
+        await world.broker.transactions.connect(0)
+        found = world.broker.transactions.coordinators[0].transactions[txn.sequence]
+        assert found.unresolved == {TOPIC}, "its header would go before the part of this topic"
+        # No client uses the topic: the coordinator has it loaded, and what was acknowledged comes again.
+        await world.until(lambda: not found.unresolved, "the end of the part")
+        assert await world.store.get(part_path(LOG, txn)) is None
+
+    in_cluster(story)
+
+
+def test_a_topic_of_the_same_name_is_not_held_back_by_a_part_of_an_earlier_one() -> None:
+    async def story(world: World, _: object) -> None:
+        client = await opened(world)
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"a")
+        path = part_path(LOG, txn)
+        part = await world.store.get(path)
+        assert part is not None
+        document = json.loads(part.data) | {"e": 1_000, "o": "a former broker"}
+        await world.broker.delete_topic(TopicName.parse(TOPIC), force=True)
+        # The broker was killed after it had deleted the log.
+        await world.store.put(path, json.dumps(document).encode())
+        await next_broker(world)
+        client = await opened(world)
+        assert await world.store.get(path) is None
+
+    in_cluster(story)
+
+
+def test_a_topic_that_was_added_for_acknowledgements_takes_messages_once_added_for_them() -> None:
+    async def story(world: World, _: object) -> None:
+        client = await opened(world, messages=1)
+        txn = await client.begin()
+        await client.add_subscription(txn)
+        await client.ack(txn, client.peer.messages[0].position)
+        await next_broker(world)
+        client = await opened(world)
+        await client.add_partitions(txn)
+        await client.publish(txn, 5, b"a")
+        await client.commit(txn)
+        await world.until(lambda: b"a" in bodies(client.peer), "message")
+
+    in_cluster(story)
+
+
+def test_a_broker_of_a_cluster_without_transactions_hides_what_a_standalone_server_aborted() -> None:
+    async def story() -> None:
+        world = World(ON)
+        await world.start()
+        client = await opened(world)
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"aborted")
+        other = await client.begin()
+        await client.abort(txn)
+        alone = world.broker
+        with pytest.raises(NotAllowedError, match="have not ended"):
+            await clustered(world)
+        world.broker = alone
+        await client.abort(other)
+        await world.settle()
+        world.clock.advance(2_000)
+        alone.alarms.ring()
+        await world.until(lambda: not alone.transactions.coordinators[0].transactions, "outcomes")
+        await world.broker.unload(TopicName.parse(TOPIC))
+        await world.broker.close()
+        await clustered(world)
+        client = await opened(world)
+        client.peer.send(send(1, 1, b"plain"))
+        await world.until(lambda: bodies(client.peer), "message")
+        assert bodies(client.peer) == [b"plain"]
+        await world.close()
+
+    async def clustered(world: World) -> None:
+        world.broker = Broker(config=BrokerConfig(), store=world.store, logs=world.logs, clock=world.clock)
+        share(world.broker)
+        await world.start()
+
+    asyncio.run(story())
