@@ -34,6 +34,11 @@ def _who(session: SessionPort) -> Who:
     return Who(identity.role, superuser=guard.authorizes and guard.is_superuser(identity))
 
 
+def _check_stored(topic: TopicName) -> None:
+    if not topic.persistent:
+        raise NotAllowedError("transactions are for persistent topics only")
+
+
 async def _told(work: Coroutine[object, object, object]) -> Any:
     """When the metadata store fails, clients must repeat the request, which they do on this code."""
     try:
@@ -77,6 +82,7 @@ def add_partitions(session: SessionPort, command: Command) -> None:
     async def work() -> None:
         names = [(named, TopicName.parse(named)) for named in request.partitions]
         for _, topic in names:
+            _check_stored(topic)
             await permission.allow(session, Action.PRODUCE, topic)
         await _told(session.broker.transactions.add_partitions(txn, names, _who(session)))
         session.reply(replies.partitions_added(request.request_id, txn))
@@ -94,6 +100,7 @@ def add_subscriptions(session: SessionPort, command: Command) -> None:
         wanted = request.subscription
         names = [(each.topic, TopicName.parse(each.topic), each.subscription) for each in wanted]
         for _, topic, subscription in names:
+            _check_stored(topic)
             await permission.allow(session, Action.CONSUME, topic, subscription)
         await _told(session.broker.transactions.add_subscriptions(txn, names, _who(session)))
         session.reply(replies.subscriptions_added(request.request_id, txn))

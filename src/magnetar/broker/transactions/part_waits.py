@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import RefusedError
+from magnetar.broker.errors import NamespaceNotFoundError, RefusedError, TransactionStateError
+from magnetar.broker.transactions.discovery import ASSIGN
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept_parts import KeptParts, part_at
 from magnetar.broker.transactions.mirror import TopicPart
@@ -63,12 +66,17 @@ class PartWaits:
             news.event.set()
 
     async def wait(
-        self, txn: Transaction, look: Callable[[TopicPart | None], bool], check: Callable[[Transaction], None]
+        self,
+        txn: Transaction,
+        look: Callable[[TopicPart | None], bool],
+        check: Callable[[Transaction], None],
+        until_ms: float = math.inf,
     ) -> None:
         """Returns when `look` has found each topic's part, None where it is gone, as it is to be. Brokers of
         topics that say nothing are asked again, and topics without a broker get one.
 
-        Raises MetadataError, and what `check` raises when nothing is to be waited for any more.
+        Raises MetadataError, TransactionStateError after `until_ms` of the clock that only runs, and what
+        `check` raises when nothing is to be waited for any more.
         """
         left = set(txn.topics)
         news = self._news[txn.id] = _News(left)
@@ -81,6 +89,10 @@ class PartWaits:
                     if look(None if value is None else TopicPart.read(value.data, name)):
                         left.discard(name)
                 check(txn)
+                if left and self._broker.clock.monotonic_ms() > until_ms:
+                    raise TransactionStateError(
+                        f"transaction {txn.id} waits for {min(left)}; its time is over"
+                    )
                 if left and not news.topics:
                     try:
                         async with asyncio.timeout(_KNOCK_S):
@@ -92,6 +104,17 @@ class PartWaits:
         finally:
             if self._news.get(txn.id) is news:
                 del self._news[txn.id]
+
+    async def wake_coordinators(self, count: int) -> None:
+        """A coordinator without a broker gets one while it has transactions: their time ends them."""
+        owners = self._broker.owners
+        assert owners is not None, "there are several brokers"
+        for name in map(ASSIGN.with_partition, range(count)):
+            try:
+                if not owners.has(name) and await self._kept.begun(name.partition):
+                    await owners.locate(name, authoritative=True)
+            except MagnetarError as error:  # it is tried again
+                _log.info("%s: %s", name, error)
 
     async def _knock(self, id_: TxnId, names: Collection[str]) -> None:
         owners = self._broker.owners
@@ -107,6 +130,11 @@ class PartWaits:
                 value = await self._kept.part(topic.log_name, id_)
                 if value is not None:
                     await self._kept.write_part(topic.log_name, id_, value.data, value.stat.version)
+            except NamespaceNotFoundError:
+                # Nor is there such a topic.
+                value = await self._kept.part(topic.log_name, id_)
+                if value is not None:
+                    await self._kept.drop_part(topic.log_name, id_, value.stat.version)
             except (RefusedError, BadVersionError) as error:
                 # It has no broker yet, or that one has just written: it is knocked at again.
                 _log.debug("%s in transaction %s: %s", name, id_, error)

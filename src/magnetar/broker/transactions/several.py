@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError, MetadataError
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import CoordinatorNotFoundError, NotAllowedError, RefusedError
+from magnetar.broker.errors import (
+    CoordinatorNotFoundError,
+    NotAllowedError,
+    RefusedError,
+    TransactionStateError,
+)
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.coordinator import RESERVED, Coordinator, Who
 from magnetar.broker.transactions.discovery import ASSIGN
@@ -111,17 +116,7 @@ class SharedTransactions(Transactions):
                 # The next round tries again.
                 _log.info("coordinator %d: %s", number, error)
         if self._rounds % _HEADERS_EVERY == 0:
-            await self._wake_coordinators()
-
-    async def _wake_coordinators(self) -> None:
-        """A coordinator without a broker gets one while it has transactions: their time ends them."""
-        assert self._broker.owners is not None
-        for number in range(self.discovery.known):
-            try:
-                if not self._is_here(number) and await self._kept.begun(number):
-                    await self._broker.owners.locate(ASSIGN.with_partition(number), authoritative=True)
-            except MagnetarError as error:  # it is tried again
-                _log.info("coordinator %d: %s", number, error)
+            await self._waits.wake_coordinators(self.discovery.known)
 
     # -- coordinators ------------------------------------------------------------------------------
 
@@ -170,9 +165,7 @@ class SharedTransactions(Transactions):
             txn.ending, txn.reason = TxnState.ABORTED, f"its time of {txn.ttl_ms} ms was over"
             self._time_over(txn)
         self._deadlines.set_for(coordinator)
-        _log.info(
-            "coordinator %d is served here, with %d transactions", number, len(coordinator.transactions)
-        )
+        _log.info("coordinator %d is here, with %d transactions", number, len(coordinator.transactions))
         for id_ in await self._kept.wishes(number):
             self._broker.tasks.spawn(self._grant(id_))
 
@@ -278,7 +271,14 @@ class SharedTransactions(Transactions):
         for a while."""
         coordinator = await self._serve(id_.coordinator)
         await self._adopt(coordinator, id_)
-        await super().end(id_, wanted, who, reason=reason)
+        try:
+            await super().end(id_, wanted, who, reason=reason)
+        except TransactionStateError:
+            await self._end_followed(coordinator, id_)  # so that nothing is taken after this answer either
+            raise
+        await self._end_followed(coordinator, id_)
+
+    async def _end_followed(self, coordinator: Coordinator, id_: TxnId) -> None:
         txn = coordinator.transactions.get(id_.sequence)
         if txn is not None and txn.unresolved:
             with contextlib.suppress(TimeoutError):  # a topic is late: it does it before it serves
@@ -313,7 +313,7 @@ class SharedTransactions(Transactions):
             durable = durable and part.durable is not False
             return part.durable is not None
 
-        await self._waits.wait(txn, look, self._check_current)
+        await self._waits.wait(txn, look, self._check_current, txn.deadline_ms + 1_000 * _FOLLOWED_S)
         return durable
 
     # -- after the decision --------------------------------------------------------------------------

@@ -10,13 +10,15 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.errors import NamespaceNotFoundError, NotAllowedError
+from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.service import Broker
 from magnetar.broker.transactions import part_waits, several
-from magnetar.broker.transactions.ids import TxnId
+from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.kept import part_path
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.metadata.store import StoreUnreachableError, Value
+from magnetar.wire import pulsar_pb2 as pb
 from support.only_owner import OnlyOwner, share
 from support.sessions import TOPIC, World, send
 from support.transactions import ON, TxnPeer, bodies, opened
@@ -187,3 +189,60 @@ def test_a_broker_of_a_cluster_without_transactions_hides_what_a_standalone_serv
         await world.start()
 
     asyncio.run(story())
+
+
+def test_topics_that_store_nothing_take_no_part() -> None:
+    async def story(world: World, _: object) -> None:
+        client = TxnPeer(world.peer())
+        txn = await client.begin()
+        passing = "non-persistent://public/default/n"
+        assert (await client.add_partitions(txn, passing)).error == pb.NotAllowedError
+        assert (await client.add_subscription(txn, passing)).error == pb.NotAllowedError
+        await client.commit(txn)
+
+    in_cluster(story)
+
+
+def test_a_commit_that_a_topic_does_not_answer_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several, "_FOLLOWED_S", 0.0)
+    monkeypatch.setattr(part_waits, "_KNOCK_S", 0.01)
+
+    async def story(world: World, owners: OnlyOwner) -> None:
+        client = TxnPeer(world.peer())
+        txn = await client.begin(ttl_ms=60_000)
+        await client.add_partitions(txn)
+        owners.away.add(TOPIC)
+        ending = asyncio.ensure_future(client.end(txn, commit=True))
+        transaction = world.broker.transactions.coordinators[0].transactions[txn.sequence]
+        await world.until(lambda: transaction.closing, "closing")
+        await world.settle()
+        assert not ending.done()
+        world.clock.advance(61_000)
+        assert (await ending).error == pb.InvalidTxnStatus
+        world.broker.alarms.ring()
+        await world.until(lambda: transaction.state is TxnState.ABORTED, "abort")
+        owners.away.clear()
+        await world.until(lambda: not transaction.unresolved, "the end of its part")
+
+    in_cluster(story)
+
+
+def test_topics_of_a_namespace_that_is_not_there_do_not_keep_a_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(part_waits, "_KNOCK_S", 0.01)
+
+    async def story(world: World, owners: OnlyOwner) -> None:
+        async def locate(name: TopicName, *, authoritative: bool) -> TopicPlace:
+            if name.namespace == "gone":
+                raise NamespaceNotFoundError(f"{name.namespace_name} does not exist")
+            return HERE
+
+        monkeypatch.setattr(owners, "locate", locate)
+        monkeypatch.setattr(owners, "has", lambda name: name.namespace != "gone")
+        client = TxnPeer(world.peer())
+        txn = await client.begin()
+        await client.add_partitions(txn, "persistent://public/gone/t")
+        await client.commit(txn)
+
+    in_cluster(story)
