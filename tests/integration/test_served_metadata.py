@@ -147,6 +147,28 @@ def test_a_write_without_an_answer_is_not_repeated(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_a_deletion_without_an_answer_is_not_repeated(tmp_path: Path) -> None:
+    """Another process may have made something there meanwhile."""
+
+    async def story(place: Place) -> None:
+        async with place.store() as store, place.store() as other:
+            deleted = place.server.store.delete_recursive
+
+            async def delete(path: str) -> None:
+                await deleted(path)
+                await other.put("/a/new", b"")
+                place.server.store.delete_recursive = deleted  # type: ignore[method-assign]
+                for session in list(place.server._sessions):
+                    session.end()
+
+            place.server.store.delete_recursive = delete  # type: ignore[method-assign]
+            with pytest.raises(OutcomeUnknownError, match="/a"):
+                await store.delete_recursive("/a")
+            assert await other.children("/a") == ["new"]
+
+    run(tmp_path, story)
+
+
 def test_a_read_without_an_answer_ends(tmp_path: Path) -> None:
     """Asked again on the same connection when its time is over, it would be asked without end."""
 

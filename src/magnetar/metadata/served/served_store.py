@@ -131,8 +131,8 @@ class ServedMetadataStore(WatchedStore):
 
     async def delete_recursive(self, path: str) -> None:
         paths.check(path)
-        # A repeated deletion has no further effect.
-        await self._call(DeleteBelowCall(path), path, repeats=True)
+        # Repeated, it would delete what another process has made there meanwhile.
+        await self._call(DeleteBelowCall(path), path, repeats=False)
 
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
         check_count(fixed := tuple(operations))
