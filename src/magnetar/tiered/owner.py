@@ -34,6 +34,8 @@ POLLS: Final = 3
 """Number of times that a living owner reads the record while another process waits for its answer."""
 _TRIES: Final = 30
 """Most attempts to change the record while peers change it too."""
+_LOOKS: Final = 10
+"""Most repeated looks at a record that seems to be another installation's and changes all the time."""
 
 
 class Role(Enum):
@@ -224,6 +226,20 @@ class StoreOwner:
 
     async def _look(self) -> _State:
         installation = await self._context.installation()
+        shared = self._context.shared
+        state = await self._read(installation)
+        for _ in range(_LOOKS):
+            if not shared or state.verdict is not OwnershipVerdict.FOREIGN:
+                break
+            # A peer's note may not have reached the server that this broker reads from. And peers may have
+            # written twice between the record and the note, which then has later words than the record had.
+            await self._context.metadata.sync()
+            before, state = state, await self._read(installation)
+            if state.tag == before.tag:
+                break
+        return state
+
+    async def _read(self, installation: str) -> _State:
         # The record first: what peers note meanwhile only makes more words ours.
         found = await self._store.read(RECORD)
         try:
@@ -232,17 +248,11 @@ class StoreOwner:
             raise StoreError(
                 f"{RECORD} in {self.url}", f"it cannot be read: {error}", "restore it, or claim the store"
             ) from error
-        tag, shared = None if found is None else found.tag, self._context.shared
-        for synced in (not shared, True):
-            value = await self._context.metadata.get(self._path)
-            noted = None if value is None else Holding.decode(value.data)
-            version = MUST_NOT_EXIST if value is None else value.stat.version
-            verdict = judge(record, noted, installation, shared=shared)
-            if synced or verdict is not OwnershipVerdict.FOREIGN:
-                break
-            # A peer's note may not have reached the server that this broker reads from.
-            await self._context.metadata.sync()
-        return _State(record, tag, noted, version, verdict, installation)
+        value = await self._context.metadata.get(self._path)
+        noted = None if value is None else Holding.decode(value.data)
+        version = MUST_NOT_EXIST if value is None else value.stat.version
+        verdict = judge(record, noted, installation, shared=self._context.shared)
+        return _State(record, None if found is None else found.tag, noted, version, verdict, installation)
 
     async def _step(self, *, claim: bool = False, sweep_earlier: bool = False) -> None:
         """Notes a new word in metadata and writes it to the record. `claim`: also when the record has no word

@@ -423,3 +423,29 @@ def test_a_record_that_somebody_deleted_is_made_anew() -> None:
         await owner.check()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("call", ["check", "look"])
+def test_a_broker_that_waits_between_record_and_note(call: str) -> None:
+    """Peers write twice meanwhile: the note then has two later words, and the record is read again."""
+
+    class Slow(FakeMetadataStore):
+        async def get(self, path: str) -> Value | None:
+            if path == PATH and slow:
+                peer = slow.pop()
+                await peer.step()
+                await peer.step()
+            return await super().get(path)
+
+    slow: list[StoreOwner] = []
+
+    async def story() -> None:
+        world, metadata = World(), Slow()
+        first, second = (world.process(metadata, shared=True) for _ in range(2))
+        await first.step()
+        await second.step()
+        slow.append(first)
+        await getattr(second, call)()
+        assert second.role is Role.OWNER
+
+    asyncio.run(story())
