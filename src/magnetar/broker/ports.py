@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from magnetar.base.ids import ConsumerId, ProducerId
+from magnetar.base.ids import ConsumerId, ProducerId, RequestId
 from magnetar.broker.subscription.any_subscription import ConsumerConnection
 from magnetar.broker.topic.producer import ProducerConnection
 from magnetar.wire import pulsar_pb2 as pb
@@ -251,6 +251,10 @@ class SessionPort(ConsumerConnection, ProducerConnection, Protocol):
     consumers: dict[int, AttachedConsumer]
     opening_producers: Openings
     opening_consumers: Openings
+
+    def ack_response(
+        self, consumer: AttachedConsumer, request_id: RequestId | None, error: BaseException | None
+    ) -> None: ...
 
     @property
     def broker(self) -> BrokerPort: ...

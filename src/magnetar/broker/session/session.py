@@ -93,8 +93,7 @@ class Session(Replies):
         self.producers: dict[int, tuple[AnyTopic, Producer]] = {}
         self.closed_producers: dict[int, tuple[str, str] | None] = {}
         self.consumers: dict[int, AttachedConsumer] = {}
-        self._between: dict[int, AttachedConsumer] = {}
-        # Readers that were taken off by a seek: their position lives in the topic until they are back.
+        self._between: dict[int, AttachedConsumer] = {}  # Readers that a seek took off, until they are back.
         self.opening_producers = Openings("producer")
         self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
@@ -296,11 +295,12 @@ class Session(Replies):
             self.reply(commands.reached_end_of_topic(consumer.consumer_id))
 
     def ack_response(
-        self, consumer: AttachedConsumer, request_id: RequestId, error: BaseException | None
+        self, consumer: AttachedConsumer, request_id: RequestId | None, error: BaseException | None
     ) -> None:
         self._ack_receipts.answered()
         code, text = (None, None) if error is None else (wire_code(error), str(error))
-        self.reply(commands.ack_response(consumer.consumer_id, request_id, code=code, message=text))
+        if request_id is not None:
+            self.reply(commands.ack_response(consumer.consumer_id, request_id, code=code, message=text))
 
     # -- hot commands ------------------------------------------------------------------------------
 
@@ -333,14 +333,14 @@ class Session(Replies):
                 self.reply(commands.ack_response(event.consumer_id, event.request_id, code=code, message=why))
             return
         try:
-            if event.request_id is not None:
-                self._ack_receipts.asked()
+            if event.request_id is not None or event.txn is not None:
+                self._ack_receipts.asked()  # In a transaction each waits for the store.
             if event.txn is not None:
                 transactions.acknowledge(self, consumer, event)
                 return
             consumer.subscription.ack(consumer, event)
         except MagnetarError as error:
-            if event.request_id is not None:
+            if event.request_id is not None or event.txn is not None:
                 self.ack_response(consumer, event.request_id, error)
             else:
                 _log.warning("%s: acknowledgement refused: %s", self.peer, error)

@@ -160,8 +160,7 @@ def acknowledge(session: SessionPort, consumer: AttachedConsumer, event: AckEven
     request_id = event.request_id
 
     def answer(error: BaseException | None) -> None:
-        if request_id is not None:
-            session.ack_response(consumer, request_id, error)
+        session.ack_response(consumer, request_id, error)
 
     session.broker.transactions.acknowledge(consumer, event, _who(session), answer)
 

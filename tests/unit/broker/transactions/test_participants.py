@@ -13,13 +13,18 @@ from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import NamespaceNotFoundError, NotAllowedError
 from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.service import Broker
+from magnetar.broker.session.ack_receipts import WAITING_MAX
+from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions import part_waits, several
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.kept import part_path
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.metadata.store import StoreUnreachableError, Value
 from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.commands import message_id_data
+from magnetar.wire.frames import encode_command
 from support.only_owner import OnlyOwner, share
+from support.seen import Type
 from support.sessions import TOPIC, World, send
 from support.transactions import ON, TxnPeer, bodies, opened
 from unit.broker.transactions.test_several import in_cluster
@@ -244,5 +249,41 @@ def test_topics_of_a_namespace_that_is_not_there_do_not_keep_a_transaction(
         txn = await client.begin()
         await client.add_partitions(txn, "persistent://public/gone/t")
         await client.commit(txn)
+
+    in_cluster(story)
+
+
+def test_acknowledgements_in_transactions_are_bounded_while_the_store_stalls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: World, _: object) -> None:
+        client = await opened(world, messages=1)
+        transactions = world.broker.transactions
+        assert isinstance(transactions, several.SharedTransactions)
+        stalls = asyncio.Event()
+
+        async def learn(topic: Topic, id_: TxnId) -> None:
+            await stalls.wait()
+            raise NotAllowedError(f"{topic.name} was not added to transaction {id_}")
+
+        monkeypatch.setattr(transactions._resolving, "learn", learn)
+        data = message_id_data(client.peer.messages[0].position)
+
+        def ack(number: int) -> bytes:
+            """It asks for no receipt."""
+            acked = pb.CommandAck(
+                consumer_id=1,
+                ack_type=pb.CommandAck.Individual,
+                message_id=[data],
+                txnid_most_bits=0,
+                txnid_least_bits=number,
+            )
+            return encode_command(pb.BaseCommand(type=Type.ACK, ack=acked))
+
+        client.peer.send(*map(ack, range(WAITING_MAX + 1)))
+        assert not client.peer.reading
+        stalls.set()
+        await world.until(lambda: client.peer.reading, "reading again")
+        assert not client.peer.commands(Type.ACK_RESPONSE)
 
     in_cluster(story)
