@@ -14,6 +14,7 @@ from typing import Final
 from magnetar.broker.balance.last_moves import decode_moves
 from magnetar.broker.policies.policies import partitions_of, unusable
 from magnetar.broker.transactions.ids import TxnId
+from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.outcomes import Outcomes
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.ledger.ids import decode_reserved
@@ -145,6 +146,11 @@ def _header(path: str, data: bytes) -> Sequence[str]:
     *_, coordinator, number = path.split("/")
     txn_id = TxnId(int(coordinator), int(number))
     Transaction(txn_id, owner="", ttl_ms=0, started_ms=0, deadline_ms=0).read(data, 0)
+    return ()
+
+
+def _topic_part(path: str, data: bytes) -> Sequence[str]:
+    TopicPart.read(data, path)
     return ()
 
 
@@ -317,6 +323,11 @@ KINDS: Final = (
         check=_aside,
         consequence="outcomes of up to 1,024 transactions were lost: a repeated END_TXN gets not found",
         remedy="delete the value when no client waits for these transactions any more",
+    ),
+    ValueKind(
+        name="/magnetar/transactions/parts/{...}/{topic}/{coordinator}-{number}",
+        check=_topic_part,
+        consequence="the topic cannot be loaded: which of its messages belong to the transaction is unknown",
     ),
     ValueKind(
         name="/magnetar/transactions/hidden/{...}/{topic}/{ledger}",
