@@ -23,7 +23,6 @@ from magnetar.base.errors import MagnetarError
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log import ManagedLog
-from magnetar.managedlog.log_metadata import LogMetadata
 from magnetar.managedlog.log_state import LogState
 from magnetar.managedlog.orphan_objects import OrphanObjects
 from magnetar.metadata.store import ANY_VERSION, BadVersionError
@@ -341,9 +340,13 @@ def no_change_at_take_over(patch: pytest.MonkeyPatch) -> None:
     """The next owner of a log that takes no entries deletes objects before it has changed the list."""
     start = ManagedLog.start
 
+    async def unchanged(*_: object) -> None:
+        """Leaves the list as it is."""
+
     async def quiet(self: ManagedLog, recovered: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(LogMetadata, "copies", ())
+            if self.state is not LogState.OPEN:
+                inner.setattr(type(self.stored), "update", unchanged)
             await start(self, recovered)
 
     patch.setattr(ManagedLog, "start", quiet)
