@@ -184,8 +184,10 @@ def test_a_broker_of_a_cluster_without_transactions_hides_what_a_standalone_serv
         await clustered(world)
         client = await opened(world)
         client.peer.send(send(1, 1, b"plain"))
-        await world.until(lambda: bodies(client.peer), "message")
-        assert bodies(client.peer) == [b"plain"]
+        # Not "s": its cursor is behind the aborted message already.
+        await client.peer.consumer(2, request_id=9, subscription="later", permits=10)
+        await world.until(lambda: bodies(client.peer, 2), "message")
+        assert bodies(client.peer, 2) == [b"plain"]
         await world.close()
 
     async def clustered(world: World) -> None:
@@ -285,5 +287,33 @@ def test_acknowledgements_in_transactions_are_bounded_while_the_store_stalls(
         stalls.set()
         await world.until(lambda: client.peer.reading, "reading again")
         assert not client.peer.commands(Type.ACK_RESPONSE)
+
+    in_cluster(story)
+
+
+def test_what_waits_of_a_producer_that_is_closed_is_no_longer_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: World, _: object) -> None:
+        client = await opened(world)
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        transactions = world.broker.transactions
+        assert isinstance(transactions, several.SharedTransactions)
+        stalls, learn = asyncio.Event(), transactions._resolving.learn
+
+        async def later(topic: Topic, id_: TxnId) -> None:
+            await stalls.wait()
+            await learn(topic, id_)
+
+        monkeypatch.setattr(transactions._resolving, "learn", later)
+        client.send(txn, 0, b"a")
+        client.peer.send(send(1, 1, b"plain"))
+        await client.peer.ask(Type.CLOSE_PRODUCER, producer_id=1, request_id=70)
+        assert client.peer.session._in_flight_bytes > 0
+        stalls.set()
+        await world.until(lambda: not client.peer.session._in_flight_bytes, "nothing in flight")
+        assert client.peer.receipts == []
+        await client.commit(txn)
 
     in_cluster(story)
