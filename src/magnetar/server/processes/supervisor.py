@@ -68,6 +68,18 @@ def run(
         return event_loop.run(supervisor.run())
 
 
+def meeting_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new folder for the sockets of the processes, which only this user can enter. Raises StartupError."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="magnetar-")
+    except OSError as error:
+        # As in a container whose root is read-only.
+        raise StartupError(
+            f"several processes need a folder for their sockets: {error.strerror};"
+            " name a folder for temporary files, which can be written to, with TMPDIR"
+        ) from error
+
+
 @contextlib.contextmanager
 def _in_use(folder: str) -> Iterator[None]:
     """Keeps programs that remove old temporary files away from a folder: systemd-tmpfiles leaves one alone
@@ -126,7 +138,7 @@ class Supervisor:
             loop.add_signal_handler(number, self._stopped, number)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         loop.add_signal_handler(signal.SIGUSR2, lambda: self._do(self._supervision.restart()))
-        with tempfile.TemporaryDirectory(prefix="magnetar-") as self._folder, _in_use(self._folder):
+        with meeting_folder() as self._folder, _in_use(self._folder):
             try:
                 if self._has_storage:
                     password = secrets.token_urlsafe() if self._config.authentication else ""
