@@ -39,10 +39,6 @@ async def _over_at_once(
 _wait: Final = PartWaits.wait
 
 
-def _any_holder(self: PartWriting, mirror: Mirror, part: TopicPart) -> None:
-    """A former owner goes on."""
-
-
 async def _no_claim(self: PartWriting, mirror: Mirror) -> None:
     """A part is changed when there is something to say, and not before."""
     if mirror.revision == 1:
@@ -95,12 +91,6 @@ SEVERAL_MUTATIONS: Final = {
         "a header stays until every topic has done what was decided",
         [(PartWaits, "wait", _over_at_once)],
         0,
-        "several",
-    ),
-    "txns-holder": Mutation(
-        "a former owner of a topic changes no part",
-        [(PartWriting, "_check_holder", _any_holder)],
-        41,
         "several",
     ),
     "txns-claim": Mutation(

@@ -102,7 +102,7 @@ TRANSACTION_MUTATIONS: Final = {
     "txn-end-twice": Mutation(
         "headers that are gone are left out of the next try",
         [(KeptTransactions, "end", _header_twice)],
-        193,
+        93,
         "transactions",
     ),
     "txn-cursors": Mutation(
