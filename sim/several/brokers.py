@@ -128,7 +128,8 @@ class SharedLife(Life):
 
         async def close() -> None:
             await self._close(name)
-            if self.table.owner(name) is self:
+            if self.table.owner(name) is self and name not in self.held:
+                # A record that was made since is not this one's: its session ended meanwhile.
                 del self.table.records[name]
 
         self.do(close)

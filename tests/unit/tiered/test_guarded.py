@@ -42,7 +42,7 @@ def test_another_installation_deletes_nothing() -> None:
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_only_the_last_process_lets_a_store_go(alone: bool) -> None:
-    """A broker of a cluster that stops leaves it to the others, who would answer a question."""
+    """A broker of a cluster that stops leaves it to the others: they would answer a question."""
 
     async def story() -> None:
         store, held = MemoryStore(ManualClock()), owners(alone=alone)
