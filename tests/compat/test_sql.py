@@ -19,7 +19,7 @@ from magnetar.sql.limits import QueryLimits
 from magnetar.sql.queries import Query, QueryReport
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic
 from support.official import QUIET
-from support.standalone import StandaloneProcess
+from support.standalone import StandaloneProcess, wait_until
 from support.transactional_history import write_ledgers
 
 pytestmark = [pytest.mark.process, pytest.mark.one_process("history")]
@@ -166,7 +166,9 @@ def test_deleted_keys_and_compaction(keeper: StandaloneProcess, client: pulsar.C
         producer.send_async(b"%d" % number, None, partition_key=f"k{number % 5}")
     producer.flush()
     producer.close()
-    keeper.admin("PUT", f"{topic.replace('://', '/')}/compaction")
+    compaction = f"{topic.replace('://', '/')}/compaction"
+    keeper.admin("PUT", compaction)
+    wait_until(lambda: keeper.admin("GET", compaction)["status"] == "SUCCESS", 30, "compacted")
     expected = len(consumed(client, topic))
     assert count(keeper, "compacted") == expected
     offloaded(keeper, topic)
