@@ -455,7 +455,7 @@ def test_reads_that_waited_for_entries_are_answered_as_they_are_taken(tmp_path: 
         assert await asyncio.wait_for(unsent(nodes), 30) < 3 << 20
         await takes(reader, READS * 100_000)
         assert server.ledgers.polls.total == 0
-        assert not server._timers
+        assert not server._waits._timers
         writer.close()
         other.close()
 
@@ -477,7 +477,7 @@ def test_a_read_that_waits_ends_with_its_connection(tmp_path: Path) -> None:
         writer.close()
         await until(lambda: not server.connections)
         assert server.ledgers.polls.total == 0
-        assert not server._timers
+        assert not server._waits._timers
         gc.collect()
         assert not [each for each in gc.get_objects() if type(each) is BookieConnection]
 

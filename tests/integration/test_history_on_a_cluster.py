@@ -50,8 +50,8 @@ def cluster(service: BrokerCluster) -> Iterator[BrokerCluster]:
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[FakeS3]:
-    """One for all tests on a cluster, whose metadata knows the address of its bucket."""
+def bucket(service: BrokerCluster) -> Iterator[FakeS3]:
+    """One for all tests on a cluster, whose metadata knows the address of its bucket: it belongs to that one."""
     with pytest.MonkeyPatch.context() as patch, FakeS3() as server:
         patch.setenv("AWS_ACCESS_KEY_ID", "x")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "x")

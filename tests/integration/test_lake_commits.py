@@ -22,6 +22,8 @@ from magnetar.lake.lake_values import LakeConflictError, LakeError, LogFiles
 from magnetar.lake.syncing import sync
 from support.lake_tables import TIME_MS, TOPIC, LakeFolder, record
 
+pytestmark = pytest.mark.one_process("own")
+
 TOPIC_NAME = TopicName.parse(TOPIC)
 DAY_MS = 86_400_000
 
@@ -30,8 +32,6 @@ import json, os, sys
 from magnetar.lake.catalog import Lake
 from magnetar.lake.syncing import sync
 from magnetar.lake.lake_values import CatalogSettings, LogFiles
-
-pytestmark = pytest.mark.one_process("own")
 
 settings, wanted, where = map(json.loads, sys.argv[1:])
 

@@ -13,14 +13,14 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 
+pytestmark = pytest.mark.one_process("own")
+
 ROUNDS = 12
 
 WRITER = """
 import asyncio, os, sys
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.base.clock import ManualClock
-
-pytestmark = pytest.mark.one_process("own")
 
 async def main():
     store = EmbeddedMetadataStore.open(sys.argv[1], clock=ManualClock())

@@ -18,6 +18,8 @@ from fakes.s3_server import FakeS3
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, PATH, HistoryTopic
 from support.standalone import StandaloneProcess, wait_until
 
+pytestmark = pytest.mark.one_process("history")
+
 TAKE = """
 import asyncio, os, sys, uuid
 from pathlib import Path
@@ -26,8 +28,6 @@ from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.tiered.guarded import installation_id
 from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.stores.local import LocalStore
-
-pytestmark = pytest.mark.one_process("history")
 
 folder, die_at = Path(sys.argv[1]), sys.argv[2]
 
@@ -39,7 +39,7 @@ async def main():
     metadata = EmbeddedMetadataStore.open(folder / "metadata.db", clock=SystemClock())
     context = OwnerContext(
         metadata, SystemClock(), lambda: installation_id(metadata, uuid.uuid4), uuid.uuid4,
-        asyncio.sleep, 0.01, step,
+        asyncio.sleep, 0.01, step=step,
     )
     owner = StoreOwner(context, LocalStore(Path(sys.argv[3])), "/magnetar/offload-stores/x", private=False)
     try:
