@@ -51,7 +51,7 @@ def cluster(service: BrokerCluster) -> Iterator[BrokerCluster]:
 
 @pytest.fixture(scope="module")
 def bucket(service: BrokerCluster) -> Iterator[FakeS3]:
-    """One for all tests on a cluster, whose metadata knows the address of its bucket: it belongs to that one."""
+    """One for all tests on a cluster: its metadata knows the address, and the bucket belongs to it."""
     with pytest.MonkeyPatch.context() as patch, FakeS3() as server:
         patch.setenv("AWS_ACCESS_KEY_ID", "x")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "x")
