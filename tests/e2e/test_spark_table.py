@@ -14,7 +14,7 @@ from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
 from magnetar.client.client import Client
 from magnetar.spark import table
 from magnetar.spark.errors import OptionError
-from magnetar.spark.read import history
+from magnetar.tables import history
 from support.files import files_in
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.lake_history import rows_of as lake_rows
