@@ -329,6 +329,8 @@ class CursorStore:
                     await self.flush()
         finally:
             self.abandon()
+            # A write of side ledgers or properties may be under way: the next opening must read its result.
+            await self.ended()
             if self._ledger is not None:
                 await seal(self._ledger.writer)
 

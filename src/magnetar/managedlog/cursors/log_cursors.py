@@ -94,6 +94,7 @@ class LogCursors:
         async with self._changing:
             if (cursor := self._cursors.get(name)) is not None:
                 return cursor
+            self._check_open()
             state = CursorState(self._ledger_list, mark_delete, properties)
             info = CursorValue(IN_STORE, state.snapshot(), cursor_properties, self._clock.now_ms())
             try:
@@ -105,11 +106,15 @@ class LogCursors:
                 fenced = LogFencedError(f"log {self._log_name} was taken over by another owner")
                 self._fence(fenced)
                 raise fenced from error
-            if self._ended:
-                # Meanwhile the log was closed. The cursor is stored, and the next opening of the log has it.
-                # A second one would write to the same value, and each would take the other for another owner.
-                raise LogClosedError(f"log {self._log_name} was closed")
+            # Meanwhile the log may have been closed. The cursor is stored, and the next opening of the log
+            # has it. A second one would write to the same value, and each would take the other for another
+            # owner.
+            self._check_open()
             return self._add(name, state, info, stat.version)
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise LogClosedError(f"log {self._log_name} was closed")
 
     def _add(self, name: str, state: CursorState, info: CursorValue, version: int) -> Cursor:
         store = self._stores[name] = CursorStore(
@@ -218,8 +223,10 @@ class LogCursors:
     async def close(self) -> None:
         """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
         self._ended = True
-        # Together, so that they share the syncs.
-        results = await settled(store.close() for store in self._stores.values())
+        # A cursor that is created or deleted at this moment: the next opening must find what becomes of it.
+        async with self._changing:
+            # Together, so that they share the syncs.
+            results = await settled(store.close() for store in self._stores.values())
         if (error := next((result for result in results if result is not None), None)) is not None:
             raise error
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from fakes.ledgers import write_error
 from fakes.managed_logs import Process
+from fakes.metadata import FakeMetadataStore
 from magnetar.base.errors import LedgerError, MetadataError
 from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
+from magnetar.managedlog.errors import LogClosedError
+from magnetar.metadata.store import Stat
 
 
 async def side(process: Process) -> CursorLedgers:
@@ -75,6 +79,72 @@ def test_what_cannot_be_kept_leaves_nothing_behind() -> None:
             await ledgers.keep([b"a"])
         assert process.ledgers.tagged("s") == []
         assert ledgers.ids == ()
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+class LateWrites(FakeMetadataStore):
+    """Writes of one value wait for the gate."""
+
+    def __init__(self, ending: str) -> None:
+        super().__init__()
+        self._ending = ending
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def put(self, path: str, data: bytes, **how: Any) -> Stat:
+        if path.endswith(self._ending):
+            await self.gate.wait()
+        return await super().put(path, data, **how)
+
+
+def test_a_log_is_closed_once_no_write_of_a_cursor_is_under_way() -> None:
+    """A compaction that was still writing changed the value after the next opening had read it, and was taken
+    for another owner."""
+
+    async def story() -> None:
+        store = LateWrites("/s")
+        process = Process(store=store)
+        ledgers = await side(process)
+        store.gate.clear()
+        keeping = asyncio.ensure_future(ledgers.keep([b"a"]))
+        await process.settle()
+        closing = asyncio.ensure_future(process.logs.close())
+        await process.settle()
+        assert not closing.done(), "the value may change after this"
+        store.gate.set()
+        await closing
+        kept = await keeping
+        process = await process.crash()
+        assert (await side(process)).ids == (kept,)
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_log_is_closed_once_no_cursor_is_being_created() -> None:
+    """The next opening did not list it, and took its value for another owner's."""
+
+    async def story() -> None:
+        store = LateWrites("/s")
+        process = Process(store=store)
+        log, _ = await process.open()
+        store.gate.clear()
+        opening = asyncio.ensure_future(log.open_cursor("s", initial="earliest"))
+        behind = asyncio.ensure_future(log.open_cursor("t", initial="earliest"))
+        await process.settle()
+        closing = asyncio.ensure_future(process.logs.close())
+        await process.settle()
+        assert not closing.done(), "a cursor may come after this"
+        store.gate.set()
+        await closing
+        for each in (opening, behind):
+            with pytest.raises(LogClosedError):
+                await each
+        process = await process.crash()
+        log, _ = await process.open()
+        assert set(log.cursors) == {"s"}, "the one behind was not begun any more"
         await process.logs.close()
 
     asyncio.run(story())
