@@ -83,7 +83,7 @@ def send(connection: socket.socket, rate: float, seconds: float) -> tuple[int, f
     began_s = time.perf_counter()
     for i in range(count):
         if (early_s := began_s + i / rate - time.perf_counter()) > 0:
-            time.sleep(early_s)
+            time.sleep(early_s)  # the pace of the open loop
         connection.sendall(message)
         with suppress(BlockingIOError):
             connection.recv(READ_BYTES, socket.MSG_DONTWAIT)

@@ -446,6 +446,7 @@ def wait_for(
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 return -1
+            # wait4 has no time limit, and the other ways to wait for a process do not tell its CPU time.
             time.sleep(_LOOK_S)
     except KeyboardInterrupt:
         # Its own session keeps Ctrl-C from it; it gets the chance to stop what it started. Only the main

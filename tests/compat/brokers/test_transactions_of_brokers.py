@@ -94,7 +94,7 @@ def test_each_input_has_its_output_once_in_topics_of_several_brokers(
 ) -> None:
     try:
         path = java_client.class_path()
-    except NotHereError as error:
+    except NotHereError as error:  # Java or its packages could not be had: it says which and why
         pytest.skip(str(error))
     left, right, source = apart(cluster)
     client = pulsar.Client(cluster.service_url, logger=QUIET)

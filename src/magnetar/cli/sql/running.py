@@ -117,6 +117,7 @@ def _stopping(query: Query) -> Iterator[None]:
     try:
         yield
     except Exception:
+        # The engine has several classes for a query that was stopped, and so has what feeds it.
         if interrupted:
             raise KeyboardInterrupt from None
         raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.errors import MetadataError
@@ -39,6 +39,7 @@ from magnetar.metadata.etcd.transactions import (
     stat_of,
 )
 from magnetar.metadata.etcd.watching import RevisionFollower
+from magnetar.metadata.remote_store import RemoteStore
 from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
@@ -55,9 +56,7 @@ from magnetar.metadata.store import (
     Value,
     check_count,
 )
-from magnetar.metadata.watched_store import WatchedStore
-from magnetar.metadata.watches import SessionWatches
-from magnetar.runtime.tasks import TaskGroup, pause
+from magnetar.runtime.tasks import pause
 from magnetar.runtime.turns import Turns
 
 SESSION_TIMEOUT_MS: Final = 30_000
@@ -74,7 +73,7 @@ ANNOUNCE_S: Final = 1.0
 """Most seconds that a write waits until its change has reached this store's watchers."""
 
 
-class EtcdMetadataStore(WatchedStore):
+class EtcdMetadataStore(RemoteStore):
     """A `MetadataStore` on etcd 3.4 or newer. Made by `open`.
 
     Differences from other stores: times in a Stat are 0. The parent of sequential values is a value itself,
@@ -84,11 +83,10 @@ class EtcdMetadataStore(WatchedStore):
 
     def __init__(self, client: EtcdClient, root: str, session_timeout_ms: int, call_timeout_s: float) -> None:
         """Use `open`."""
-        super().__init__()
+        super().__init__("etcd store")
         self._client = client
         self._root = "" if root == paths.ROOT else root
         self._call_timeout_s = call_timeout_s
-        self._sessions = SessionWatches()
         self._lease = Lease(client, max(1, session_timeout_ms // 1000), self._sessions.announce)
         first, end = below(self._root.encode() or b"/")
         self._follower = RevisionFollower(client, first, end, self._events, self._gap)
@@ -98,7 +96,6 @@ class EtcdMetadataStore(WatchedStore):
         self._writes_made = 0
         self._room = asyncio.Semaphore(MARKERS_MAX)
         self._turns = Turns()
-        self._tasks = TaskGroup("etcd store")
 
     @classmethod
     async def open(
@@ -211,21 +208,11 @@ class EtcdMetadataStore(WatchedStore):
             paths.split(operation.path)
         return await self._write(operations) if operations else []
 
-    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        self._check_open()
-        return self._sessions.add(callback)
-
     async def sync(self) -> None:
         """Does nothing: etcd's reads see every write that returned before."""
         self._check_open()
 
-    async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._watches.clear()
-        self._sessions.clear()
-        await self._tasks.close()
+    async def _leave(self) -> None:
         await self._lease.end()
         await self._client.close()
 

@@ -15,6 +15,7 @@ from typing import Final, cast
 
 from magnetar.base.errors import MetadataError, ProtocolError
 from magnetar.metadata import paths
+from magnetar.metadata.remote_store import RemoteStore
 from magnetar.metadata.served.call_codec import (
     Ask,
     Call,
@@ -46,9 +47,7 @@ from magnetar.metadata.store import (
     Value,
     check_count,
 )
-from magnetar.metadata.watched_store import WatchedStore
-from magnetar.metadata.watches import SessionWatches
-from magnetar.runtime.tasks import TaskGroup, pause
+from magnetar.runtime.tasks import pause
 
 _log = logging.getLogger("magnetar.metadata")
 
@@ -61,16 +60,14 @@ class LinkLostError(MetadataError):
     """The connection ended before the answer."""
 
 
-class ServedMetadataStore(WatchedStore):
+class ServedMetadataStore(RemoteStore):
     """A `MetadataStore` at the place of a `MetadataServer`. Made by `open`."""
 
     def __init__(self, place: Path, call_timeout_s: float) -> None:
         """Use `open`."""
-        super().__init__()
+        super().__init__("served metadata")
         self._place = place
         self._call_timeout_s = call_timeout_s
-        self._sessions = SessionWatches()
-        self._tasks = TaskGroup("served metadata")
         self._link: _Link | None = None
         self._linked = asyncio.Event()
         self._begun = 0
@@ -146,21 +143,11 @@ class ServedMetadataStore(WatchedStore):
         assert not isinstance(stats, Stat), stats
         return [stat for stat in stats if not isinstance(stat, str)]
 
-    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        self._check_open()
-        return self._sessions.add(callback)
-
     async def sync(self) -> None:
         """Does nothing: the other end has the only writer, so every read sees the newest value."""
         self._check_open()
 
-    async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._watches.clear()
-        self._sessions.clear()
-        await self._tasks.close()
+    async def _leave(self) -> None:
         if self._link is not None:
             self._link.end()
             await self._link.ended.wait()

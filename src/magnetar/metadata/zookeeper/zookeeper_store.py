@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from magnetar.metadata import paths
+from magnetar.metadata.remote_store import RemoteStore
 from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
@@ -26,14 +27,11 @@ from magnetar.metadata.store import (
     Value,
     check_count,
 )
-from magnetar.metadata.watched_store import WatchedStore
-from magnetar.metadata.watches import SessionWatches
 from magnetar.metadata.zookeeper.link import Address, ZooKeeperLink
 from magnetar.metadata.zookeeper.markers import WRITERS
 from magnetar.metadata.zookeeper.node_writer import NodeWriter
 from magnetar.metadata.zookeeper.protocol import CreateMode, Event, EventType, NodeStat
 from magnetar.metadata.zookeeper.writes import Step
-from magnetar.runtime.tasks import TaskGroup
 
 SESSION_TIMEOUT_MS: Final = 30_000
 CALL_TIMEOUT_S: Final = 30.0
@@ -48,7 +46,7 @@ _CHANGES: Final = {
 }
 
 
-class ZooKeeperMetadataStore(WatchedStore):
+class ZooKeeperMetadataStore(RemoteStore):
     """A `MetadataStore` on an ensemble of ZooKeeper 3.6 or newer. Made by `open`.
 
     Differences from other stores: An ephemeral value has no children. Deleting the parent of sequential
@@ -60,9 +58,8 @@ class ZooKeeperMetadataStore(WatchedStore):
         self, addresses: Sequence[Address], root: str, session_timeout_ms: int, call_timeout_s: float
     ) -> None:
         """Use `open`."""
-        super().__init__()
+        super().__init__("zookeeper store")
         self._root = "" if root == paths.ROOT else root
-        self._sessions = SessionWatches()
         self._link = ZooKeeperLink(
             addresses,
             session_timeout_ms=session_timeout_ms,
@@ -71,7 +68,6 @@ class ZooKeeperMetadataStore(WatchedStore):
             on_session=self._session_changed,
         )
         self._writer = NodeWriter(self._link)
-        self._tasks = TaskGroup("zookeeper store")
 
     @classmethod
     async def open(
@@ -198,21 +194,11 @@ class ZooKeeperMetadataStore(WatchedStore):
 
         return cancel
 
-    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        self._check_open()
-        return self._sessions.add(callback)
-
     async def sync(self) -> None:
         self._check_open()
         await self._writer.sync(self._root or paths.ROOT)
 
-    async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._watches.clear()
-        self._sessions.clear()
-        await self._tasks.close()
+    async def _leave(self) -> None:
         await self._writer.end()
         await self._link.close()
 
