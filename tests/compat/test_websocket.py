@@ -17,7 +17,7 @@ import websocket
 from support import java_client, pulsar_admin
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.one_process("alone")]
+pytestmark = [pytest.mark.process]
 
 ANSWER_S = 30.0
 

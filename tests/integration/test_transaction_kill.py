@@ -21,7 +21,7 @@ import pytest
 from support.standalone import StandaloneProcess
 from support.transaction_worker import IN, OUTS, History, LostError, Worker, check, everything_in, fill
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("transactions")]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("kills")]
 
 ROUNDS = int(os.environ.get("MAGNETAR_TXN_ROUNDS", "4"))
 ON = {"MAGNETAR_TRANSACTIONS": "true"}

@@ -29,10 +29,9 @@ ONE_PROCESS: Final = {
     "folder": "reads, fills, damages or moves the data folder of a standalone",
     "kills": "kills the process that serves; `test_many_brokers.py` and chaos kill brokers of clusters",
     "inside": "looks into one process: memory, descriptors, metrics, limits, bytes on a raw socket",
-    "alone": "what one broker offers and several do not: WebSockets to any topic, wildcards",
+    "alone": "what one broker offers and several do not: wildcards, WebSockets with a certificate alone",
     "start": "how a standalone starts and stops, and finds its settings and addresses",
     "history": "history of a standalone server; test_history_on_a_cluster.py has that of brokers",
-    "transactions": "transactions of a standalone; those of brokers have tests of their own",
 }
 """Reasons not to run with `--cluster`: the argument of the mark `one_process`."""
 
@@ -69,8 +68,6 @@ def server(
     given = dict(environment or {})
     with ExitStack() as stack:
         if kind := on_a_cluster():
-            # Several brokers refuse the setting; tests of transactions are marked.
-            given.pop("MAGNETAR_TRANSACTIONS", None)
             process: StandaloneProcess = ThreeBrokers(
                 folder, _cluster(stack, folder, kind), options=options, environment=given
             )

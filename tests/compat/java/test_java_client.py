@@ -16,14 +16,13 @@ from passlib.hash import apr_md5_crypt
 
 from support import java_client
 from support.certificates import Authority
-from support.serving import on_a_cluster, serving
+from support.serving import serving
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 SECURED = "SecuredDriver.java"
-TRANSACTIONS = java_client.scenarios_of("Transactions.java")
 PLAIN = sorted(path.name for path in (java_client.HERE / "driver").glob("*.java") if path.name != SECURED)
 SCENARIOS = java_client.scenarios_of(*PLAIN)
 
@@ -38,18 +37,10 @@ def outcomes(folder: Path, main: str, *arguments: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def plain(standalone: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("classes")
-    # Several brokers offer no transactions: what waits for them takes the driver's time.
-    chosen = [each for each in SCENARIOS if each not in TRANSACTIONS] if on_a_cluster() else []
-    return outcomes(folder, "Driver", standalone.broker_url, standalone.http_url, *chosen)
+    return outcomes(folder, "Driver", standalone.broker_url, standalone.http_url)
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(each, marks=pytest.mark.one_process("transactions") if each in TRANSACTIONS else ())
-        for each in SCENARIOS
-    ],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(plain: dict[str, str], scenario: str) -> None:
     reason = plain.get(scenario, "it did not end")
     assert not reason, reason

@@ -11,7 +11,7 @@ from support.spark_topics import new_topic
 from support.standalone import StandaloneProcess
 from support.transactional_history import Writer, write_ledgers
 
-pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.one_process("transactions")]
+pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 
 def history_of(standalone: StandaloneProcess) -> HistoryTopic:

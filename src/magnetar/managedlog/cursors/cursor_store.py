@@ -329,8 +329,7 @@ class CursorStore:
                     await self.flush()
         finally:
             self.abandon()
-            # A write of side ledgers or properties may be under way: the next opening must read its result.
-            await self.ended()
+            await self.ended()  # side ledgers or properties: the next opening must read what they become
             if self._ledger is not None:
                 await seal(self._ledger.writer)
 
