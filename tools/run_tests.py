@@ -19,6 +19,8 @@ with --cluster), spark, e2e; a folder's name runs that folder alone.
 The stages compat and cluster, whose tests mostly wait, run beside fast and new-cases; their output comes when
 these have ended. With -x, -s, --pdb or --costs stages run one by one.
 
+A test that hangs ends with its process and has failed; the stacks of its threads stand above the failure.
+
 A test that fails beside others is run a second time, alone. If it passes then, it counts as
 passed and is listed as unsteady in the summary, its failure above: a race that has to be found.
 
@@ -61,8 +63,11 @@ TWINS_DEADLINE_S = 80 * 60
 """The same of `--twins`, which is what CI runs. CI stops after 90 minutes, checks and a new environment
 included, without a word of what passed: this one has to be first."""
 
-TEST_DUMP_S = 180
-"""A single test that takes longer prints where it stands."""
+TEST_MAX_S = 900
+COMPUTING_TEST_MAX_S = 300
+"""A single test that takes longer, one of COMPUTES than the second, prints where each of its threads stands.
+Then its process ends: the test has failed, and another process runs the tests behind it. The dearest of
+COMPUTES takes 20 s on a free machine, the dearest of all five minutes."""
 
 
 @dataclass(frozen=True)
@@ -359,7 +364,7 @@ def attempt(stage: Stage, options: list[str], deadline: float, said: TextIO | No
         kept = ["-o", f"cache_dir={Path(folder) / 'cache'}"]
         arguments = [*paths, *stage.options, *options, *kept, f"--junitxml={results}"]
         used: list[float] = []
-        outcome.code = pytest(arguments, deadline, said, used)
+        outcome.code = pytest(arguments, deadline, test_max_s(stage.name), said, used)
         outcome.cpu_s = sum(used)
         count(results, outcome)
         outcome.failing = tuple(failed_tests(Path(folder) / "cache"))
@@ -398,18 +403,31 @@ def look_again(outcome: Outcome, deadline: float) -> None:
         return
     for test in tests:
         print(f"== {outcome.name}: alone, for it failed beside others: {test}", flush=True)
-        if pytest([test, "-n", "0", *outcome.options], deadline) == 0:
+        if pytest([test, "-n", "0", *outcome.options], deadline, test_max_s(outcome.name)) == 0:
             outcome.failed -= 1
             outcome.passed += 1
             outcome.unsteady += (test,)
     outcome.failing = tuple(test for test in tests if test not in outcome.unsteady)
 
 
+def test_max_s(stage: str) -> int:
+    """Most seconds of one test of a stage."""
+    return COMPUTING_TEST_MAX_S if stage in COMPUTES else TEST_MAX_S
+
+
 def pytest(
-    arguments: list[str], deadline: float, said: TextIO | None = None, used: list[float] | None = None
+    arguments: list[str],
+    deadline: float,
+    test_s: int,
+    said: TextIO | None = None,
+    used: list[float] | None = None,
 ) -> int:
-    """Pytest's exit code; -1 when it had to be stopped. `said`: gets its output; `used`: its CPU seconds."""
-    command = [sys.executable, "-m", "pytest", "-o", f"faulthandler_timeout={TEST_DUMP_S}", *arguments]
+    """Pytest's exit code; -1 when it had to be stopped. `test_s`: seconds after which a test ends with its
+    process; `said`: gets its output; `used`: its CPU seconds."""
+    # The traceback is written and the process ended by a thread of its own, without Python: also when a test
+    # holds the interpreter's lock.
+    limit = ["-o", f"faulthandler_timeout={test_s}", "-o", "faulthandler_exit_on_timeout=true"]
+    command = [sys.executable, "-m", "pytest", *limit, *arguments]
     return wait_for(command, max(1.0, deadline - time.monotonic()), said=said, used=used)
 
 

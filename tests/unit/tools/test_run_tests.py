@@ -146,6 +146,7 @@ def pytests(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str,
     def pytest_(
         arguments: list[str],
         deadline: float,
+        test_s: int,
         said: TextIO | None = None,
         used: list[float] | None = None,
     ) -> int:
