@@ -84,7 +84,7 @@ SEVERAL_MUTATIONS: Final = {
     "txns-closed": Mutation(
         "every topic takes nothing more before the header is decided",
         [(SharedTransactions, "_closed", _closed_at_once)],
-        6,
+        41,
         "several",
     ),
     "txns-over": Mutation(
@@ -120,13 +120,13 @@ SEVERAL_MUTATIONS: Final = {
     "txns-overtaken": Mutation(
         "a header is written where it is as its coordinator knows it",
         [(KeptTransactions, "write", _any_version)],
-        24,
+        2,
         "several",
     ),
     "txns-adopted": Mutation(
         "transactions that a former owner began late are found",
         [(SharedTransactions, "_adopt", _knows_all)],
-        16,
+        2,
         "several",
     ),
 }
