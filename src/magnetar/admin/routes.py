@@ -15,6 +15,7 @@ from magnetar.admin.brokers import (
 )
 from magnetar.admin.calls.call import Route
 from magnetar.admin.clusters import clusters, isolation
+from magnetar.admin.functions import functions, instances, packages, workers
 from magnetar.admin.metrics.broker_metrics import handler_for
 from magnetar.admin.namespaces import bundle_routes, namespace_properties, namespaces
 from magnetar.admin.offload import lake, offload, offload_stores
@@ -39,6 +40,8 @@ _ROOMS = (
     compaction,
     configuration,
     explain,
+    functions,
+    instances,
     isolation,
     keys,
     lake,
@@ -49,6 +52,7 @@ _ROOMS = (
     nonpersistent,
     offload,
     offload_stores,
+    packages,
     pages,
     permissions,
     policies,
@@ -62,6 +66,7 @@ _ROOMS = (
     topics,
     transactions,
     entries,
+    workers,
     unoffered,
 )
 

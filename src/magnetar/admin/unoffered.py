@@ -14,16 +14,12 @@ _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
 GROUPS: Final = {
-    "/admin/v2/worker": "functions",
-    "/admin/v2/worker-stats": "functions",
-    "/admin/v2/functions": "functions",
+    "/admin/v2/functions": "functions of version 2",
     "/admin/v2/scalable": "scalable topics",
-    "/admin/v3/functions": "functions",
     "/admin/v3/source": "connectors",
     "/admin/v3/sources": "connectors",
     "/admin/v3/sink": "connectors",
     "/admin/v3/sinks": "connectors",
-    "/admin/v3/packages": "packages",
 }
 """Groups of Pulsar's API with the names of their features."""
 

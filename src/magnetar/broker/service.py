@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from magnetar.broker.ports import SessionPort
     from magnetar.broker.siblings.siblings import Siblings
     from magnetar.broker.staging import PointsInTime
+    from magnetar.functions.service import Functions
     from magnetar.lake.tables import LakeTables
     from magnetar.metadata.bookkeeper.registry import ListBookies
 
@@ -84,6 +85,8 @@ class Broker:
     """Which of several brokers serves which topics; None: this one serves all. Set before `start`."""
     siblings: Siblings | None = None
     """Processes that share ports with this one; None: there are none."""
+    functions: Callable[[], Awaitable[Functions]] | None = None
+    """Opens what is stored of functions, the first time; None: there are none here."""
 
     def __init__(
         self,
@@ -98,8 +101,7 @@ class Broker:
     ) -> None:
         """Without `authentication` all may do everything; without `offloading` no ledger is offloaded."""
         self.config, self.clock, self.offloading = config, clock, offloading
-        self.store, self.logs = store, logs
-        self.policies = PolicyStore(store, config.cluster)
+        self.store, self.logs, self.policies = store, logs, PolicyStore(store, config.cluster)
         self.schemas = registry_of(store, logs.ledgers, clock, for_pulsar=config.adopted)
         self.bookies: ListBookies | None = None
         """Lists the bookies that hold messages; None: this process does."""
@@ -107,12 +109,10 @@ class Broker:
         """Tables over offloaded ledgers; None: there are none."""
         self.points_in_time: PointsInTime | None = None
         """For backups; None: the data is not all in one folder here."""
-        self.listeners = Listeners()
-        self.broker_id = ""
+        self.listeners, self.broker_id = Listeners(), ""
         """`host:port` of the admin API, by which this broker is known; set by `start` if not before."""
         self.guard = None if authentication is None else self._guarded_by(authentication, superuser_roles)
-        self.tasks = TaskGroup("broker")
-        self.alarms = Alarms(clock)
+        self.tasks, self.alarms = TaskGroup("broker"), Alarms(clock)
         """Calls at given times; one timer for all topics."""
         self._in_force = PoliciesInForce(self)
         self.registry = TopicRegistry(StoredTopics(self, self._in_force), clock)

@@ -32,6 +32,9 @@
 | `/magnetar/generation` | generation of this metadata, decimal; a restored copy has a lower one | ledger |
 | `/magnetar/bookies-beside/{bookie}` | generation of a bookie beside the broker, decimal | ledger |
 | `/magnetar/deletions/{ledger}` | marks a ledger whose deletion is under way, empty | ledger |
+| `/magnetar/functions/{tenant}/{namespace}/{function}` | a function, JSON | functions |
+| `/magnetar/packages/{type}/{tenant}/{namespace}/{package}/{version}` | a package, JSON | functions |
+| `/magnetar/function-files/{path}` | a file that was uploaded by path, JSON | functions |
 | `/magnetar/transactions/coordinators/{coordinator}` | first number not yet reserved, decimal | broker |
 | `/magnetar/transactions/headers/{coordinator}/{number}` | state of a transaction, JSON | broker |
 | `/magnetar/transactions/outcomes/{coordinator}/{page}` | outcomes of 1,024 transactions | broker |
@@ -41,8 +44,9 @@
 | `/magnetar/transactions/wishes/{coordinator}/{number}` | why a transaction is to be aborted, text | broker |
 | `/magnetar/transactions/shared` | marks transactions of several brokers, empty | broker |
 
-`{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
-only characters that need no encoding; a bundle is `0x00000000_0x40000000`.
+`{topic}`, `{cursor}`, `{function}`, `{package}`, `{version}` and `{path}` are encoded as Java's URLEncoder
+does; tenants, namespaces and clusters hold only characters that need no encoding; a bundle is
+`0x00000000_0x40000000`.
 """
 
 from __future__ import annotations
@@ -115,6 +119,15 @@ RESOURCE_QUOTAS: Final = "/loadbalance/resource-quota"
 
 BUNDLE_DIGITS: Final = 8
 """Hexadecimal digits of a bundle's bounds."""
+
+FUNCTIONS: Final = "/magnetar/functions"
+"""Children: tenants; below each, namespaces and their functions."""
+
+PACKAGES: Final = "/magnetar/packages"
+"""Children: types of packages; below each, tenants, namespaces, packages and their versions."""
+
+FUNCTION_FILES: Final = "/magnetar/function-files"
+"""Children: files that were uploaded by path."""
 
 TRANSACTIONS: Final = "/magnetar/transactions"
 """Parent of all values of transactions."""
@@ -252,6 +265,21 @@ def bundle(lower: int, upper: int) -> str:
 def broker(broker_id: str) -> str:
     """A live broker; ephemeral."""
     return f"{BROKERS}/{broker_id}"
+
+
+def functions(namespace: NamespaceName) -> str:
+    """Children: the encoded names of the functions of a namespace."""
+    return f"{FUNCTIONS}/{namespace}"
+
+
+def function(namespace: NamespaceName, name: str) -> str:
+    """A function; `name` as users write it, not encoded."""
+    return f"{FUNCTIONS}/{namespace}/{encode_local(name)}"
+
+
+def function_file(path: str) -> str:
+    """A file that was uploaded by path; `path` as users write it, not encoded."""
+    return f"{FUNCTION_FILES}/{encode_local(path)}"
 
 
 def transaction_coordinator(number: int) -> str:

@@ -48,7 +48,7 @@ from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.broker_settings import broker_config, listeners_of, log_config
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
-from magnetar.server.storage.datafolder import DataFolder, used_percent
+from magnetar.server.storage.datafolder import DataFolder, packages_dir, used_percent
 from magnetar.server.storage.message_stores import open_stores
 from magnetar.server.storage.opened_stores import Kept, MessageStores
 from magnetar.server.storage.storage_losses import holes_of
@@ -315,22 +315,19 @@ class Standalone:
         self._cleanup.callback(acceptor.close)
         return acceptor
 
-    def _watch_over(self, broker: Broker) -> None:
-        """Canaries, and the export of metrics; imported here, as no client waits for them."""
-        from magnetar.broker.canary.canaries import Canaries
-        from magnetar.server.settings.monitoring_settings import canary_settings
+    def _stand_beside(self, broker: Broker) -> None:
+        """What no client of the binary protocol waits for; imported here."""
+        from magnetar.server.functions import FunctionsBeside
+        from magnetar.server.watching import watch_over
 
-        config = self.config
-        if not self._shares:
-            canaries = Canaries(broker, canary_settings(config))
-            broker.collectors.append(canaries.collect)
-            broker.tasks.spawn(canaries.begin())
-        if config.otlp_endpoint:
-            from magnetar.server.otlp_push import OtlpPush
-
-            push = OtlpPush(broker, config.otlp_endpoint, instance=self.endpoints.http_url)
-            self._tasks.every(config.otlp_interval_seconds, push.push)
-            self._cleanup.push_async_callback(push.close)
+        watch = watch_over(broker, self.config, self.endpoints.http_url, self._tasks, shares=self._shares)
+        if watch is not None:
+            self._cleanup.push_async_callback(watch)
+        if self.config.functions and not self._shares:
+            files = None if self.config.ephemeral or self.data_dir is None else packages_dir(self.data_dir)
+            functions = FunctionsBeside(broker, self.config, files, self._clock)
+            functions.begin()
+            self._cleanup.push_async_callback(functions.close)
 
     def _let_back_up(self, broker: Broker) -> None:
         if self._backed_up is None:
@@ -348,7 +345,7 @@ class Standalone:
 
     def begin_rest(self) -> None:
         """Called once after `start`: begins what clients of the binary protocol need not wait for."""
-        self._watch_over(self._broker)
+        self._stand_beside(self._broker)
         self._let_back_up(self._broker)
         self._tiering.load_tables()
         for admin in self._admins:

@@ -23,7 +23,7 @@ ALLOWED = {
     "writer": {Action.PRODUCE, Action.LOOKUP},
     "reader": {Action.CONSUME, Action.LOOKUP},
     "guest": {Action.PRODUCE, Action.CONSUME, Action.LOOKUP},
-    "odd": set(),
+    "odd": {Action.FUNCTIONS},
     "stranger": set(),
     "": set(),
 }

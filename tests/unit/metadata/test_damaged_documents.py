@@ -23,6 +23,7 @@ from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept import KeptTransactions, part_path
 from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.recovery import left_by
+from magnetar.functions.catalogue.records import FunctionRecord, PackageRecord
 from magnetar.ledger.ledger_metadata import decode_ledger_metadata
 from magnetar.managedlog.cursors.cursor_codec import decode_info
 from magnetar.managedlog.log_metadata import decode
@@ -155,6 +156,18 @@ READERS: Final[dict[str, tuple[str, Read]]] = {
         lambda store, path: check_known_ledgers(store, "/magnetar/c", KnownLedgers("i", "/ledgers")),
     ),
     "/magnetar/last-moves": (keys.LAST_MOVES, lambda store, path: read_last_moves(store)),
+    "/magnetar/functions/{tenant}/{namespace}/{function}": (
+        keys.function(_NAMESPACE, "f"),
+        _decoded(lambda data, path: FunctionRecord.decode(path, data)),
+    ),
+    "/magnetar/packages/{type}/{tenant}/{namespace}/{package}/{version}": (
+        f"{keys.PACKAGES}/function/hit/n/p/1",
+        _decoded(lambda data, path: PackageRecord.decode(path, data)),
+    ),
+    "/magnetar/function-files/{path}": (
+        keys.function_file("a/b"),
+        _decoded(lambda data, path: PackageRecord.decode(path, data)),
+    ),
     "/magnetar/generation": ("/magnetar/generation", _decoded(lambda data, path: number_of(path, data))),
     "/magnetar/bookies-beside/{bookie}": (
         "/magnetar/bookies-beside/b",

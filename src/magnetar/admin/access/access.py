@@ -73,6 +73,8 @@ _FOR_ALL_ROLES: Final = (
     "/admin/v2/brokers/version",
     "/admin/v2/clusters",
     "/admin/v2/clusters/{cluster}",
+    "/admin/v3/functions/builtins",
+    "/admin/v3/functions/connectors",
 )
 _READ_BY_LOOKUP: Final = (
     "partitions",
@@ -98,6 +100,8 @@ _OF_THE_OPERATOR: Final = (["resourcegroup"],)
 _SPLIT: Final = ["split"]
 """Operations on a bundle, which places topics in the cluster; Pulsar leaves them to superusers too."""
 _DOMAINS: Final = ("persistent", "non-persistent")
+_OF_NAMESPACES: Final = {"functions": Action.FUNCTIONS, "packages": Action.PACKAGES}
+"""Groups of version 3 and the right to them, which a namespace grants."""
 
 
 def need(method: str, path: str) -> Need:
@@ -114,6 +118,8 @@ def need(method: str, path: str) -> Need:
         return Need(AccessScope.TOPIC, Action.LOOKUP)
     if parts[0] == "topics":
         return Need(AccessScope.TOPIC, Action.PRODUCE)
+    if parts[:2] == ["admin", "v3"] and "{namespace}" in parts and parts[2] in _OF_NAMESPACES:
+        return Need(AccessScope.NAMESPACE, _OF_NAMESPACES[parts[2]])
     if parts[:2] != ["admin", "v2"] or "{tenant}" not in parts:
         return Need(AccessScope.CLUSTER)
     tenant = Need(AccessScope.TENANT, Action.ADMINISTER_TENANT)

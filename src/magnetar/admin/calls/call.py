@@ -5,6 +5,7 @@ A handler is `async def handler(call: Call) -> object`. Its result becomes the a
     None            204 without a body
     Text            200 text/plain
     Raw             its own status, headers and body
+    StoredBody      200 with the bytes of a file
     anything else   200 application/json
 
 Handlers raise errors; `errors.py` maps them to statuses.
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from magnetar.admin.calls import other_brokers
@@ -60,6 +62,15 @@ class Raw:
     content_type: str = "application/octet-stream"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBody:
+    """An answer that is a file; it is read as the client takes it."""
+
+    path: Path
+    size: int
+    """Bytes."""
 
 
 AUTHORITATIVE: Final = "authoritative"
@@ -108,6 +119,8 @@ class Call:
     """The caller's identity; None without authentication."""
     secure: bool = False
     """Whether the call came over TLS."""
+    pieces: AsyncIterator[bytes] | None = None
+    """The body as it arrives, in place of `body`, of an Operation with an upload. Raises TooSlowError."""
 
     # -- names ---------------------------------------------------------------------------------------
 
@@ -215,6 +228,9 @@ class Operation:
     """JSON schema of the answer with status 200; None: any."""
     query: tuple[str, ...] = ()
     """Parameters of the query."""
+    upload: Mapping[str, str] | None = None
+    """Parts of a multipart body, `file` or `text`, which the handler reads as they arrive; None: the body is
+    read before, and is small."""
 
     def __call__(self, call: Call) -> Awaitable[object]:
         return self.handler(call)

@@ -50,6 +50,22 @@ from magnetar.broker.errors import (
     WrongConsumerError,
 )
 from magnetar.broker.ownership.place import TopicPlace
+from magnetar.functions.errors import FunctionError
+from magnetar.functions.refusals import (
+    DamagedPackageError,
+    FunctionExistsError,
+    FunctionNotFoundError,
+    FunctionRefusedError,
+    FunctionsFullError,
+    InvalidConfigError,
+    InvalidPackageNameError,
+    NoWorkersError,
+    PackageExistsError,
+    PackageNotFoundError,
+    PackagesFullError,
+    PackageTooLargeError,
+    UnchangedFunctionError,
+)
 from magnetar.ledger.api import NoSuchEntryError, NoSuchLedgerError
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError, LogTerminatedError
 from magnetar.metadata.store import BadVersionError, HasChildrenError, NotFoundError, StoreClosedError
@@ -181,6 +197,21 @@ STATUSES: Final[dict[type[MagnetarError], int]] = {
     TooManyTransactionsError: 429,
     PersistenceFailedError: 500,
     ConsumerAssignmentError: 400,
+    # Of functions; 400 where Pulsar answers so:
+    FunctionError: 500,
+    FunctionRefusedError: 400,
+    InvalidConfigError: 400,
+    FunctionExistsError: 400,
+    UnchangedFunctionError: 400,
+    FunctionNotFoundError: 404,
+    FunctionsFullError: 412,
+    InvalidPackageNameError: 412,
+    PackageExistsError: 409,
+    PackageNotFoundError: 404,
+    PackageTooLargeError: 413,
+    PackagesFullError: 507,
+    DamagedPackageError: 500,
+    NoWorkersError: 503,
     # From below the broker, single classes and whole branches:
     InvalidNameError: 412,
     AuthenticationError: 401,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import quote
 
@@ -26,9 +27,11 @@ from magnetar.admin.calls.call import (
     BODY_BYTES_MAX,
     Call,
     Handler,
+    Operation,
     Raw,
     Route,
     Service,
+    StoredBody,
     Text,
     as_json,
     decoded,
@@ -50,11 +53,14 @@ from magnetar.admin.serving.first_generation import present_path
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import yield_loop
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.admin")
 
 BODY_S: Final = 30.0
-"""Seconds for the arrival of a body."""
+"""Seconds for the arrival of a body, or of the next piece of an upload."""
+UPLOAD_S: Final = 900.0
+"""Seconds for the arrival of an upload."""
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="magnetar"'}
 """Header of every 401. Source: RFC 9110, 11.6.1."""
@@ -155,6 +161,7 @@ class _Resource:
                 url = await elsewhere.url_of(self._broker, self._path, params, request)
                 if url is not None:
                     return Response(status_code=307, headers={"Location": url})
+            uploads = isinstance(handler, Operation) and handler.upload is not None
             call = Call(
                 broker=self._broker,
                 service=self._service,
@@ -162,7 +169,8 @@ class _Resource:
                 params=params,
                 query=request.query_params,
                 headers=request.headers,
-                body=await _body(request),
+                body=b"" if uploads else await _body(request),
+                pieces=_pieces(request) if uploads else None,
                 host=host_of(request),
                 peer=access.peer_of(request),
                 identity=identity,
@@ -215,7 +223,32 @@ def _answer(result: object) -> Response:
         return Response(
             result.body, result.status, headers=dict(result.headers), media_type=result.content_type
         )
+    if isinstance(result, StoredBody):
+        return _FileResponse(result)
     return Response(_encoded(result), media_type="application/json")
+
+
+class _FileResponse(Response):
+    """An answer whose body is read from a file while it is sent."""
+
+    def __init__(self, stored: StoredBody) -> None:
+        super().__init__(
+            b"", headers={"Content-Length": str(stored.size)}, media_type="application/octet-stream"
+        )
+        self.stored = stored
+
+
+async def _sent_file(stored: StoredBody, send: Send) -> None:
+    left = stored.size
+    with stored.path.open("rb") as file:
+        while left:
+            piece = await in_thread(file.read, min(left, _PIECE_BYTES))
+            left -= len(piece)
+            if not piece:
+                raise OSError(f"{stored.path} has become shorter")
+            await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
+    if not stored.size:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _sent(response: Response, send: Send) -> None:
@@ -224,6 +257,9 @@ async def _sent(response: Response, send: Send) -> None:
     await send(
         {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
     )
+    if isinstance(response, _FileResponse):
+        await _sent_file(response.stored, send)
+        return
     body = response.body
     for at in range(0, max(1, len(body)), _PIECE_BYTES):
         piece = bytes(body[at : at + _PIECE_BYTES]) if len(body) > _PIECE_BYTES else bytes(body)
@@ -267,3 +303,20 @@ async def _body(request: Request) -> bytes:
     except TimeoutError as error:
         raise TooSlowError(f"the body did not arrive within {BODY_S:g} s") from error
     return b"".join(parts)
+
+
+async def _pieces(request: Request) -> AsyncIterator[bytes]:
+    """An upload as it arrives. Raises TooSlowError."""
+    stream, loop = request.stream(), asyncio.get_running_loop()
+    ends_s = loop.time() + UPLOAD_S
+    while True:
+        try:
+            async with asyncio.timeout(min(BODY_S, ends_s - loop.time())):
+                piece = await anext(stream)
+        except StopAsyncIteration:
+            return  # The body has ended.
+        except TimeoutError as error:
+            raise TooSlowError(
+                f"the upload paused for {BODY_S:g} s, or took more than {UPLOAD_S:g} s"
+            ) from error
+        yield piece

@@ -48,6 +48,11 @@ _ANY: Final[Mapping[str, object]] = {
     "application/octet-stream": {"schema": {}},
 }
 """The content of a route without a declaration."""
+_PARTS: Final[Mapping[str, object]] = {
+    "text": {"type": "string"},
+    "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+}
+"""Schemas of the parts of an upload."""
 
 
 def document(routes: Iterable[Route]) -> dict[str, object]:
@@ -93,7 +98,11 @@ def _operation(method: str, path: str, handler: Handler) -> dict[str, object]:
             **{status: {"$ref": f"#/components/responses/{status}"} for status in _REFUSALS},
         },
     }
-    if declared.body is not None:
+    if declared.upload is not None:
+        parts = {name: _PARTS[kind] for name, kind in declared.upload.items()}
+        schema = {"type": "object", "properties": parts}
+        found["requestBody"] = {"content": {"multipart/form-data": {"schema": schema}}, "required": True}
+    elif declared.body is not None:
         found["requestBody"] = {"content": {"application/json": {"schema": declared.body}}}
     elif method in ("PUT", "POST"):
         found["requestBody"] = {"content": {"application/json": {"schema": {}}}, "required": False}

@@ -4,6 +4,7 @@
     STAGED/bookies/...            in place of it: the same for bookies beside the broker (beside.py)
     STAGED/metadata/metadata.db   copy of the metadata, in one read transaction
     STAGED/offloaded/...          links to objects, if the object store lies in the data folder
+    STAGED/functions/...          links to files of functions and packages
     STAGED/STAGED                 JSON: the time, and the valid length of segments in use
 
 README.md gives the order of the steps and why it is sufficient.
@@ -35,7 +36,7 @@ from magnetar.metadata.sqlite_file import check_left_log
 from magnetar.runtime.tasks import begin, happens_within
 from magnetar.runtime.threads import in_thread
 from magnetar.server.backup.manifest import BackupError
-from magnetar.server.storage.datafolder import DataFolder
+from magnetar.server.storage.datafolder import DataFolder, packages_dir
 from magnetar.server.storage.opened_stores import Kept
 
 _log = logging.getLogger("magnetar.backup")
@@ -66,11 +67,19 @@ class Sources:
     bookies_dir: Path
     """Folder of bookies beside the broker; missing when the broker stores messages itself."""
     offloaded_dir: Path
+    packages_dir: Path
+    """Folder of the files of functions and packages; missing until there are any."""
 
     @classmethod
     def of(cls, folder: DataFolder) -> Sources:
         """The staging of a standalone server."""
-        return cls(folder.metadata_file, folder.bookie_dir, folder.bookies_dir, folder.offloaded_dir)
+        return cls(
+            folder.metadata_file,
+            folder.bookie_dir,
+            folder.bookies_dir,
+            folder.offloaded_dir,
+            packages_dir(folder.root),
+        )
 
     def link(self, staged: Path) -> None:
         """Links the files that have no link in `staged` yet. Raises OSError."""
@@ -89,6 +98,9 @@ class Sources:
             for name in names:
                 source = Path(place) / name
                 yield source, staged / "offloaded" / source.relative_to(self.offloaded_dir)
+        # A file that arrives has another name until it is whole.
+        for file in self.packages_dir.glob("[0-9a-f]*/*"):
+            yield file, packages_dir(staged) / file.relative_to(self.packages_dir)
 
     def copy_metadata(self, staged: Path) -> None:
         """Copies the metadata of one moment, and small files beside the messages. Raises OSError,

@@ -75,7 +75,7 @@ def check(config: StandaloneConfig) -> None:
     for name in ("broker_port", "http_port", "broker_tls_port", "https_port"):
         _require(0 <= getattr(config, name) <= PORT_MAX, config, name, f"from 0 to {PORT_MAX}")
     _require(1024 <= config.max_message_bytes <= 128 * MIB, config, "max_message_bytes", "1 KiB to 128 MiB")
-    for name in ("cache_bytes", "segment_bytes", "output_bytes_max"):
+    for name in ("cache_bytes", "segment_bytes", "output_bytes_max", "function_package_bytes_max"):
         _require(getattr(config, name) >= MIB, config, name, "at least 1 MiB")
     for name in (
         "metrics_topics_max",
@@ -84,9 +84,7 @@ def check(config: StandaloneConfig) -> None:
         "ledger_rollover_min_seconds",
     ):
         _require(getattr(config, name) >= 0, config, name, "0 or more")
-    largest = config.max_message_bytes
-    for name, least in (("publish_pending_bytes_max", largest), ("connection_output_bytes_max", 1 << 16)):
-        _require(getattr(config, name) >= least, config, name, f"at least {least}")
+    _check_bytes(config)
     for name in ("retention_minutes", "retention_mib", "deduplication_snapshot_seconds"):
         _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for no limit")
     strategies = [strategy.value for strategy in Strategy]
@@ -129,6 +127,15 @@ def check(config: StandaloneConfig) -> None:
         )
     check_ledgers(config)
     _check_ephemeral(config)
+
+
+def _check_bytes(config: StandaloneConfig) -> None:
+    for name, least in (
+        ("publish_pending_bytes_max", config.max_message_bytes),
+        ("connection_output_bytes_max", 1 << 16),
+        ("function_packages_bytes_max", config.function_package_bytes_max),
+    ):
+        _require(getattr(config, name) >= least, config, name, f"at least {least}")
 
 
 def largest(name: str) -> int:

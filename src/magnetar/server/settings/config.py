@@ -154,6 +154,15 @@ class StandaloneConfig(LedgerSettings):
     is true. At least 0."""
     websocket_enabled: bool = True
     """True: the ports of the admin API serve WebSockets."""
+    functions: bool = True
+    """True: the admin API takes functions and packages, and functions run beside the broker. No process runs
+    before the first one is created."""
+    function_package_bytes_max: int = 128 * MIB
+    """Size of the largest file of a function or package, in bytes. From 1 MiB to
+    `function_packages_bytes_max`."""
+    function_packages_bytes_max: int = 4096 * MIB
+    """Bytes of all files of functions and packages together; further ones are refused. At least
+    `function_package_bytes_max`."""
     insecure: bool = False
     """True: clients of other machines may do everything; needed without authentication for a `host` that
     other machines can reach."""

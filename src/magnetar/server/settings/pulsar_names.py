@@ -19,6 +19,7 @@ SAME: Final = {
     "backlogQuotaDefaultRetentionPolicy": "backlog_quota_policy",
     "bindAddress": "host",
     "transactionCoordinatorEnabled": "transactions",
+    "functionsWorkerEnabled": "functions",
     "webSocketServiceEnabled": "websocket_enabled",
     "bookkeeperClientEnforceMinNumRacksPerWriteQuorum": "bookie_racks_enforced",
     "bookkeeperTLSCertificateFilePath": "bookie_tls_certificate",

@@ -9,6 +9,7 @@ DATA/bookies/               in place of it: common folder of bookies beside the 
 DATA/offload/               files that are not in the object store yet; emptied at each start
 DATA/offloaded/             the object store, if the settings name no other
 DATA/staged/                points in time that are being backed up: links; emptied at each start
+DATA/functions/packages/     files of functions and packages, as they were uploaded
 DATA/lake/catalog.db        the catalog of Iceberg tables, if the settings name no other; can be made again
 """
 
@@ -132,6 +133,11 @@ class DataFolder:
                 f"the data folder {self.root} has format {found}, this release knows up to {FORMAT_VERSION}; "
                 "use the newer release, or another folder with --data"
             )
+
+
+def packages_dir(root: Path) -> Path:
+    """Folder of the files of functions and packages; missing until there are any."""
+    return root / "functions" / "packages"
 
 
 def losses_dir(root: Path) -> Path:

@@ -17,6 +17,7 @@ from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.outcomes import Outcomes
 from magnetar.broker.transactions.transaction import Transaction
+from magnetar.functions.catalogue.records import FunctionRecord, PackageRecord
 from magnetar.ledger.ids import decode_reserved
 from magnetar.ledger.ledger_metadata import decode_ledger_metadata
 from magnetar.ledger.paths import ID_GENERATOR, INSTANCE_ID
@@ -163,6 +164,16 @@ def _aside(path: str, data: bytes) -> Sequence[str]:
     raise ValueError("a damaged page of outcomes that was put aside")
 
 
+def _function(path: str, data: bytes) -> Sequence[str]:
+    FunctionRecord.decode(path, data)
+    return ()
+
+
+def _package(path: str, data: bytes) -> Sequence[str]:
+    PackageRecord.decode(path, data)
+    return ()
+
+
 def _hidden(path: str, data: bytes) -> Sequence[str]:
     decode_entries(data)
     return ()
@@ -289,6 +300,24 @@ KINDS: Final = (
         check=_moves,
         consequence="`magnetar cluster status --moves` shows nothing",
         remedy="none is needed: the next move replaces the value",
+    ),
+    ValueKind(
+        name="/magnetar/functions/{tenant}/{namespace}/{function}",
+        check=_function,
+        consequence="the function does not run",
+        remedy="delete the function and create it again; or restore the value from a backup",
+    ),
+    ValueKind(
+        name="/magnetar/packages/{type}/{tenant}/{namespace}/{package}/{version}",
+        check=_package,
+        consequence="the package cannot be read; functions made of it have copies of their own",
+        remedy="delete this version and upload it again; or restore the value from a backup",
+    ),
+    ValueKind(
+        name="/magnetar/function-files/{path}",
+        check=_package,
+        consequence="the file that was uploaded under this path cannot be downloaded",
+        remedy="upload it again; or restore the value from a backup",
     ),
     ValueKind(
         name="/magnetar/generation",

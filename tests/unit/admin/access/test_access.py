@@ -129,7 +129,14 @@ def test_public_and_other_routes() -> None:
     }
     assert public == {"/status.html", "/admin/v2/brokers/ready"}
     assert need("GET", "/whatever/comes/{tenant}") == Need(AccessScope.CLUSTER)
-    assert need("*", "/admin/v3/functions/{rest:path}") == Need(AccessScope.CLUSTER)
+    assert need("*", "/admin/v3/sinks/{rest:path}") == Need(AccessScope.CLUSTER)
+    assert need("POST", "/admin/v3/functions/upload") == Need(AccessScope.CLUSTER)
+    assert need("PUT", "/admin/v3/functions/{tenant}/{namespace}/{function}") == Need(
+        AccessScope.NAMESPACE, Action.FUNCTIONS
+    )
+    assert need("GET", "/admin/v3/packages/{type}/{tenant}/{namespace}") == Need(
+        AccessScope.NAMESPACE, Action.PACKAGES
+    )
     assert need("POST", "/admin/v2/persistent/{tenant}/{namespace}/{topic}/new") == Need(
         AccessScope.TENANT, Action.ADMINISTER_TENANT
     )

@@ -48,7 +48,12 @@ def bearer(text: str, original: str = "") -> dict[str, str]:
     return {**headers, "X-Original-Principal": original} if original else headers
 
 
-GRANTS: Final = {"writer": ["produce"], "reader": ["consume"], "proxy": ["produce", "consume"]}
+GRANTS: Final = {
+    "writer": ["produce"],
+    "reader": ["consume"],
+    "developer": ["functions"],
+    "proxy": ["produce", "consume"],
+}
 PRINCIPALS: Final[dict[str, dict[str, str]]] = {
     "anonymous": {},
     "wrong": bearer(token("root", secret=b"x" * 32)),
@@ -61,6 +66,7 @@ PRINCIPALS: Final[dict[str, dict[str, str]]] = {
     "foreign": bearer(token("foreign")),
     "writer": bearer(token("writer")),
     "reader": bearer(token("reader")),
+    "developer": bearer(token("developer")),
     "boss": bearer(token("boss")),
     "proxy for writer": bearer(token("proxy"), "writer"),
     "proxy for boss": bearer(token("proxy"), "boss"),
@@ -69,7 +75,7 @@ PRINCIPALS: Final[dict[str, dict[str, str]]] = {
     "root": bearer(token("root")),
 }
 """Tenant `public` is administered by boss, tenant `other` by foreign; writer may produce to public/default,
-reader consume, proxy both."""
+reader consume, proxy both, developer has functions there."""
 UNKNOWN: Final = frozenset(
     (
         *("anonymous", "wrong", "expired", "alg=none", "garbage"),
@@ -85,6 +91,8 @@ MAY: Final[dict[str, frozenset[str]]] = {
     "lookup": frozenset(("writer", "reader", "boss", "root")) | PROXIED,
     "produce": frozenset(("writer", "boss", "root")) | PROXIED,
     "consume": frozenset(("reader", "boss", "root", "proxy for boss", "proxy for root")),
+    "functions": frozenset(("developer", "boss", "root")),
+    "packages": frozenset(("boss", "root")),
     "tenant": frozenset(("boss", "root")),
     "operator": frozenset(("root",)),
     "metrics": frozenset(("prometheus", "root")),

@@ -84,7 +84,8 @@ def requests(draw: st.DrawFn) -> tuple[str, str, bytes | None]:
         path = path.replace(f"{{{name}}}", quote(text, safe="", errors="surrogatepass"))
     body = None
     if "requestBody" in operation:
-        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        [content] = operation["requestBody"]["content"].values()
+        schema = content["schema"]
         value = draw(values_of(schema) if draw(st.integers(0, 3)) else JSON)
         body = draw(st.sampled_from([json.dumps(value).encode(), json.dumps(value).encode(), b"{", b""]))
     return method, path + ("?" + "&".join(query) if query else ""), body

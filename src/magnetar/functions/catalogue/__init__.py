@@ -1,0 +1,1 @@
+"""What is stored of functions: configurations, packages, uploaded files. See README.md of the room."""
