@@ -46,7 +46,7 @@ class FakeAdminServer(HttpThread):
         size = int(request.headers.get("content-length", 0))
         text = request.rfile.read(size)
         headers = {name.lower(): value for name, value in request.headers.items()}
-        asked = Asked(request.command, request.path, json.loads(text) if text else None, headers)
+        asked = Asked(request.command, request.path, _read(text, headers), headers)
         self.asked.append(asked)
         missing = (404, {"reason": f"nothing is at {request.path}"}, {})
         found = self.answers.get(f"{asked.method} {asked.path}", missing)
@@ -58,3 +58,10 @@ class FakeAdminServer(HttpThread):
             request.send_header(name, value)
         request.end_headers()
         request.wfile.write(body)
+
+
+def _read(text: bytes, headers: dict[str, str]) -> Any:
+    """JSON, or the bytes of another body."""
+    if not text:
+        return None
+    return json.loads(text) if headers.get("content-type", "").startswith("application/json") else text

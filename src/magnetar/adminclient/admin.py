@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 
 from magnetar.adminclient import paths
 from magnetar.adminclient.errors import AdminRefusedError
+from magnetar.adminclient.form import Form
 from magnetar.adminclient.http import AdminHttp, Answer
 from magnetar.adminclient.target import AdminTarget
 from magnetar.base.closing import Closing
@@ -50,6 +51,10 @@ class Admin(Closing):
     def answer(self, path: str, *, query: Mapping[str, object] | None = None) -> Answer:
         """Sends a GET; returns the answer with its headers."""
         return self._http.request("GET", path, query=query)
+
+    def send(self, method: str, path: str, form: Form) -> Answer:
+        """Sends a request with a multipart body; returns the answer."""
+        return self._http.send(method, path, form)
 
     # -- what there is
 

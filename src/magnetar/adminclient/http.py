@@ -11,6 +11,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
+from magnetar.adminclient import form as forms
 from magnetar.adminclient.errors import AdminRefusedError, AdminTargetError, AdminUnreachableError
 from magnetar.adminclient.target import AdminTarget
 from magnetar.base.closing import Closing
@@ -70,19 +71,35 @@ class AdminHttp(Closing):
     ) -> Answer:
         """Sends one call. `body` is sent as JSON; None: no body. Raises AdminRefusedError,
         AdminUnreachableError, and the errors of the target's `authorization`."""
+        data = None if body is None else json.dumps(body).encode()
+        return self._send(method, path, data, "application/json", query=query)
+
+    def send(self, method: str, path: str, form: forms.Form) -> Answer:
+        """Sends one call with a multipart body. Raises as `request`."""
+        data, content_type = forms.encode(form)
+        return self._send(method, path, data, content_type)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        content_type: str,
+        *,
+        query: Mapping[str, object] | None = None,
+    ) -> Answer:
         target = path
         if query:
             words = {
                 key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items()
             }
             target += f"?{urlencode(words)}"
-        data = None if body is None else json.dumps(body).encode()
         authorization = self._authorization()
         headers = {"Accept": "application/json"}
         if authorization is not None:
             headers["Authorization"] = authorization
         if data is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = content_type
         at = self._home
         for _ in range(_REDIRECTS_MAX):
             answer = self._once(at, Sent(method, target, data, headers))

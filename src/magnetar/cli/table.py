@@ -77,6 +77,14 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.topics.transactions:transactions",
         "Transactions: which are open, and how to end them.",
     ),
+    "functions": Command(
+        "magnetar.cli.functions.functions:functions",
+        "Functions: code that runs beside the broker on messages of topics (docs/functions.md).",
+    ),
+    "packages": Command(
+        "magnetar.cli.functions.packages:packages",
+        "Packages: the code of functions by name and version (docs/functions.md).",
+    ),
     "lake": Command(
         "magnetar.cli.storage.lake:lake",
         "Iceberg tables over topics: status, full checks, maintenance (docs/lake.md).",

@@ -26,6 +26,8 @@ _PLACES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     "topic": ("topic", paths.topic),
     "schema": ("topic", paths.schema),
     "lookup": ("topic", paths.lookup),
+    "function": ("function", paths.function),
+    "functions": ("namespace", paths.functions),
 }
 """Placeholders that are filled by an argument of another name: the argument's name, and the function that
 makes a path of it."""

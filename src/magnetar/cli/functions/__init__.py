@@ -1,0 +1,1 @@
+"""Commands on functions and packages. See README.md of `cli`."""

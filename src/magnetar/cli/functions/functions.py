@@ -1,0 +1,220 @@
+"""`magnetar functions`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final, TypedDict
+
+import click
+
+from magnetar.adminclient import paths
+from magnetar.adminclient.form import FormFile
+from magnetar.cli.caller import Caller, calls
+from magnetar.cli.functions.configuring import configures, file_part, form_of
+from magnetar.cli.verbs import Verb, group
+
+_INSTANCE: Final = click.option(
+    "--instance", type=click.IntRange(min=0), help="Only the instance with this number.  [all]"
+)
+_FILE: Final = click.Path(path_type=Path)
+
+
+class _Raised(TypedDict):
+    """An exception in a status."""
+
+    exceptionString: str
+
+
+class _Status(TypedDict):
+    """Status of an instance, as far as it is shown."""
+
+    running: bool
+    error: str
+    numRestarts: int
+    numReceived: int
+    numSuccessfullyProcessed: int
+    numUserExceptions: int
+    latestUserExceptions: list[_Raised]
+
+
+class _Instance(TypedDict):
+    instanceId: int
+    status: _Status
+
+
+class _Statuses(TypedDict):
+    """Answer of `status`."""
+
+    instances: list[_Instance]
+
+
+def _statuses(found: _Statuses) -> list[dict[str, object]]:
+    return [_row(each["instanceId"], each["status"]) for each in found["instances"]]
+
+
+def _row(instance: int, status: _Status) -> dict[str, object]:
+    raised = [each["exceptionString"] for each in status.get("latestUserExceptions") or ()]
+    return {
+        "instance": instance,
+        "running": status["running"],
+        "received": status["numReceived"],
+        "processed": status["numSuccessfullyProcessed"],
+        "failed": status["numUserExceptions"],
+        "restarts": status["numRestarts"],
+        "error": status.get("error") or "",
+        "last_exception": raised[-1] if raised else "",
+    }
+
+
+VERBS: Final = (
+    Verb(
+        name="list",
+        help="Show the functions of NAMESPACE.",
+        path="{functions}",
+        example="functions list public/default",
+    ),
+    Verb(
+        name="get",
+        help="Show the configuration of FUNCTION: NAME in public/default, or TENANT/NAMESPACE/NAME.",
+        path="{function}",
+        example="functions get exclamation -o json",
+    ),
+    Verb(
+        name="status",
+        help="Show what each instance of FUNCTION is doing; with -o json also the last traceback.",
+        path="{function}/status",
+        rows=_statuses,
+        columns=("instance", "running", "received", "processed", "failed", "restarts", "error"),
+        example="functions status exclamation",
+    ),
+    Verb(
+        name="stats",
+        help="Show what the instances of FUNCTION have done.",
+        path="{function}/stats",
+        example="functions stats exclamation -o json",
+    ),
+    Verb(
+        name="delete",
+        help="Delete FUNCTION with its code, its state and its subscriptions.",
+        method="DELETE",
+        path="{function}",
+        done="{function} is deleted",
+        question="Delete function {function} with its state and subscriptions?",
+        example="functions delete exclamation",
+    ),
+    Verb(
+        name="state",
+        help="Show the state that FUNCTION keeps for KEY.",
+        path="{function}/state/{key}",
+        example="functions state wordcount hello",
+    ),
+)
+
+
+@click.command(
+    epilog="Example: magnetar functions create exclamation exclamation.py --input in --output-topic out"
+)
+@click.argument("function")
+@click.argument("code", type=_FILE, required=False)
+@configures
+@calls
+def create(caller: Caller, function: str, code: Path | None, **given: object) -> None:
+    """Create FUNCTION from the file CODE, or from --package."""
+    with caller.admin() as admin:
+        admin.send("POST", paths.function(function), form_of(code, given, creates=True))
+    _said(caller, f"{function} is created")
+
+
+@click.command(epilog="Example: magnetar functions update exclamation exclamation.py --parallelism 2")
+@click.argument("function")
+@click.argument("code", type=_FILE, required=False)
+@configures
+@calls
+def update(caller: Caller, function: str, code: Path | None, **given: object) -> None:
+    """Change the configuration of FUNCTION, its CODE, or both; its instances restart."""
+    with caller.admin() as admin:
+        admin.send("PUT", paths.function(function), form_of(code, given, creates=False))
+    _said(caller, f"{function} is updated")
+
+
+def _said(caller: Caller, text: str) -> None:
+    if caller.output == "table":
+        click.echo(text)
+
+
+def _acting(verb: str, help_text: str, done: str) -> click.Command:
+    @click.argument("function")
+    @_INSTANCE
+    @calls
+    def run(caller: Caller, function: str, instance: int | None) -> None:
+        path = paths.function(function)
+        with caller.admin() as admin:
+            admin.call("POST", f"{path}/{verb}" if instance is None else f"{path}/{instance}/{verb}")
+        _said(caller, f"{function if instance is None else f'{function}:{instance}'} {done}")
+
+    run.__doc__ = help_text
+    return click.command(verb, epilog=f"Example: magnetar functions {verb} exclamation --instance 0")(run)
+
+
+@click.command(epilog="Example: magnetar functions trigger exclamation --value hello")
+@click.argument("function")
+@click.option("--value", help="Message to send, a text.")
+@click.option("--file", type=_FILE, help="File with the message to send.")
+@click.option("--topic", help="Input to send it to.  [the only one]")
+@calls
+def trigger(caller: Caller, function: str, value: str | None, file: Path | None, topic: str | None) -> None:
+    """Send a message to an input of FUNCTION and show its result."""
+    if (value is None) == (file is None):
+        raise click.UsageError("give --value or --file")
+    parts: dict[str, str | FormFile] = {} if value is None else {"data": value}
+    if file is not None:
+        parts["dataStream"] = file_part(file)
+    if topic is not None:
+        parts["topic"] = topic
+    with caller.admin() as admin:
+        answer = admin.send("POST", f"{paths.function(function)}/trigger", parts)
+    click.echo(answer.body.decode("utf-8", "replace"))
+
+
+@click.command("put-state", epilog="Example: magnetar functions put-state wordcount hello --value 7")
+@click.argument("function")
+@click.argument("key")
+@click.option("--value", required=True, help="The new value, a text.")
+@calls
+def put_state(caller: Caller, function: str, key: str, value: str) -> None:
+    """Set the state that FUNCTION keeps for KEY."""
+    state = json.dumps({"key": key, "stringValue": value})
+    with caller.admin() as admin:
+        admin.send("POST", f"{paths.function(function)}/state/{paths.part(key)}", {"state": state})
+    _said(caller, f"{key} is set")
+
+
+@click.command(epilog="Example: magnetar functions download exclamation exclamation.py")
+@click.argument("function")
+@click.argument("file", type=_FILE)
+@calls
+def download(caller: Caller, function: str, file: Path) -> None:
+    """Write the code of FUNCTION to FILE."""
+    with caller.admin() as admin:
+        file.write_bytes(admin.answer(f"{paths.function(function)}/download").body)
+    _said(caller, f"{file} is written")
+
+
+functions = group(
+    "functions",
+    "Functions: code that runs beside the broker on messages of topics (docs/functions.md).",
+    VERBS,
+    (
+        create,
+        update,
+        _acting("start", "Start FUNCTION, or one instance, after `stop`.", "is started"),
+        _acting(
+            "stop", "Stop FUNCTION, or one instance; its messages wait in the subscriptions.", "is stopped"
+        ),
+        _acting("restart", "End FUNCTION, or one instance, and start it again.", "is restarted"),
+        trigger,
+        put_state,
+        download,
+    ),
+)
