@@ -225,6 +225,7 @@ def table(outcomes: list[Outcome], version: str) -> str:
 _KINDS = {
     "works": "work",
     "501": "are answered 501 with the reason",
+    "503": "are answered 503 while no worker runs functions",
     "**fails**": "do not do what is expected",
 }
 
@@ -233,4 +234,7 @@ def _result(outcomes: list[Outcome]) -> str:
     if any(outcome.problem for outcome in outcomes):
         return "**fails**"
     refused = [outcome.step.refused for outcome in outcomes]
-    return "501, not offered" if all(words is not None and "501" in words for words in refused) else "works"
+    for status, meaning in (("501", "not offered"), ("503", "no worker")):
+        if all(words is not None and status in words for words in refused):
+            return f"{status}, {meaning}"
+    return "works"
