@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from magnetar.base.clock import Clock
@@ -31,9 +31,13 @@ class Functions:
     reason: str = "no worker runs functions in this process"
     """Why `running` is None."""
 
-    @property
-    def workers(self) -> FunctionWorkers:
+    start: Callable[[], Awaitable[None]] | None = None
+    """Starts what runs functions, once, and sets `running` or `reason`; None: nothing can."""
+
+    async def workers(self) -> FunctionWorkers:
         """What runs functions. Raises NoWorkersError."""
+        if self.running is None and self.start is not None:
+            await self.start()
         if self.running is None:
             raise NoWorkersError(
                 "Function worker service is not done initializing. Please try again in a little while.",

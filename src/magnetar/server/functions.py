@@ -9,18 +9,32 @@ import asyncio
 import logging
 import shutil
 import tempfile
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 from magnetar.metadata import keys
 from magnetar.runtime.threads import in_thread
+from magnetar.server.banner import Endpoints
 from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.storage.datafolder import PACKAGES
 
 if TYPE_CHECKING:
+    from magnetar.functions.ports import FunctionWorkers
     from magnetar.functions.service import Functions
+
+    class LocalWorkers(FunctionWorkers, Protocol):
+        """Workers whose processes are those of this machine."""
+
+        def start(self) -> None:
+            """Begins to follow the catalogue."""
+
+        async def close(self) -> None:
+            """Stops all instances; returns when their processes have ended."""
+
 
 _log = logging.getLogger("magnetar.server")
 
@@ -28,8 +42,14 @@ _log = logging.getLogger("magnetar.server")
 class FunctionsBeside:
     """The functions beside a broker. `begin`, then `close`."""
 
-    def __init__(self, broker: Broker, config: StandaloneConfig, folder: Path | None, clock: Clock) -> None:
-        """`folder`: of uploaded files; None: one that goes with the process."""
+    def __init__(
+        self, broker: Broker, config: StandaloneConfig, folder: Path | None, clock: Clock, urls: Endpoints
+    ) -> None:
+        """`folder`: of functions; None: one that goes with the process. `urls`: where workers
+        reach the broker."""
+        self._urls = urls
+        self._workers: LocalWorkers | None = None
+        self._starting = asyncio.Lock()
         self._broker = broker
         self._config = config
         self._given = folder
@@ -48,6 +68,8 @@ class FunctionsBeside:
         async with self._opening:
             if self._functions is None:
                 self._functions = await self._open()
+                self._functions.start = self._start
+                self._broker.tasks.spawn(self._start_with_first(self._functions))
             return self._functions
 
     async def _open(self) -> Functions:
@@ -55,12 +77,50 @@ class FunctionsBeside:
         from magnetar.functions.service import opened
 
         config = self._config
-        folder = self._given
-        if folder is None:
-            folder = self._made = Path(await in_thread(tempfile.mkdtemp, prefix="magnetar-functions-"))
+        if self._given is None:
+            self._made = Path(await in_thread(tempfile.mkdtemp, prefix="magnetar-functions-"))
+        folder = self._folder / PACKAGES
         limits = FileLimits(config.function_package_bytes_max, config.function_packages_bytes_max)
         files = PackageFiles(folder, limits, durable=self._given is not None)
         return await opened(self._broker.store, files, self._clock)
+
+    @property
+    def _folder(self) -> Path:
+        folder = self._given or self._made
+        assert folder is not None, "it is made when functions are opened"
+        return folder
+
+    async def _start_with_first(self, functions: Functions) -> None:
+        """Starts the workers once there is a function."""
+        while not await functions.catalogue.functions():
+            await functions.catalogue.changed()
+        await self._start()
+
+    async def _start(self) -> None:
+        """Starts the workers; imports them."""
+        functions = self._functions
+        assert functions is not None, "they are opened first"
+        async with self._starting:
+            if functions.running is not None:
+                return
+            if self._config.authentication:
+                functions.reason = (
+                    "functions do not run on a broker with authentication yet: a worker would need a token"
+                )
+                return
+            try:
+                # By name, so that a start loads nothing of it.
+                workers = import_module("magnetar.functions.workers.function_workers")
+                plans = import_module("magnetar.functions.workers.plans")
+            except ImportError as error:
+                functions.reason = f"this installation has no workers that run functions: {error}"
+                return
+            place = plans.WorkerPlace(
+                service_url=self._urls.broker_url, admin_url=self._urls.http_url, folder=self._folder
+            )
+            made: LocalWorkers = workers.LocalFunctionWorkers(functions.catalogue, lambda: place)
+            made.start()
+            functions.running = self._workers = made
 
     async def _run(self) -> None:
         """Opens the functions at once if there are any."""
@@ -73,6 +133,8 @@ class FunctionsBeside:
 
     async def close(self) -> None:
         """Ends what runs."""
+        if self._workers is not None:
+            await self._workers.close()
         if self._functions is not None:
             self._functions.close()
         if self._made is not None:

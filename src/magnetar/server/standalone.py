@@ -48,7 +48,7 @@ from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.broker_settings import broker_config, listeners_of, log_config
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
-from magnetar.server.storage.datafolder import DataFolder, packages_dir, used_percent
+from magnetar.server.storage.datafolder import DataFolder, functions_dir, used_percent
 from magnetar.server.storage.message_stores import open_stores
 from magnetar.server.storage.opened_stores import Kept, MessageStores
 from magnetar.server.storage.storage_losses import holes_of
@@ -324,8 +324,8 @@ class Standalone:
         if watch is not None:
             self._cleanup.push_async_callback(watch)
         if self.config.functions and not self._shares:
-            files = None if self.config.ephemeral or self.data_dir is None else packages_dir(self.data_dir)
-            functions = FunctionsBeside(broker, self.config, files, self._clock)
+            files = None if self.config.ephemeral or self.data_dir is None else functions_dir(self.data_dir)
+            functions = FunctionsBeside(broker, self.config, files, self._clock, self.endpoints)
             functions.begin()
             self._cleanup.push_async_callback(functions.close)
 

@@ -50,7 +50,7 @@ def test_without_workers_the_reason_is_said(tmp_path: Path) -> None:
         functions = await opened(MemoryMetadataStore(clock), files_in(tmp_path), clock)
         functions.reason = "the worker has no room"
         with pytest.raises(NoWorkersError, match="not done initializing") as refused:
-            _ = functions.workers
+            await functions.workers()
         assert refused.value.remedy == "the worker has no room"
         functions.close()
 

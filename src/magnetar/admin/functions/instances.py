@@ -48,7 +48,7 @@ def _instance(call: Call, record: FunctionRecord) -> int:
 async def status(call: Call) -> object:
     """What each instance is doing."""
     functions, record = await _both(call)
-    found = await functions.workers.status(functions.catalogue.stored(record))
+    found = await (await functions.workers()).status(functions.catalogue.stored(record))
     return all_statuses(found, worker_id(call.broker))
 
 
@@ -56,21 +56,21 @@ async def instance_status(call: Call) -> object:
     """What one instance is doing."""
     functions, record = await _both(call)
     number = _instance(call, record)
-    found = await functions.workers.status(functions.catalogue.stored(record))
+    found = await (await functions.workers()).status(functions.catalogue.stored(record))
     return status_document(next(each for each in found if each.instance == number), worker_id(call.broker))
 
 
 async def stats(call: Call) -> object:
     """What the instances have done, in sum and each."""
     functions, record = await _both(call)
-    return all_stats(await functions.workers.stats(functions.catalogue.stored(record)))
+    return all_stats(await (await functions.workers()).stats(functions.catalogue.stored(record)))
 
 
 async def instance_stats(call: Call) -> object:
     """What one instance has done."""
     functions, record = await _both(call)
     number = _instance(call, record)
-    found = await functions.workers.stats(functions.catalogue.stored(record))
+    found = await (await functions.workers()).stats(functions.catalogue.stored(record))
     return stats_document(next(each for each in found if each.instance == number))
 
 
@@ -94,7 +94,7 @@ async def restart(call: Call) -> None:
     functions, record = await _both(call)
     number = call.integer("instance") if "instance" in call.params else None
     try:
-        await functions.workers.restart(functions.catalogue.stored(record), number)
+        await (await functions.workers()).restart(functions.catalogue.stored(record), number)
     except NoSuchInstanceError as error:
         raise BadRequestError(str(error)) from error
 
@@ -114,7 +114,9 @@ async def trigger(call: Call) -> Raw | None:
         if topic is not None and topic not in record.config.inputs:
             raise BadRequestError("Function in trigger function has unidentified topic")
         try:
-            result = await functions.workers.trigger(functions.catalogue.stored(record), topic, value)
+            result = await (await functions.workers()).trigger(
+                functions.catalogue.stored(record), topic, value
+            )
         except TriggerError as error:
             if error.timed_out:
                 raise TooSlowError("Request Timed Out", remedy=str(error)) from error
@@ -125,7 +127,7 @@ async def trigger(call: Call) -> Raw | None:
 async def get_state(call: Call) -> object:
     """The state of a key."""
     (functions, record), key = await _both(call), call.params["key"]
-    found = await functions.workers.state_get(functions.catalogue.stored(record), key)
+    found = await (await functions.workers()).state_get(functions.catalogue.stored(record), key)
     if found is None:
         raise NotHereError(f"key '{key[:200]}' doesn't exist.")
     return state_document(key, found)
@@ -136,7 +138,7 @@ async def put_state(call: Call) -> None:
     async with received(call) as taken:
         (functions, record), key = await _both(call), call.params["key"]
         value = state_value(key, taken.text("state"))
-        await functions.workers.state_put(functions.catalogue.stored(record), key, value)
+        await (await functions.workers()).state_put(functions.catalogue.stored(record), key, value)
 
 
 ROUTES: list[Route] = [

@@ -64,7 +64,7 @@ async def function_stats(call: Call) -> object:
             "metrics": stats_document(each),
         }
         for function in found
-        for each in await functions.workers.stats(function)
+        for each in await (await functions.workers()).stats(function)
     ]
 
 

@@ -135,9 +135,18 @@ class DataFolder:
             )
 
 
+PACKAGES: Final = "packages"
+"""Name of the folder of files below that of functions."""
+
+
+def functions_dir(root: Path) -> Path:
+    """Folder of everything about functions; missing until there are any."""
+    return root / "functions"
+
+
 def packages_dir(root: Path) -> Path:
     """Folder of the files of functions and packages; missing until there are any."""
-    return root / "functions" / "packages"
+    return functions_dir(root) / PACKAGES
 
 
 def losses_dir(root: Path) -> Path:
