@@ -25,6 +25,7 @@ _CLICK = "click calls it"
 _MEASURE = "what a test of a bound measures; nothing else shows it from outside"
 _STORED = "a field of what is stored: written and read with all fields at once"
 _ARCHIVE = "the archive writer reads it"
+_WORKERS = "workers of functions, which are being built, use it"
 _SUITE = "the suite that is run calls it"
 
 ALLOWED = {
@@ -54,6 +55,34 @@ ALLOWED = {
         ("can_i", "decommission", "list_backups", "completion", "show_", "explain_", "salvage",
          "create_secret_key", "set_password", "format_commands", "get_metavar"),
         _CLICK,
+    ),
+    "src/magnetar/functions/config/given.py": dict.fromkeys(
+        ("autoAck", "batchBuilder", "batchingConfig", "batchingMaxBytes", "batchingMaxMessages",
+         "batchingMaxPublishDelayMs", "className", "cleanupSubscription", "consumerCryptoFailureAction",
+         "consumerProperties", "cryptoConfig", "cryptoKeyReaderClassName", "cryptoKeyReaderConfig",
+         "customRuntimeOptions", "customSchemaInputs", "customSchemaOutputs", "customSerdeInputs",
+         "deadLetterTopic", "encryptionKeys", "forwardSourceMessageProperty", "fqfn", "inputSpecs",
+         "inputTypeClassName", "isRegexPattern", "lateDataTopic", "logLevel", "logTopic", "maxLagMs",
+         "maxMessageRetries", "maxPendingAsyncRequests", "maxPendingMessages",
+         "maxPendingMessagesAcrossPartitions", "outputSchemaType", "outputSerdeClassName",
+         "outputTypeClassName", "poolMessages", "processingGuarantees", "producerConfig",
+         "producerCryptoFailureAction", "py", "receiverQueueSize", "regexPattern", "retainKeyOrdering",
+         "retainOrdering", "roundRobinRouterBatchingPartitionSwitchFrequency", "runtimeFlags",
+         "schemaProperties", "schemaType", "serdeClassName", "skipToLatest", "slidingIntervalCount",
+         "slidingIntervalDurationMs", "subName", "subscriptionPosition", "timeoutMs",
+         "timestampExtractorClassName", "topicsPattern", "useThreadLocalProducers", "userConfig",
+         "watermarkEmitIntervalMs", "windowConfig", "windowLengthCount", "windowLengthDurationMs"),
+        "keys of a document",
+    ),
+    "src/magnetar/functions/config/function_config.py": {"subscription_type": _WORKERS},
+    "src/magnetar/functions/errors.py": dict.fromkeys(
+        ("CodeError", "UnreadableInputError", "BadResultError", "StateFileError"), _WORKERS
+    ),
+    "src/magnetar/functions/ports.py": {"FunctionCatalogue": _WORKERS},
+    "src/magnetar/cli/functions/functions.py": dict.fromkeys(
+        ("exceptionString", "numRestarts", "numReceived", "numSuccessfullyProcessed",
+         "numUserExceptions", "latestUserExceptions"),
+        "keys of a document",
     ),
     "src/magnetar/client/transforming.py": {"transform": "users' programs call it: docs/transactions.md"},
     "src/magnetar/proxy/introduction.py": {"supports_topic_watchers": "a field of a protobuf message"},
@@ -85,7 +114,6 @@ ALLOWED = {
     "src/magnetar/tiered/parquet/parquet_history.py": dict.fromkeys(
         ("broker_time_min_ms", "broker_time_max_ms", "row_groups"), _STORED
     ),
-    "src/magnetar/tiered/stores/retrying.py": {"retries": _MEASURE},
     "src/magnetar/wire/features.py": {"CPP_CLIENT_COMMANDS": "the rule that tests hold encoders to"},
     "sim/breaking.py": {"found_by": "tests of the simulator begin at this seed"},
     "sim/cluster/loop.py": dict.fromkeys(

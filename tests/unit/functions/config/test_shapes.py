@@ -14,6 +14,7 @@ def test_numbers_come_as_texts_too() -> None:
     assert [shapes.whole(value, "n") for value in (3, "3", " -4 ", 5.0)] == [3, 3, -4, 5]
     assert shapes.long(1 << 40, "n") == 1 << 40
     assert [shapes.decimal(value, "n") for value in (1, "1.5", 0.25)] == [1.0, 1.5, 0.25]
+    wrong: object
     for wrong in (True, 1.5, "x", "9" * 30, None, [], 1 << 31):
         with pytest.raises(InvalidConfigError):
             shapes.whole(wrong, "n")
