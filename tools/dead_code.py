@@ -25,7 +25,6 @@ _CLICK = "click calls it"
 _MEASURE = "what a test of a bound measures; nothing else shows it from outside"
 _STORED = "a field of what is stored: written and read with all fields at once"
 _ARCHIVE = "the archive writer reads it"
-_WORKERS = "workers of functions, which are being built, use it"
 _SUITE = "the suite that is run calls it"
 
 ALLOWED = {
@@ -74,15 +73,20 @@ ALLOWED = {
          "watermarkEmitIntervalMs", "windowConfig", "windowLengthCount", "windowLengthDurationMs"),
         "keys of a document",
     ),
-    "src/magnetar/functions/config/function_config.py": {"subscription_type": _WORKERS},
-    "src/magnetar/functions/errors.py": dict.fromkeys(
-        ("CodeError", "UnreadableInputError", "BadResultError", "StateFileError"), _WORKERS
-    ),
-    "src/magnetar/functions/ports.py": {"FunctionCatalogue": _WORKERS},
     "src/magnetar/cli/functions/functions.py": dict.fromkeys(
         ("exceptionString", "numRestarts", "numReceived", "numSuccessfullyProcessed",
          "numUserExceptions", "latestUserExceptions"),
         "keys of a document",
+    ),
+    "src/magnetar/functions/sdk/context.py": dict.fromkeys(
+        ("get_message_id", "get_message_key", "get_partition_key", "get_ordering_key",
+         "get_message_eventtime", "get_message_properties", "get_current_message_topic_name",
+         "get_message_sequence_id", "get_message_partition_index", "get_function_tenant",
+         "get_function_namespace", "get_function_name", "get_function_id", "get_function_version",
+         "get_instance_id", "get_logger", "get_user_config_value", "get_user_config_map", "get_secret",
+         "record_metric", "get_input_topics", "get_output_topic", "get_output_serde_class_name",
+         "get_pulsar_client", "incr_counter", "get_counter", "del_counter", "del_state"),
+        "users' functions call it: docs/functions.md",
     ),
     "src/magnetar/client/transforming.py": {"transform": "users' programs call it: docs/transactions.md"},
     "src/magnetar/proxy/introduction.py": {"supports_topic_watchers": "a field of a protobuf message"},
@@ -126,7 +130,7 @@ ALLOWED = {
         ("with_env", "with_bind_ports", "with_command", "get_wrapped_container"), _SUITE
     ),
     "tools/supply/building.py": dict.fromkeys(
-        ("gid", "gname", "uname", "pax_headers", "external_attr", "create_system", "compress_type"), _ARCHIVE
+        ("gid", "gname", "uname", "pax_headers", "create_system", "compress_type"), _ARCHIVE
     ),
 }  # fmt: skip
 """File or folder, name, and why it stays although nothing here reads it."""

@@ -5,7 +5,7 @@ For sequential programs that inspect messages; applications use an official clie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from magnetar.base.closing import Closing
@@ -16,7 +16,7 @@ from magnetar.client.deliveries import DeliveryReader, EntryColumns
 from magnetar.client.errors import RefusedError, UnreachableError
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
-from magnetar.wire.commands import message_id_data
+from magnetar.wire.commands import PONG, message_id_data
 from magnetar.wire.events import TxnBits
 from magnetar.wire.frames import encode_command
 
@@ -35,12 +35,16 @@ class EntryConsumer(Closing):
         *,
         kind: str = "Shared",
         earliest: bool = True,
+        create_topic: bool = False,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         """Opens the consumer; the subscription is created when there is none.
 
         Args:
             kind: Exclusive, Shared, Failover or Key_Shared.
             earliest: whether a new subscription begins with the first message; else with the next one.
+            create_topic: whether a missing topic is created, if the broker allows automatic creation.
+            properties: what the statistics of the topic say of the consumer.
 
         The broker sends no message before `ask`. Raises RefusedError, UnreachableError, RequestTimeoutError.
         """
@@ -60,7 +64,8 @@ class EntryConsumer(Closing):
             request_id=request_id,
             durable=True,
             initialPosition=position,
-            force_topic_creation=False,
+            force_topic_creation=create_topic,
+            metadata=[pb.KeyValue(key=key, value=value) for key, value in (properties or {}).items()],
         )
         try:
             self._connection.call(
@@ -86,6 +91,24 @@ class EntryConsumer(Closing):
                 raise UnreachableError(str(self._connection.url), f"the broker let go of {self.topic}")
             self._connection.read(timeout_s)
         return self._deliveries.fetch()
+
+    def fileno(self) -> int:
+        """Descriptor of the socket, for `select`; -1 when it is closed."""
+        return self._connection.fileno()
+
+    def has_data(self) -> bool:
+        """Whether `read` would find something without waiting."""
+        return self._connection.has_data()
+
+    def acknowledge_soon(self, positions: Sequence[Position]) -> None:
+        """Acknowledges whole entries without waiting for the broker. When the connection is lost, they may be
+        delivered again. Raises UnreachableError."""
+        if positions:
+            self._connection.write(encode_ack(_CONSUMER_ID, positions))
+
+    def keep(self) -> None:
+        """Tells the broker that this side is there, while nothing is read. Raises UnreachableError."""
+        self._connection.write(PONG)
 
     def acknowledge(self, positions: Sequence[Position], txn: TxnBits | None = None) -> None:
         """Acknowledges whole entries, in the transaction `txn` if it is given; returns when the broker has

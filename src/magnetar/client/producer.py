@@ -18,6 +18,7 @@ from magnetar.client.errors import UnreachableError
 from magnetar.client.retry import Retry
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import encode_send
+from magnetar.wire.commands import PONG
 from magnetar.wire.events import TxnBits
 
 _Type = pb.BaseCommand.Type
@@ -105,13 +106,23 @@ class Producer(Closing):
         """Most bytes of metadata and payload together that the broker accepts in one entry."""
         return self._connection.session.message_bytes_max
 
-    def send(self, sequence_id: int, entry: bytes, count: int = 1, *, txn: TxnBits | None = None) -> None:
-        """Sends an entry of `count` messages. `sequence_id`: that of the first message; the others follow it.
-        `txn`: the transaction of the entry; the entry's metadata must name it too.
+    def send(
+        self,
+        sequence_id: int,
+        entry: bytes,
+        count: int = 1,
+        *,
+        highest: int | None = None,
+        txn: TxnBits | None = None,
+    ) -> None:
+        """Sends an entry of `count` messages. `sequence_id`: that of the first message. `highest`: that of
+        the last one; by default the others follow the first. `txn`: the transaction of the entry; the entry's
+        metadata must name it too.
 
         Waits for receipts only while too many bytes lack one. Raises SendFailedError, UnreachableError.
         """
-        highest = sequence_id + count - 1 if count > 1 else None
+        if highest is None and count > 1:
+            highest = sequence_id + count - 1
         frame = encode_send(_PRODUCER_ID, sequence_id, count, entry, highest, txn=txn)
         self._out.append(frame)
         self._out_bytes += len(frame)
@@ -152,6 +163,10 @@ class Producer(Closing):
     def fileno(self) -> int:
         """Descriptor of the socket, for `select`; it is readable when an answer has come."""
         return self._connection.fileno()
+
+    def keep(self) -> None:
+        """Tells the broker that this side is there, while nothing is sent. Raises UnreachableError."""
+        self._connection.write(PONG)
 
     def _write(self) -> None:
         if self._out:

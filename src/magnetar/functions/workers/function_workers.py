@@ -1,0 +1,287 @@
+"""The workers of this machine: as many processes as functions have instances. Driver.
+
+It follows the catalogue: what is new is started, what is gone or stopped is stopped, what has another version
+is stopped and then started. An instance that ends by itself is started again after a pause. A stop finishes
+what is under way; a kill loses nothing, because acknowledgements follow receipts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from magnetar.functions.errors import NoSuchInstanceError, TriggerError
+from magnetar.functions.ports import (
+    FunctionCatalogue,
+    InstanceStats,
+    InstanceStatus,
+    StateValue,
+    StoredFunction,
+)
+from magnetar.functions.state.state_change import StateChange
+from magnetar.functions.state.state_file import StateFile
+from magnetar.functions.workers.figures import stats_of, status_of
+from magnetar.functions.workers.plans import WorkerPlace, plan_of
+from magnetar.functions.workers.restarts import Restarts
+from magnetar.functions.workers.worker_process import InstanceProcess
+from magnetar.runtime.tasks import TaskGroup, gathered, pause, race
+from magnetar.runtime.threads import in_thread
+
+_log = logging.getLogger("magnetar.functions")
+
+TRIGGER_S: Final = 5.0
+"""Seconds that a triggered message may take."""
+STUCK_S: Final = 5.0
+"""Seconds without an answer after which an instance counts as stuck, and its stack is shown."""
+
+
+class _Seat:
+    """The place of one instance, over all its processes."""
+
+    def __init__(self, function: StoredFunction, number: int) -> None:
+        self.function = function
+        self.number = number
+        self.restarts = Restarts()
+        self.process: InstanceProcess | None = None
+        self.leave = asyncio.Event()
+        """Set when it shall end."""
+        self.again = asyncio.Event()
+        """Set when a pause shall end."""
+        self.gone = asyncio.Event()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Function and number."""
+        return self.function.full_name, self.number
+
+
+class LocalFunctionWorkers:
+    """Implements FunctionWorkers with processes of this machine. `start`, then `close`."""
+
+    def __init__(self, catalogue: FunctionCatalogue, place: Callable[[], WorkerPlace]) -> None:
+        """`place` is asked at each start of a process: ports and tokens may change."""
+        self._catalogue = catalogue
+        self._place = place
+        self._seats: dict[tuple[str, int], _Seat] = {}
+        self._tasks = TaskGroup("function workers")
+
+    def start(self) -> None:
+        """Begins to follow the catalogue; nothing is started before it has a function."""
+        self._tasks.spawn(self._follow())
+
+    async def close(self) -> None:
+        """Stops all instances; returns when their processes have ended."""
+        seats = list(self._seats.values())
+        for seat in seats:
+            seat.leave.set()
+        await gathered(seat.gone.wait() for seat in seats)
+        await self._tasks.close()
+
+    async def _follow(self) -> None:
+        while True:
+            wanted = {
+                (function.full_name, number): function
+                for function in await self._catalogue.functions()
+                for number in range(function.config.parallelism)
+                if number not in function.stopped
+            }
+            for key, seat in list(self._seats.items()):
+                function = wanted.get(key)
+                if function is None or function.version != seat.function.version:
+                    seat.leave.set()
+            for key, function in wanted.items():
+                if key not in self._seats:
+                    self._begin(_Seat(function, key[1]))
+            await self._catalogue.changed()
+
+    def _begin(self, seat: _Seat) -> None:
+        self._seats[seat.key] = seat
+        self._tasks.spawn(self._keep(seat))
+
+    async def _keep(self, seat: _Seat) -> None:
+        """Keeps an instance running until it shall leave."""
+        try:
+            while not seat.leave.is_set():
+                pause_s = await self._run(seat)
+                seat.again.clear()
+                if pause_s and not seat.leave.is_set():
+                    await _either(seat.leave, seat.again, pause_s)
+        finally:
+            # A newer version is begun only now: two versions never run at the same time.
+            if self._seats.get(seat.key) is seat:
+                del self._seats[seat.key]
+            seat.gone.set()
+        await self._begin_newer(seat)
+
+    async def _begin_newer(self, seat: _Seat) -> None:
+        for function in await self._catalogue.functions():
+            wanted = (
+                function.full_name == seat.function.full_name and seat.number < function.config.parallelism
+            )
+            if wanted and seat.number not in function.stopped and seat.key not in self._seats:
+                self._begin(_Seat(function, seat.number))
+
+    async def _run(self, seat: _Seat) -> float:
+        """One process from its start to its end; returns the seconds until the next one."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        process = InstanceProcess(plan_of(seat.function, seat.number, self._place()))
+        await process.start()
+        seat.process = process
+        try:
+            watch = TaskGroup("end of a function")
+            watch.spawn(self._stop_when_told(seat, process))
+            error = await process.ended()
+            await watch.close()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            seat.process = None
+            await process.close()
+        if seat.leave.is_set() or seat.again.is_set():
+            return 0.0
+        pause_s = seat.restarts.ended(loop.time() - began_s, error or "the process ended without a word")
+        _log.warning(
+            "function %s/%d has ended and is started again in %.1f s: %s", *seat.key, pause_s, error[-500:]
+        )
+        return pause_s
+
+    async def _stop_when_told(self, seat: _Seat, process: InstanceProcess) -> None:
+        await _either(seat.leave, seat.again, None)
+        await process.stop()
+
+    # ------------------------------------------------------------ FunctionWorkers
+
+    async def status(self, function: StoredFunction) -> list[InstanceStatus]:
+        """See FunctionWorkers."""
+        numbers = range(function.config.parallelism)
+        return await gathered(self._status(function, number) for number in numbers)
+
+    async def _status(self, function: StoredFunction, number: int) -> InstanceStatus:
+        seat = self._seats.get((function.full_name, number))
+        if seat is None or number in function.stopped:
+            return InstanceStatus(instance=number, running=False, state="STOPPED")
+        process = seat.process
+        if process is None:
+            return status_of(
+                number, {}, state="FAILED", error=seat.restarts.error, restarts=seat.restarts.count
+            )
+        stack = await self._stack_if_stuck(process)
+        if stack:
+            state, error = "STUCK", stack
+        elif not process.is_running:
+            state, error = "STARTING", seat.restarts.error
+        else:
+            state, error = str(process.status.get("state", "STARTING")), str(process.status.get("detail", ""))
+        return status_of(
+            number, process.status, state=state, error=error, restarts=seat.restarts.count, pid=process.pid
+        )
+
+    async def _stack_if_stuck(self, process: InstanceProcess) -> str:
+        """Asks an instance; the stack of one that has not answered for a while."""
+        if await process.ask() or not process.is_running:
+            return ""
+        silent_s = asyncio.get_running_loop().time() - process.answered_s
+        if silent_s < STUCK_S:
+            return ""
+        stack = await process.stack()
+        return f"no answer for {silent_s:.0f} s; it is in:\n{stack}" if stack else ""
+
+    async def stats(self, function: StoredFunction) -> list[InstanceStats]:
+        """See FunctionWorkers."""
+        return await gathered(self._stats(function, number) for number in range(function.config.parallelism))
+
+    async def _stats(self, function: StoredFunction, number: int) -> InstanceStats:
+        seat = self._seats.get((function.full_name, number))
+        if seat is None or seat.process is None:
+            return InstanceStats(instance=number)
+        process = seat.process
+        await process.ask()
+        return stats_of(number, process.status)
+
+    async def restart(self, function: StoredFunction, instance: int | None) -> None:
+        """See FunctionWorkers."""
+        numbers = range(function.config.parallelism) if instance is None else (instance,)
+        seats = [self._seats.get((function.full_name, number)) for number in numbers]
+        if instance is not None and seats[0] is None:
+            raise NoSuchInstanceError(function.full_name, instance)
+        for seat in seats:
+            if seat is not None:
+                seat.restarts.asked()
+                seat.again.set()
+
+    async def trigger(self, function: StoredFunction, topic: str | None, value: bytes) -> bytes | None:
+        """See FunctionWorkers."""
+        names = [name for name, each in function.config.inputs.items() if not each.is_regex]
+        if topic is None and len(names) != 1:
+            raise TriggerError("Function in trigger function has more than 1 input topics")
+        if topic is not None and topic not in names:
+            raise TriggerError("Function in trigger function has unidentified topic")
+        processes = [
+            seat.process
+            for seat in self._seats.values()
+            if seat.function.full_name == function.full_name
+            and seat.process is not None
+            and seat.process.is_running
+        ]
+        if not processes:
+            raise TriggerError("Function in trigger function is not ready")
+        trigger = uuid4().hex
+        result: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        # Any instance may get the message, so each may bring the result.
+        for process in processes:
+            process.results[trigger] = result
+        shown = base64.b64encode(value).decode()
+        processes[0].tell({"do": "publish", "topic": topic or names[0], "value": shown, "trigger": trigger})
+        try:
+            async with asyncio.timeout(TRIGGER_S):
+                return await result
+        except TimeoutError:
+            raise TriggerError("Request Timed Out", timed_out=True) from None
+        finally:
+            for process in processes:
+                process.results.pop(trigger, None)
+
+    async def state_get(self, function: StoredFunction, key: str) -> StateValue | None:
+        """See FunctionWorkers."""
+        return await in_thread(_read, self._state_path(function), key)
+
+    async def state_put(self, function: StoredFunction, key: str, value: bytes) -> None:
+        """See FunctionWorkers."""
+        await in_thread(_write, self._state_path(function), key, value)
+
+    def _state_path(self, function: StoredFunction) -> Path:
+        return Path(plan_of(function, 0, self._place()).state_file)
+
+
+def _read(path: Path, key: str) -> StateValue | None:
+    if not path.exists():
+        return None
+    with StateFile(path) as state:
+        return state.get(key)
+
+
+def _write(path: Path, key: str, value: bytes) -> None:
+    change = StateChange()
+    change.put(value)
+    with StateFile(path) as state:
+        state.commit({key: change})
+
+
+async def _either(first: asyncio.Event, second: asyncio.Event, seconds: float | None) -> None:
+    """Returns when one of the events is set, or after the given seconds."""
+    works: list[Coroutine[object, object, object]] = [first.wait(), second.wait()]
+    if seconds is not None:
+        works.append(_after(seconds))
+    await race(*works)
+
+
+async def _after(seconds: float) -> bool:
+    await pause(seconds)
+    return True

@@ -1,0 +1,99 @@
+"""The program of a worker process: one instance of one function. Driver.
+
+It gets its plan over the socket whose descriptor is its only argument, and ends when that socket is closed.
+Signal SIGUSR1 makes it write the Python stacks of all threads to the descriptor of its second argument, also
+while the user's code never returns.
+"""
+
+from __future__ import annotations
+
+import base64
+import faulthandler
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from magnetar.functions.errors import FunctionError
+from magnetar.functions.instance.control import ControlLine
+from magnetar.functions.instance.outcome import TRIGGER
+from magnetar.functions.instance.plan import InstancePlan
+from magnetar.functions.instance.running import Instance, trace_of
+
+_GC_OBJECTS: Final = 50_000
+"""New objects between two collections: messages are freed without them."""
+
+
+class WorkerLine:
+    """Answers the worker between two turns."""
+
+    def __init__(self, line: ControlLine) -> None:
+        self._line = line
+        self._stopped = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the instance shall end."""
+        return self._stopped or self._line.is_over
+
+    def filenos(self) -> list[int]:
+        """Descriptors that wake the instance."""
+        return [self._line.fileno()]
+
+    def attend(self, instance: Instance) -> None:
+        """Answers what was asked."""
+        for said in self._line.read():
+            asked = said.get("do")
+            if asked == "status":
+                told = instance.counters.told(instance.function.context.metrics)
+                self._line.tell({"is": "status", **told})
+            elif asked == "publish":
+                self._publish(instance, said)
+            elif asked == "stop":
+                self._stopped = True
+
+    def _publish(self, instance: Instance, said: Mapping[str, object]) -> None:
+        value = base64.b64decode(str(said["value"]))
+        instance.publish_to_input(str(said["topic"]), value, {TRIGGER: str(said["trigger"])})
+
+    def triggered(self, trigger: str, value: bytes | None) -> None:
+        """A triggered message has this result."""
+        shown = None if value is None else base64.b64encode(value).decode()
+        self._line.tell({"is": "triggered", "id": trigger, "value": shown})
+
+
+def main() -> int:
+    """The exit code: 0 after a stop, 1 when the function cannot run."""
+    descriptor, stacks = int(sys.argv[1]), int(sys.argv[2])
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    # Ctrl-C in a terminal is for the worker, which stops its instances in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = ControlLine(socket.socket(fileno=descriptor))
+    plan = InstancePlan.decode(line.first_line())
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    try:
+        instance = Instance(plan, WorkerLine(line))
+    except FunctionError as error:
+        line.tell({"is": "failed", "text": str(error)})
+        return 1
+    gc.freeze()
+    gc.set_threshold(_GC_OBJECTS, 20, 20)
+    line.tell({"is": "running"})
+    try:
+        instance.run()
+    except BaseException as error:
+        line.tell({"is": "failed", "text": trace_of(error)})
+        raise
+    finally:
+        instance.close()
+        line.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
