@@ -71,6 +71,8 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     # Ctrl-C in a terminal is for the worker, which stops its instances in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The folder of a package holds what the catalogue put there, and nothing that Python makes of it.
+    sys.dont_write_bytecode = True
     line = ControlLine(socket.socket(fileno=descriptor))
     plan = InstancePlan.decode(line.first_line())
     logging.basicConfig(
