@@ -122,7 +122,7 @@ async def update_function(call: Call) -> None:
 
 
 async def delete_function(call: Call) -> None:
-    """Deletes a function and its code; unless its configuration says otherwise, its subscriptions too."""
+    """Deletes a function and its code; its subscriptions and its state stay (docs/functions.md)."""
     await (await functions_of(call)).catalogue.delete(call.namespace(), name_of(call))
 
 

@@ -96,7 +96,7 @@ VERBS: Final = (
     ),
     Verb(
         name="delete",
-        help="Delete FUNCTION with its code, its state and its subscriptions.",
+        help="Delete FUNCTION and its code. Its subscriptions and its state stay.",
         method="DELETE",
         path="{function}",
         done="{function} is deleted",

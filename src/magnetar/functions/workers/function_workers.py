@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from magnetar.base.errors import MagnetarError
 from magnetar.functions.errors import NoSuchInstanceError, TriggerError
 from magnetar.functions.ports import (
     FunctionCatalogue,
@@ -28,12 +29,16 @@ from magnetar.functions.state.state_file import StateFile
 from magnetar.functions.workers.figures import stats_of, status_of
 from magnetar.functions.workers.plans import WorkerPlace, plan_of
 from magnetar.functions.workers.restarts import Restarts
-from magnetar.functions.workers.worker_process import InstanceProcess
+from magnetar.functions.workers.worker_process import InstanceProcess, Results
 from magnetar.runtime.tasks import TaskGroup, gathered, pause, race
 from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.functions")
 
+_AGAIN_S: Final = 1.0
+"""Seconds before the catalogue is read again after an error."""
+_LOOK_S: Final = 0.05
+"""Seconds between two looks whether an instance runs, for a trigger that waits for one."""
 TRIGGER_S: Final = 5.0
 """Seconds that a triggered message may take."""
 STUCK_S: Final = 5.0
@@ -68,6 +73,7 @@ class LocalFunctionWorkers:
         self._catalogue = catalogue
         self._place = place
         self._seats: dict[tuple[str, int], _Seat] = {}
+        self._results: Results = {}
         self._tasks = TaskGroup("function workers")
 
     def start(self) -> None:
@@ -84,20 +90,29 @@ class LocalFunctionWorkers:
 
     async def _follow(self) -> None:
         while True:
-            wanted = {
-                (function.full_name, number): function
-                for function in await self._catalogue.functions()
-                for number in range(function.config.parallelism)
-                if number not in function.stopped
-            }
-            for key, seat in list(self._seats.items()):
-                function = wanted.get(key)
-                if function is None or function.version != seat.function.version:
-                    seat.leave.set()
-            for key, function in wanted.items():
-                if key not in self._seats:
-                    self._begin(_Seat(function, key[1]))
-            await self._catalogue.changed()
+            try:
+                await self._look()
+                await self._catalogue.changed()
+            except MagnetarError as error:
+                # What runs goes on, and what is wanted is read again.
+                _log.warning("functions cannot be read, which is tried again: %s", error)
+                await pause(_AGAIN_S)
+
+    async def _look(self) -> None:
+        """Begins and ends instances as the catalogue says."""
+        wanted = {
+            (function.full_name, number): function
+            for function in await self._catalogue.functions()
+            for number in range(function.config.parallelism)
+            if number not in function.stopped
+        }
+        for key, seat in list(self._seats.items()):
+            function = wanted.get(key)
+            if function is None or function.version != seat.function.version:
+                seat.leave.set()
+        for key, function in wanted.items():
+            if key not in self._seats:
+                self._begin(_Seat(function, key[1]))
 
     def _begin(self, seat: _Seat) -> None:
         self._seats[seat.key] = seat
@@ -119,7 +134,14 @@ class LocalFunctionWorkers:
         await self._begin_newer(seat)
 
     async def _begin_newer(self, seat: _Seat) -> None:
-        for function in await self._catalogue.functions():
+        while True:
+            try:
+                functions = await self._catalogue.functions()
+                break
+            except MagnetarError as error:
+                _log.warning("functions cannot be read, which is tried again: %s", error)
+                await pause(_AGAIN_S)
+        for function in functions:
             wanted = (
                 function.full_name == seat.function.full_name and seat.number < function.config.parallelism
             )
@@ -130,8 +152,14 @@ class LocalFunctionWorkers:
         """One process from its start to its end; returns the seconds until the next one."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        process = InstanceProcess(plan_of(seat.function, seat.number, self._place()))
-        await process.start()
+        process = InstanceProcess(plan_of(seat.function, seat.number, self._place()), self._results)
+        try:
+            await process.start()
+        except OSError as cause:
+            # No memory, no descriptor, no process more: it may be there after a pause.
+            pause_s = seat.restarts.ended(0.0, f"no process can be started: {cause}")
+            _log.warning("function %s/%d: no process can be started: %s", *seat.key, cause)
+            return pause_s
         seat.process = process
         try:
             watch = TaskGroup("end of a function")
@@ -215,6 +243,8 @@ class LocalFunctionWorkers:
             if seat is not None:
                 seat.restarts.asked()
                 seat.again.set()
+                if seat.process is not None:
+                    seat.process.is_running = False
 
     async def trigger(self, function: StoredFunction, topic: str | None, value: bytes) -> bytes | None:
         """See FunctionWorkers."""
@@ -223,20 +253,17 @@ class LocalFunctionWorkers:
             raise TriggerError("Function in trigger function has more than 1 input topics")
         if topic is not None and topic not in names:
             raise TriggerError("Function in trigger function has unidentified topic")
-        processes = [
-            seat.process
-            for seat in self._seats.values()
-            if seat.function.full_name == function.full_name
-            and seat.process is not None
-            and seat.process.is_running
-        ]
-        if not processes:
-            raise TriggerError("Function in trigger function is not ready")
+        processes = self._running(function)
+        until = asyncio.get_running_loop().time() + TRIGGER_S
+        while not processes:
+            if asyncio.get_running_loop().time() >= until:
+                raise TriggerError("Function in trigger function is not ready")
+            # A function that was just created or started is triggered as soon as it can be.
+            await pause(_LOOK_S)
+            processes = self._running(function)
         trigger = uuid4().hex
         result: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        # Any instance may get the message, so each may bring the result.
-        for process in processes:
-            process.results[trigger] = result
+        self._results[trigger] = result
         shown = base64.b64encode(value).decode()
         processes[0].tell({"do": "publish", "topic": topic or names[0], "value": shown, "trigger": trigger})
         try:
@@ -245,8 +272,16 @@ class LocalFunctionWorkers:
         except TimeoutError:
             raise TriggerError("Request Timed Out", timed_out=True) from None
         finally:
-            for process in processes:
-                process.results.pop(trigger, None)
+            self._results.pop(trigger, None)
+
+    def _running(self, function: StoredFunction) -> list[InstanceProcess]:
+        return [
+            seat.process
+            for seat in self._seats.values()
+            if seat.function.full_name == function.full_name
+            and seat.process is not None
+            and seat.process.is_running
+        ]
 
     async def state_get(self, function: StoredFunction, key: str) -> StateValue | None:
         """See FunctionWorkers."""

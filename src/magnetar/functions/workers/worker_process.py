@@ -42,17 +42,21 @@ _ENVIRONMENT: Final = (
 """Variables that a function's process gets; credentials of the server are not among them."""
 
 
+Results = dict[str, "asyncio.Future[bytes | None]"]
+"""Triggers whose result is awaited, by id. All instances share them: any of them may get the message, also
+one that starts later."""
+
+
 class InstanceProcess:
     """The process of one instance. `start`, then `ended`, or `stop`."""
 
-    def __init__(self, plan: InstancePlan) -> None:
+    def __init__(self, plan: InstancePlan, results: Results) -> None:
         self.plan = plan
         self.status: Said = {}
         """The figures that it told last."""
         self.is_running = False
-        """Whether it has loaded the code."""
-        self.results: dict[str, asyncio.Future[bytes | None]] = {}
-        """Triggers whose result is awaited, by id."""
+        """Whether it has loaded the code, and has not been told to end."""
+        self._results = results
         self.answered_s = 0.0
         """When it said last that it goes on, by the loop's clock."""
         self._told = ""
@@ -114,7 +118,7 @@ class InstanceProcess:
         elif kind == "failed":
             self._told = str(said["text"])
         elif kind == "triggered":
-            waiting = self.results.pop(str(said["id"]), None)
+            waiting = self._results.pop(str(said["id"]), None)
             if waiting is not None and not waiting.done():
                 value = said["value"]
                 waiting.set_result(None if value is None else _decoded(str(value)))
@@ -171,6 +175,7 @@ class InstanceProcess:
 
     async def stop(self) -> None:
         """Lets it finish what is under way, and ends it at last by force."""
+        self.is_running = False
         self.tell({"do": "stop"})
         try:
             async with asyncio.timeout(STOP_S):
@@ -190,9 +195,6 @@ class InstanceProcess:
         await self._tasks.close()
         self._writer.close()
         os.close(self._stacks)
-        for waiting in self.results.values():
-            if not waiting.done():
-                waiting.cancel()
 
 
 def _decoded(value: str) -> bytes:
