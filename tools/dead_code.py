@@ -78,6 +78,7 @@ ALLOWED = {
          "numUserExceptions", "latestUserExceptions"),
         "keys of a document",
     ),
+    "src/magnetar/functions/workers/instance_program.py": {"dont_write_bytecode": "Python's imports read it"},
     "src/magnetar/functions/sdk/context.py": dict.fromkeys(
         ("get_message_id", "get_message_key", "get_partition_key", "get_ordering_key",
          "get_message_eventtime", "get_message_properties", "get_current_message_topic_name",

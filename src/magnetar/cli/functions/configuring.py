@@ -20,9 +20,9 @@ _OPTIONS: Final = (
     click.option(
         "--class-name", help="Class or module of the code, as `module.Class`.  [from the file's name]"
     ),
-    click.option("--input", "inputs", multiple=True, help="Topic to read; may be repeated."),
+    click.option("--input", "inputs", multiple=True, help="Topic to read; may be repeated.  [none]"),
     click.option(
-        "--topics-pattern", help="Pattern of topics to read, such as persistent://public/default/in-.*"
+        "--topics-pattern", help="Topics to read, such as persistent://public/default/in-.*.  [none]"
     ),
     click.option("--output-topic", help="Topic for the results.  [none]"),
     click.option("--parallelism", type=click.IntRange(min=1), help="Number of instances.  [1]"),
@@ -43,7 +43,7 @@ _OPTIONS: Final = (
         help="Where a new subscription begins.  [latest]",
     ),
     click.option("--retries", type=click.IntRange(min=0), help="Deliveries after the first one.  [no limit]"),
-    click.option("--dead-letter-topic", help="Topic of messages that failed too often; needs --retries."),
+    click.option("--dead-letter-topic", help="Topic of messages that fail often; needs --retries.  [none]"),
     click.option("--log-topic", help="Topic of the code's log records.  [none]"),
     click.option("--user-config", help="Values for the code, a JSON object.  [none]"),
     click.option(
@@ -52,7 +52,7 @@ _OPTIONS: Final = (
         type=click.Path(path_type=Path),
         help="File with the configuration in Pulsar's JSON; other options win.  [none]",
     ),
-    click.option("--package", help="Package with the code, such as function://public/default/ex@1.0"),
+    click.option("--package", help="Package of the code, as function://public/default/ex@1.0.  [none]"),
 )
 
 _FIELDS: Final = {

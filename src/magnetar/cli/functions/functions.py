@@ -100,7 +100,7 @@ VERBS: Final = (
         method="DELETE",
         path="{function}",
         done="{function} is deleted",
-        question="Delete function {function} with its state and subscriptions?",
+        question="Delete function {function} and its code?",
         example="functions delete exclamation",
     ),
     Verb(
@@ -159,8 +159,8 @@ def _acting(verb: str, help_text: str, done: str) -> click.Command:
 
 @click.command(epilog="Example: magnetar functions trigger exclamation --value hello")
 @click.argument("function")
-@click.option("--value", help="Message to send, a text.")
-@click.option("--file", type=_FILE, help="File with the message to send.")
+@click.option("--value", help="Message to send, a text.  [from --file]")
+@click.option("--file", type=_FILE, help="File with the message to send.  [none: --value]")
 @click.option("--topic", help="Input to send it to.  [the only one]")
 @calls
 def trigger(caller: Caller, function: str, value: str | None, file: Path | None, topic: str | None) -> None:

@@ -99,11 +99,16 @@ def download(caller: Caller, package: str, version: str, file: Path, kind: str) 
 @click.argument("version")
 @_KIND
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Print the call and do not make it.")
 @calls
-def delete(caller: Caller, package: str, version: str, kind: str, *, yes: bool) -> None:
+def delete(caller: Caller, package: str, version: str, kind: str, *, yes: bool, dry_run: bool) -> None:
     """Delete VERSION of PACKAGE; functions made of it keep their copies."""
+    path = f"{paths.package(package, kind)}/{paths.part(version)}"
+    if dry_run:
+        click.echo(f"DELETE {path}")
+        return
     confirm(f"Delete {package}@{version}?", yes=yes)
     with caller.admin() as admin:
-        admin.call("DELETE", f"{paths.package(package, kind)}/{paths.part(version)}")
+        admin.call("DELETE", path)
     if caller.output == "table":
         click.echo(f"{package}@{version} is deleted")
