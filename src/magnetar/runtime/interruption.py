@@ -31,13 +31,16 @@ _runs = False
 """Whether interruptible work is under way."""
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    if _runs:
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    # Where the work is called, or was, nothing is interrupted: an error between its end and the end of the
+    # timer would leave the timer, which would then interrupt what comes later.
+    if _runs and frame is not None and frame.f_code is not interruptible.__code__:
         raise _InterruptedError
 
 
 def interruptible(seconds: float, work: Callable[[], _T]) -> _T:
-    """Runs `work` for at most so many seconds of the clock. Raises TookTooLongError beyond it.
+    """Runs `work`, a function of Python, for at most so many seconds of the clock. Raises TookTooLongError
+    beyond it.
 
     Only the main thread can be interrupted; in others there is no limit. Must not be nested.
     """
@@ -48,9 +51,11 @@ def interruptible(seconds: float, work: Callable[[], _T]) -> _T:
     former = signal.signal(signal.SIGALRM, _interrupt)
     try:
         _runs = True
+        # In C, without a frame of its own, as are the calls below while `_runs`.
         signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
         return work()
     except _InterruptedError as error:
+        _runs = False
         raise TookTooLongError(f"it took more than {seconds:g} s") from error
     finally:
         _runs = False

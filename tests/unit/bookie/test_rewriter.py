@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -161,9 +162,20 @@ def test_a_crash_at_any_step_leaves_one_file_or_the_other(tmp_path: Path) -> Non
             if not self.armed:
                 return
             with self.lock:
-                copies.append(crash_copy(tmp_path / "store", tmp_path / f"copy{len(copies)}"))
+                while not self._copied(tmp_path / f"copy{len(copies)}"):
+                    shutil.rmtree(tmp_path / f"copy{len(copies)}", ignore_errors=True)
+                copies.append(tmp_path / f"copy{len(copies)}")
+
+        @staticmethod
+        def _copied(copy: Path) -> bool:
+            """Copies; False when a file got its name meanwhile, from another thread: no crash leaves that."""
+            try:
+                crash_copy(tmp_path / "store", copy)
                 for path in (tmp_path / "store" / "segments").glob("*.new"):
-                    (copies[-1] / "segments" / path.name).write_bytes(path.read_bytes())
+                    (copy / "segments" / path.name).write_bytes(path.read_bytes())
+            except FileNotFoundError:
+                return False
+            return True
 
         def write(self, fd: int, pieces: list[bytes], offset: int) -> None:
             self._copy()

@@ -52,3 +52,11 @@ def test_what_is_done_in_time_is_returned_or_raised() -> None:
 def test_there_is_no_limit_in_other_threads() -> None:
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(interruptible, 1e-6, lambda: sum(range(10_000))).result() == 49_995_000
+
+
+def test_signals_that_come_close_together_interrupt_the_work_alone() -> None:
+    """Again and again in the few instructions between the work's end and the timer's."""
+    for _ in range(300):
+        with pytest.raises(TookTooLongError):
+            interruptible(30e-6, for_ever)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -70,10 +70,12 @@ def test_one_that_is_interrupted_again_and_again_is_not_asked(
     for number in range(OVERRUNS_MAX):
         with pytest.raises(FilterError, match="took more than"):
             judge_of(limit, f"s{number}").verdicts([entry("poison")], [1])
+    # On a busy machine the time of one may end before it is called.
+    asked = Searching.asked
     for key in ("poison", "a"):
         with pytest.raises(FilterError, match=f"interrupted {OVERRUNS_MAX} times"):
             judge_of(limit).verdicts([entry(key)], [1])
-    assert Searching.asked == OVERRUNS_MAX
+    assert Searching.asked == asked <= OVERRUNS_MAX
     clock.advance(int(PERIOD_MS))
     assert judge_of(limit).verdicts([entry("a")], [1]) == [Verdict.REJECT]
 
