@@ -25,7 +25,7 @@ from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.retry import Retry
-from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.errors import DeduplicationError, SparkSourceError
 from magnetar.spark.sink_topics import SUBSCRIPTION, commits_topic, home_of, staging_topic
 from magnetar.spark.targets import Targets, end_of
 from magnetar.spark.write.commit_log import CommitLog, CommitManifest, Done, QueryRun, StagedTask
@@ -86,7 +86,8 @@ class Sink:
             try:
                 self._commit(batch)
                 return
-            except ClientError as error:
+            except (ClientError, DeduplicationError) as error:
+                # The second one: the admin interface of a broker that went away is away too.
                 retry.pause_or_raise(error)
             finally:
                 self._log.close()
