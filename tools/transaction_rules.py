@@ -219,8 +219,8 @@ TRANSACTION_RULES: Final = (
         "a header is written where it is as it was read",
         "a coordinator that was replaced takes back what was decided",
         _KEPT,
-        "return await self._store.put(_header(txn.id), header, expected_version=version)",
-        "return await self._store.put(_header(txn.id), header)",
+        "return await self._store.put(header_path(txn.id), header, expected_version=version)",
+        "return await self._store.put(header_path(txn.id), header)",
         (KEPT,),
     ),
     Rule(

@@ -22,9 +22,8 @@ from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
-    Delete,
     Notification,
-    Put,
+    Operation,
     SessionEvent,
     Stat,
     Value,
@@ -43,6 +42,9 @@ class Weather:
         self.calm = asyncio.Event()
         """Cleared while nothing is answered."""
         self.calm.set()
+        self.syncs = asyncio.Event()
+        """Cleared while nothing that was written to a ledger becomes durable; all else goes on."""
+        self.syncs.set()
 
     async def pass_by(self) -> bool:
         """A request takes its time; whether it fails."""
@@ -102,7 +104,7 @@ class SimStore:
         await self._read()
         await self._inner.delete_recursive(path)
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         await self._read()
         return await self._inner.transact(operations)
 
@@ -214,6 +216,7 @@ class SimWriter(SimReader):
         while self._ledger.durable < self._pushed and self.error is None:
             target = self._pushed
             failed = await self._ledgers.weather.pass_by()
+            await self._ledgers.weather.syncs.wait()
             if failed and self._ledgers.weather.world.random.random() < 0.1:
                 self.fail(LedgerWriteError("simulated: the device failed"))
             elif self.error is None:
@@ -230,8 +233,9 @@ class SimWriter(SimReader):
             process = self.process
             if process is None or process is PROCESS.get():
                 self._listener.failed(error)
-            else:
-                # Another process fenced it: the writer's hears of it when it runs.
+            elif self._pushed > self._ledger.durable:
+                # Another process fenced it: the writer's hears of it when it runs, by what it wrote last, or
+                # where nothing is under way by what it writes next.
                 loop = asyncio.get_running_loop()
                 assert isinstance(loop, SimLoop)
                 loop.within(process, self._listener.failed, error)

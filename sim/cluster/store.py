@@ -18,10 +18,9 @@ from magnetar.metadata.memory import DictNodes
 from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
-    Delete,
     Notification,
+    Operation,
     OutcomeUnknownError,
-    Put,
     SessionEvent,
     Stat,
     StoreClosedError,
@@ -300,7 +299,7 @@ class SimStore:
     async def delete_recursive(self, path: str) -> None:
         await self._write(lambda tree, told: tree.delete_recursive(told, path))
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         stats: list[Stat | None] = await self._write(lambda tree, told: tree.transact(told, operations))
         return stats
 

@@ -11,7 +11,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.messages import MessageEvent
 from sim.several.brokers import SharedLife
 from sim.transactions.clients import Home
-from sim.transactions.history import History
+from sim.transactions.history import History, Sent
 from sim.transactions.life import LifeLine
 from sim.world import World
 
@@ -39,6 +39,13 @@ class SharedHome(Home):
 
     def connect(self, name: str, hear: Callable[[object], None], lost: Callable[[], None]) -> Router:
         return Router(self, name, hear, lost)
+
+    def may_have_dropped(self, sent: Sent, begun_us: int) -> bool:
+        """The broker that it was sent to does not have the topic any more, or not since then: its producer is
+        not attached."""
+        router = sent.line
+        assert isinstance(router, Router)
+        return not router.is_attached(sent.topic)
 
     def find(self, key: str) -> SharedLife | None:
         """The broker that a look-up names; None: the client has to look again."""
@@ -71,6 +78,8 @@ class Router:
         self._topics: dict[int, str] = {}
         """Topics of consumers."""
         self._attached: dict[tuple[str, int], SharedLife | None] = {}
+        self._producers: dict[str, SharedLife | None] = {}
+        """Brokers of producers, by topic."""
 
     def say(self, *frames: pb.BaseCommand | bytes) -> None:
         for frame in frames:
@@ -113,7 +122,23 @@ class Router:
 
     def _attach(self, kind: str, number: int, topic: str) -> SharedLife | None:
         life = self._attached[kind, number] = self._home.find(topic)
+        if kind == "producer":
+            self._producers[topic] = life
         return life
+
+    def is_attached(self, topic: str) -> bool:
+        """Whether its producer of the topic is where messages become part of the topic."""
+        life = self._producers.get(topic)
+        if life is None or topic not in life.owned or not life.process.is_up:
+            return False
+        loaded = life.broker.topics.get(topic)
+        line = self._lines.get(id(life))
+        return (
+            loaded is not None
+            and not loaded.closed
+            and line is not None
+            and any(each.connection is line.session for each in loaded.producers.values())
+        )
 
     def _coordinator(self, number: int) -> SharedLife | None:
         return self._home.find(str(ASSIGN.with_partition(number)))

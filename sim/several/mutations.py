@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept import KeptTransactions
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.broker.transactions.mirror import Mirror, TopicPart
 from magnetar.broker.transactions.part_waits import PartWaits
-from magnetar.broker.transactions.part_writing import PartWriting
+from magnetar.broker.transactions.part_writing import ClaimedLog, PartWriting
+from magnetar.broker.transactions.participants import Participants
 from magnetar.broker.transactions.several import SharedTransactions
 from magnetar.broker.transactions.topic_side import TopicSide
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.metadata.store import Stat, Value
 from sim.breaking import Mutation
 
-_write: Final = PartWriting.write
+_write: Final = PartWriting._write
 
 
 async def _closed_at_once(self: SharedTransactions, txn: Transaction) -> bool:
@@ -30,21 +33,34 @@ async def _over_at_once(
     txn: Transaction,
     look: Callable[[TopicPart | None], bool],
     check: Callable[[Transaction], None],
+    until_ms: float = math.inf,
 ) -> None:
     """The header goes while topics have parts."""
     if txn.state.value == "OPEN":
-        await _wait(self, txn, look, check)
+        await _wait(self, txn, look, check, until_ms)
 
 
 _wait: Final = PartWaits.wait
 
 
-async def _no_claim(self: PartWriting, mirror: Mirror) -> None:
+async def _no_claim(self: PartWriting, mirror: Mirror, log: ClaimedLog) -> None:
     """A part is changed when there is something to say, and not before."""
     if mirror.revision == 1:
         mirror.saved = 1
         return
-    await _write(self, mirror)
+    await _claim(self, mirror, log)
+
+
+_claim: Final = PartWriting.claim
+
+
+async def _claimed_blindly(self: PartWriting, mirror: Mirror, log: ClaimedLog) -> None:
+    """A part is claimed by an owner that may be a former one."""
+    await _write(self, mirror, None)
+
+
+async def _settled_at_once(self: Participants, topic: Topic, mirror: Mirror) -> None:
+    """A topic is closed while what it took is not durable."""
 
 
 async def _saved_at_once(self: PartWriting, mirror: Mirror) -> None:
@@ -62,7 +78,7 @@ async def _no_parts(self: KeptParts, log_name: str) -> Any:
         yield part
 
 
-def _let_late(mirror: Mirror, who: Any) -> None:
+def _let_late(mirror: Mirror, who: Any, *, held: bool = False) -> None:
     """A SEND or ACK after the closing."""
 
 
@@ -95,8 +111,20 @@ SEVERAL_MUTATIONS: Final = {
     ),
     "txns-claim": Mutation(
         "a part is claimed before its topic takes anything",
-        [(PartWriting, "write", _no_claim)],
+        [(PartWriting, "claim", _no_claim)],
         14,
+        "several",
+    ),
+    "txns-present": Mutation(
+        "a part is claimed by the present owner of its topic",
+        [(PartWriting, "claim", _claimed_blindly)],
+        27,
+        "several",
+    ),
+    "txns-durable": Mutation(
+        "a topic is closed once all that it took is durable",
+        [(Participants, "_settled_in", _settled_at_once)],
+        39,
         "several",
     ),
     "txns-acks": Mutation(

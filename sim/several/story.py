@@ -108,7 +108,7 @@ class SeveralStory(TransactionStory):
         number = random.randrange(BROKERS)
         name = random.choice(_MOVED)
         span_s = random.choice((0.01, 0.3, 2.0))
-        late_s = random.choice((0.0, 0.01, 0.3))
+        late_s = random.choice((0.0, 0.01, 0.3, 2.0))
         steps, path = random.choice((0, 3, 30, 300)), random.choice(_KILLED_AT)
         trap = Trap(path, skip=random.choice((0, 0, 1, 5)), after=random.random() < 0.5)
         worker = random.choice(workers)
@@ -137,6 +137,10 @@ class SeveralStory(TransactionStory):
             await asyncio.sleep(span_s)
             if expires:
                 self._table.drop(life)
+                for client in home.clients:
+                    # No answer came: they look again. One stays, and goes on with the former owner.
+                    if client is not worker and client.line is not None and random.random() < 0.8:
+                        client.line.close("no answer")
                 await asyncio.sleep(span_s)
             self._loop.go_on(life.process)
             if expires:
@@ -165,6 +169,12 @@ class SeveralStory(TransactionStory):
             await asyncio.sleep(span_s)
             self._weather.calm.set()
 
+        async def waits() -> None:
+            """What ledgers took is not durable for a while."""
+            self._weather.syncs.clear()
+            await asyncio.sleep(span_s)
+            self._weather.syncs.set()
+
         async def fails() -> None:
             self._history.failures = self._weather.failing = True
             await asyncio.sleep(span_s)
@@ -182,6 +192,7 @@ class SeveralStory(TransactionStory):
             ("maintenance", maintain),
             ("compaction", compact),
             ("storage stalls", lambda: later(stalls())),
+            (f"ledgers wait for {span_s} s", lambda: later(waits())),
         ]
         if self.world.seed[-1] in "0369":
             acts += 3 * [(f"storage fails for {span_s} s", lambda: later(fails()))]

@@ -81,6 +81,11 @@ class Home:
         """Whether a client may come."""
         return self.life is not None and self.life.ready
 
+    def may_have_dropped(self, sent: Sent, begun_us: int) -> bool:
+        """Whether a broker may have dropped a message without a receipt, of a transaction that began then:
+        its topic was unloaded, and its producers were sent away and send again."""
+        return self.unloaded.get(sent.topic, -1) >= begun_us - 1_000_000
+
     def connect(self, name: str, hear: Callable[[object], None], lost: Callable[[], None]) -> TxnLine:
         """A new connection."""
         assert self.life is not None
@@ -469,18 +474,17 @@ class Worker(TxnClient):
         self.publish(number, sent, attempt.txn)
 
     async def _finish(self, attempt: Attempt) -> None:
-        random = self.random
+        random, home = self.random, self.home
         commit = random.random() < 0.75
         line = self.line
         if not await self.ends(attempt, commit=commit):
             return
-        # A topic that is unloaded answers no more: its producers are sent away, and send again.
         silent = [
             sent
             for sent in attempt.sends
             if sent.fate == "unknown"
             and sent.line is line
-            and self.home.unloaded.get(sent.topic, -1) < attempt.begun_us - 1_000_000
+            and not home.may_have_dropped(sent, attempt.begun_us)
         ]
         if attempt.committed and silent and self.up and self.line is line:
             self.violations.append(f"{attempt.name} is committed before {silent[0].body} has its receipt")

@@ -10,7 +10,7 @@ from magnetar.broker.service import Broker, BrokerConfig
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import ANY_VERSION, Delete, Notification, Put, Stat
+from magnetar.metadata.store import ANY_VERSION, Notification, Operation, Stat
 from magnetar.runtime.tasks import TaskGroup
 from sim.broker.client import Home, Line
 from sim.broker.storage import SimLedgers, SimStore, Weather
@@ -78,7 +78,7 @@ class LifeStore(SimStore):
         await self._written([path], write)
         return found[0]
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         found: list[Stat | None] = []
 
         async def write() -> None:

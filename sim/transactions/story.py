@@ -168,6 +168,7 @@ class TransactionStory:
         await asyncio.sleep(random.choice((0.0, 1.0)))
         self._weather.failing = False
         self._weather.calm.set()
+        self._weather.syncs.set()
         self._calm()
         self.world.note("all is well from here on")
         await self._over(workers, clients)

@@ -10,10 +10,9 @@ from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
     BadVersionError,
-    Delete,
     NotFoundError,
     Notification,
-    Put,
+    Operation,
     SessionEvent,
     Stat,
     Value,
@@ -88,7 +87,7 @@ class FakeMetadataStore:
         for key in [key for key in self.values if key == path or key.startswith(f"{path}/")]:
             del self.values[key]
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         raise NotImplementedError
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:

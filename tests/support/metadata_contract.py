@@ -20,6 +20,7 @@ from magnetar.metadata.store import (
     OPERATIONS_MAX,
     BadVersionError,
     Change,
+    Check,
     Delete,
     HasChildrenError,
     MetadataStore,
@@ -210,6 +211,53 @@ async def transactions_are_all_or_nothing(store: MetadataStore, traits: Traits) 
     assert await store.transact([]) == []
 
 
+async def a_transaction_takes_effect_on_a_condition(store: MetadataStore, traits: Traits) -> None:
+    """A former owner of something writes elsewhere only while nothing has changed there."""
+    await store.put("/owner/list", b"mine")
+    stats = await store.transact([Check("/owner/list", 0), Put("/parts/1", b"a", MUST_NOT_EXIST)])
+    assert [stat and stat.version for stat in stats] == [None, 0]
+    told: list[Notification] = []
+    store.watch("/owner", told.append)
+    assert await store.transact([Check("/owner/list", 0)]) == [None]
+    assert await store.transact([Put("/parts/1", b"b", 0), Check("/owner/list", 0), Delete("/parts/1")])
+    assert told == [], "nothing was written there"
+    await store.put("/owner/list", b"theirs")
+    for operations in (
+        [Check("/owner/list", 0), Put("/parts/1", b"c")],
+        [Put("/parts/1", b"c"), Check("/owner/list", 0)],
+    ):
+        with pytest.raises(BadVersionError) as caught:
+            await store.transact(operations)
+        assert (caught.value.path, caught.value.expected, caught.value.actual) == ("/owner/list", 0, 1)
+    for nothing in ("/owner", "/owner/none", "/none/at/all"):
+        with pytest.raises(BadVersionError) as caught:
+            await store.transact([Check(nothing, 3), Put("/parts/1", b"c")])
+        assert (caught.value.path, caught.value.actual) == (nothing, None)
+    assert await store.children("/parts") == []
+    many = [Check("/owner/list", 1) for _ in range(OPERATIONS_MAX - 1)]
+    assert len(await store.transact([*many, Put("/parts/1", b"d")])) == OPERATIONS_MAX
+    # Each sees what those before it did.
+    (changed, _) = await store.transact([Put("/owner/list", b"new", 1), Check("/owner/list", 2)])
+    assert changed is not None
+    assert changed.version == 2
+
+
+async def of_two_that_rely_on_each_other_one_writes(store: MetadataStore, traits: Traits) -> None:
+    """Each changes what the other one expects not to change, at the same time."""
+    for number in range(10):
+        one, other = f"/one/{number}", f"/other/{number}"
+        await store.transact([Put(one, b""), Put(other, b"")])
+        outcomes = await asyncio.gather(
+            store.transact([Check(one, 0), Put(other, b"x", 0)]),
+            store.transact([Check(other, 0), Put(one, b"x", 0)]),
+            return_exceptions=True,
+        )
+        failed = [each for each in outcomes if isinstance(each, BaseException)]
+        assert [type(each) for each in failed] == [BadVersionError]
+        values = [await store.get(path) for path in (one, other)]
+        assert sorted(value.stat.version for value in values if value is not None) == [0, 1]
+
+
 async def a_transaction_has_a_bound(store: MetadataStore, traits: Traits) -> None:
     names = [f"/many/{number}" for number in range(OPERATIONS_MAX)]
     await store.transact([Put(name, b"", MUST_NOT_EXIST) for name in names])
@@ -396,6 +444,8 @@ CONTRACT: list[Script] = [
     delete_recursive,
     sequential_counters_never_go_back,
     transactions_are_all_or_nothing,
+    a_transaction_takes_effect_on_a_condition,
+    of_two_that_rely_on_each_other_one_writes,
     a_transaction_has_a_bound,
     watchers_hear_before_the_writer_continues,
     a_failed_write_is_not_announced,

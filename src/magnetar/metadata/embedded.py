@@ -34,9 +34,8 @@ from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
     Change,
-    Delete,
     Notification,
-    Put,
+    Operation,
     SessionEvent,
     Stat,
     Value,
@@ -194,7 +193,7 @@ class EmbeddedMetadataStore(WatchedStore):
     async def delete_recursive(self, path: str) -> None:
         await self._write(lambda told: self._tree.delete_recursive(told, path))
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         check_count(fixed := tuple(operations))
         return await self._write(lambda told: self._tree.transact(told, fixed), many=True)
 

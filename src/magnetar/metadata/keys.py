@@ -41,6 +41,7 @@
 | `/magnetar/transactions/damaged-outcomes/{coordinator}/{page}-{sum}` | a damaged page of outcomes | broker |
 | `/magnetar/transactions/hidden/{...}/{topic}/{ledger}` | entries of aborted transactions, a set | broker |
 | `/magnetar/transactions/parts/{...}/{topic}/{coordinator}-{number}` | part of a topic, JSON | broker |
+| `/magnetar/transactions/damaged-parts/{...}/{topic}/{coordinator}-{number}-{sum}` | damaged parts | broker |
 | `/magnetar/transactions/wishes/{coordinator}/{number}` | why a transaction is to be aborted, text | broker |
 | `/magnetar/transactions/shared` | marks transactions of several brokers, empty | broker |
 
@@ -300,6 +301,11 @@ def transaction_outcomes(number: int) -> str:
 def damaged_outcomes(number: int) -> str:
     """Children: damaged pages of outcomes that were put aside before they were overwritten."""
     return f"{TRANSACTIONS}/damaged-outcomes/{number}"
+
+
+def damaged_parts(log_name: str) -> str:
+    """Parent of damaged parts of a topic in transactions that were put aside, by `TopicName.log_name`."""
+    return f"{TRANSACTIONS}/damaged-parts/{log_name}"
 
 
 def hidden_entries(log_name: str) -> str:

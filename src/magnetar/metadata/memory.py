@@ -11,9 +11,8 @@ from magnetar.metadata import paths
 from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
-    Delete,
     Notification,
-    Put,
+    Operation,
     SessionEvent,
     Stat,
     Value,
@@ -149,7 +148,7 @@ class MemoryMetadataStore(WatchedStore):
     async def delete_recursive(self, path: str) -> None:
         self._write(lambda told: self._tree.delete_recursive(told, path))
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         check_count(operations)
         return self._write(lambda told: self._tree.transact(told, operations))
 

@@ -10,12 +10,11 @@ from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
     BadVersionError,
-    Delete,
     HasChildrenError,
     MetadataStore,
     NotFoundError,
     Notification,
-    Put,
+    Operation,
     SessionEvent,
     Stat,
     Value,
@@ -113,7 +112,7 @@ class ScopedMetadataStore:
     async def delete_recursive(self, path: str) -> None:
         await self._store.delete_recursive(self._outer_parent(path))
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         moved = [replace(operation, path=self._outer(operation.path)) for operation in operations]
         try:
             stats = await self._store.transact(moved)

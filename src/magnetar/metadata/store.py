@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from magnetar.base.errors import MetadataError
 
@@ -132,11 +132,30 @@ class Delete:
     expected_creation: int = ANY_CREATION
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition of a transaction: its path has a value of this version. Nothing is written there, and no
+    watcher hears of it.
+
+    BadVersionError is raised where it does not hold. A value that was deleted and made anew may have the same
+    version: choose a path whose value is not deleted while the version is known.
+    """
+
+    path: str
+    expected_version: int
+    """As in `Stat.version`, 0 or more."""
+
+    def __post_init__(self) -> None:
+        assert self.expected_version >= 0, "what is not there has no version"
+
+
+Operation: TypeAlias = Put | Delete | Check
+
 OPERATIONS_MAX: Final = 60
 """Most operations of one transaction: etcd takes 128 comparisons, of which a deletion needs two."""
 
 
-def check_count(operations: Sequence[Put | Delete]) -> None:
+def check_count(operations: Sequence[Operation]) -> None:
     """Raises MetadataError for more than OPERATIONS_MAX."""
     if len(operations) > OPERATIONS_MAX:
         raise MetadataError(
@@ -202,8 +221,8 @@ class MetadataStore(Protocol):
     async def delete_recursive(self, path: str) -> None:
         """Removes the value and everything below; not an error when nothing is there."""
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
-        """Applies all operations or none; returns a Stat for each Put and None for each Delete, in order.
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        """Applies all operations or none; returns a Stat for each Put and None for the others, in order.
 
         At most OPERATIONS_MAX operations. Raises what the first failing operation would raise alone.
         """

@@ -17,10 +17,12 @@ from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
     Change,
+    Check,
     Delete,
     HasChildrenError,
     NotFoundError,
     Notification,
+    Operation,
     Put,
     Stat,
     Value,
@@ -177,7 +179,7 @@ class Tree:
             self._prune_ancestors(notifications, parent)
 
     def transact(
-        self, notifications: list[Notification], operations: Sequence[Put | Delete]
+        self, notifications: list[Notification], operations: Sequence[Operation]
     ) -> list[Stat | None]:
         """See `MetadataStore.transact`. Each operation sees the changes of those before it."""
         stats: list[Stat | None] = []
@@ -188,7 +190,15 @@ class Tree:
                 case Delete(path, expected_version, creation):
                     self.delete(notifications, path, expected_version, creation)
                     stats.append(None)
+                case Check(path, expected_version):
+                    self._check(path, expected_version)
+                    stats.append(None)
         return stats
+
+    def _check(self, path: str, expected_version: int) -> None:
+        node = self._nodes.get(*paths.split(path))
+        if node is None or node.version != expected_version:
+            raise BadVersionError(path, expected_version, None if node is None else node.version)
 
     def end_sessions(self, notifications: list[Notification]) -> None:
         """Removes every ephemeral value; one that has children stays as an implied node."""

@@ -96,6 +96,7 @@ NO_READER: Final = {
     "/magnetar/offload-stores/{store}": "compared as bytes, never parsed",
     "/magnetar/offload-owner": "a text",
     "/magnetar/transactions/damaged-outcomes/{coordinator}/{page}-{sum}": "never parsed, only its name",
+    "/magnetar/transactions/damaged-parts/{...}/{topic}/{coordinator}-{number}-{sum}": "never parsed",
     "/magnetar/transactions/wishes/{coordinator}/{number}": "a text: any bytes are one",
     "/magnetar/transactions/shared": "never parsed, only its presence",
     "/magnetar/unnamed-ledgers": "begins again, with an error in the log: managedlog/orphans.py",

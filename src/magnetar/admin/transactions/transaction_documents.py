@@ -34,8 +34,9 @@ def status_of(txn: Transaction) -> str:
     return "COMMITTING" if txn.ending is TxnState.COMMITTED else "ABORTING"
 
 
-def metadata(transactions: Transactions, txn: Transaction) -> Document:
-    """TransactionMetadata; topics have the names that the client gave."""
+def metadata(transactions: Transactions, txn: Transaction, *, counted: bool) -> Document:
+    """TransactionMetadata; topics have the names that the client gave. `counted`: whether the number of its
+    messages is known here."""
     topics = transactions.topics
     return {
         "txnId": str(txn.id),
@@ -54,7 +55,7 @@ def metadata(transactions: Transactions, txn: Transaction) -> Document:
         },
         "owner": txn.owner or None,
         "reason": txn.reason,
-        "messages": txn.messages,
+        "messages": txn.messages if counted else None,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.admin.brokers.brokers import broker_port
-from magnetar.admin.calls.call import AUTHORITATIVE, Call, Route, natural
+from magnetar.admin.calls.call import AUTHORITATIVE, Call, Document, Route, natural
 from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError, ServedElsewhereError
 from magnetar.admin.subscriptions.subscriptions import find
 from magnetar.admin.topics.topics import loaded
@@ -15,11 +15,13 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
     NotAllowedError,
     TransactionNotFoundError,
+    TransactionStateError,
 )
 from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions.coordinator import ANYBODY
 from magnetar.broker.transactions.discovery import ASSIGN
 from magnetar.broker.transactions.ids import TxnId, TxnState
+from magnetar.broker.transactions.open_list import begun_elsewhere, here, open_for
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.broker.transactions.transactions import Transactions
 
@@ -93,10 +95,7 @@ async def coordinator_stats(call: Call) -> object:
     count = await transactions.discovery.count()
     wanted = call.query.get("coordinatorId")
     if wanted is None:
-        return {
-            str(number): documents.coordinator_stats(number, transactions.coordinators.get(number))
-            for number in range(count)
-        }
+        return {str(number): await _stats(call, number) for number in range(count)}
     number = natural(wanted, "coordinatorId")
     if number >= count:
         raise TransactionNotFoundError(f"Transaction coordinator {number} not found")
@@ -104,40 +103,52 @@ async def coordinator_stats(call: Call) -> object:
     return documents.coordinator_stats(number, transactions.coordinators.get(number))
 
 
+async def _stats(call: Call, number: int) -> Document:
+    coordinator = here(call.broker, call.broker.transactions.coordinators, number)
+    stats = documents.coordinator_stats(number, coordinator)
+    if coordinator is None and call.broker.owners is not None:
+        stats["leastSigBits"], stats["ongoingTxnSize"] = await begun_elsewhere(call.broker, number)
+    return stats
+
+
 async def transaction(call: Call) -> object:
     """One open transaction."""
-    return documents.metadata(_transactions(call), await _found(call))
+    return _metadata(call, await _found(call))
+
+
+def _metadata(call: Call, txn: Transaction) -> Document:
+    # With several brokers topics count their messages, and do not tell coordinators.
+    return documents.metadata(_transactions(call), txn, counted=call.broker.owners is None)
 
 
 async def slow(call: Call) -> object:
     """Transactions that have been open for a number of milliseconds, by id, oldest first: of one coordinator,
-    or of all that this broker has."""
+    or of all of the cluster."""
     transactions = _transactions(call)
     least_ms = call.integer("milliseconds")
     wanted = call.query.get("coordinatorId")
-    number = None if wanted is None else natural(wanted, "coordinatorId")
-    if number is not None:
-        await _coordinator_here(call, number)
-    now_ms = call.broker.clock.monotonic_ms()
-    found = [
-        txn
-        for coordinator in transactions.coordinators.values()
-        if number is None or coordinator.number == number
-        for txn in coordinator.open_ones()
-        if txn.age_ms(now_ms) >= least_ms
-    ]
-    found.sort(key=lambda txn: txn.age_ms(now_ms), reverse=True)
-    return {str(txn.id): documents.metadata(transactions, txn) for txn in found}
+    if wanted is not None:
+        await _coordinator_here(call, natural(wanted, "coordinatorId"))
+        numbers = [natural(wanted, "coordinatorId")]
+    else:
+        numbers = list(range(await transactions.discovery.count()))
+    found = await open_for(call.broker, transactions.coordinators, numbers, least_ms)
+    return {str(txn.id): _metadata(call, txn) for txn in found}
 
 
 async def abort(call: Call) -> None:
     """Aborts an open transaction. Its client gets an error when it next uses the transaction.
 
-    One whose header is damaged is aborted too, after all topics were searched for its messages.
+    A transaction with a damaged value is given up: its topics are found first. If it was committed, and its
+    part in a topic is damaged, what it acknowledged there comes again.
     """
     transactions, id_ = _transactions(call), await _id(call)
-    await transactions.take_up(id_)
-    await transactions.end(id_, TxnState.ABORTED, ANYBODY, reason="an operator aborted it")
+    is_given_up = await transactions.take_up(id_)
+    try:
+        await transactions.end(id_, TxnState.ABORTED, ANYBODY, reason="an operator aborted it")
+    except TransactionStateError:
+        if not is_given_up:
+            raise
 
 
 async def scale(call: Call) -> None:

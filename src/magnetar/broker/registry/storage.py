@@ -6,12 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.errors import ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.registry.names import topic_path
 from magnetar.broker.rounds import guarded
 from magnetar.broker.topic.topic import Topic
 from magnetar.broker.topic.topic_resources import TopicResources
-from magnetar.managedlog.errors import LogNotFoundError
+from magnetar.managedlog.errors import LogFencedError, LogNotFoundError
 from magnetar.managedlog.log import ManagedLog
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class StoredTopics:
             if broker.owners is not None:
                 # Else it would serve clients for a moment in a bundle that was lost meanwhile.
                 broker.owners.check_owned(name)
+            if isinstance(log.error, LogFencedError):
+                # Before the topic heard of its log: nothing would tell it, and it would serve what is past.
+                raise ServiceNotReadyError(f"{name}: {log.error}; look it up again")
         except BaseException:
             # Otherwise the log would stay open, and report to an object that is not in use.
             await guarded(topic.close(), f"{name}: closing what could not be loaded")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.transactions.coordinator import Who
-from magnetar.wire.events import SendRun
+from magnetar.wire.events import SendRun, TxnBits
 
 
 class HeldSends:
@@ -23,6 +23,10 @@ class HeldSends:
     def holds(self, producer: Producer) -> bool:
         """Whether something of the producer waits."""
         return producer in self._runs
+
+    def waits(self, txn: TxnBits) -> bool:
+        """Whether something of the transaction waits."""
+        return any(run.txn == txn for runs in self._runs.values() for run, _ in runs)
 
     def hold(self, producer: Producer, runs: list[tuple[SendRun, Who]]) -> None:
         """The first that wait, of these roles."""

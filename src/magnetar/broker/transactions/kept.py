@@ -91,19 +91,19 @@ class KeptTransactions:
                     yield name, value
 
     async def header(self, txn_id: TxnId) -> tuple[bytes, int] | None:
-        value = await self._store.get(_header(txn_id))
+        value = await self._store.get(header_path(txn_id))
         return None if value is None else (value.data, value.stat.version)
 
     async def write(self, txn: Transaction, header: bytes) -> Stat:
         """The commit point, where the header decides. Raises BadVersionError, MetadataError."""
         version = MUST_NOT_EXIST if txn.version is None else txn.version
-        return await self._store.put(_header(txn.id), header, expected_version=version)
+        return await self._store.put(header_path(txn.id), header, expected_version=version)
 
     async def write_with_parts(self, txn: Transaction, header: bytes, log_names: Iterable[str]) -> int:
         """The same, and with it an empty part for each of these logs, which have none: all or nothing. The
         header's version. Raises what `write` raises."""
         version = MUST_NOT_EXIST if txn.version is None else txn.version
-        operations = [Put(_header(txn.id), header, version)]
+        operations = [Put(header_path(txn.id), header, version)]
         operations += [Put(part_path(each, txn.id), b"{}", MUST_NOT_EXIST) for each in log_names]
         stat, *_ = await self._store.transact(operations)
         assert stat is not None, "a put"
@@ -126,7 +126,7 @@ class KeptTransactions:
         for number in sorted(pages):
             page, data = f"{path}/{number}", coordinator.outcomes.page(number)
             operations.append(Put(page, data, self._page_version(coordinator, page)))
-        operations += [Delete(_header(txn.id)) for txn in txns]
+        operations += [Delete(header_path(txn.id)) for txn in txns]
         for part in _parts(operations, OPERATIONS_MAX):
             self._wrote_pages(await self._store.transact(part))
         coordinator.outcomes.put_aside(pages)
@@ -248,7 +248,8 @@ def part_path(log_name: str, txn_id: TxnId) -> str:
     return f"{keys.transaction_parts(log_name)}/{txn_id.coordinator}-{txn_id.sequence}"
 
 
-def _header(txn_id: TxnId) -> str:
+def header_path(txn_id: TxnId) -> str:
+    """Where a transaction's header is kept."""
     return f"{keys.transaction_headers(txn_id.coordinator)}/{txn_id.sequence}"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
+from typing import Final
 
+from magnetar.base.ids import EARLIEST
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept import TOGETHER, KeptTransactions, part_path
@@ -13,12 +15,21 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
+    Check,
     MetadataStore,
     NotFoundError,
+    Put,
     Stat,
     Value,
 )
 from magnetar.runtime.tasks import gathered
+from magnetar.wire.checksum import crc32c
+
+LOST: Final = b'{"p":[%d,%d],"c":0}' % EARLIEST
+"""A part that no owner has claimed, of a topic that lost something and may have messages of the transaction
+anywhere: see `mirror.py`."""
+_LOG_NAME_PARTS: Final = 4
+"""Tenant, namespace, domain and topic."""
 
 
 def part_at(path: str) -> tuple[str, TxnId] | None:
@@ -94,18 +105,49 @@ class KeptParts(KeptTransactions):
     async def part(self, log_name: str, id_: TxnId) -> Value | None:
         return await self._store.get(part_path(log_name, id_))
 
-    async def write_part(self, log_name: str, id_: TxnId, data: bytes, version: int) -> int:
-        """Returns the new version. Raises BadVersionError, also where it is gone."""
-        return (await self._store.put(part_path(log_name, id_), data, expected_version=version)).version
+    async def write_part(
+        self, log_name: str, id_: TxnId, data: bytes, version: int, condition: Check | None = None
+    ) -> int:
+        """Where the condition holds. Returns the new version. Raises BadVersionError, also where it is gone;
+        of which path tells what did not hold."""
+        if condition is None:
+            return (await self._store.put(part_path(log_name, id_), data, expected_version=version)).version
+        put = Put(part_path(log_name, id_), data, version)
+        _, stat = await self._store.transact([condition, put])
+        assert stat is not None, "a put"
+        return stat.version
 
     async def drop_part(self, log_name: str, id_: TxnId, version: int) -> None:
         """Raises BadVersionError when it was written meanwhile."""
         with contextlib.suppress(NotFoundError):  # it is gone, as requested
             await self._store.delete(part_path(log_name, id_), expected_version=version)
 
+    async def parts_of(self, id_: TxnId) -> AsyncIterator[tuple[str, Value]]:
+        """The logs that have a part of a transaction, and it. Looks at each topic that takes part in any."""
+        logs = [""]
+        for _ in range(_LOG_NAME_PARTS):
+            logs = [
+                f"{above}{name}/"
+                for above in logs
+                for name in await self._store.children(f"{keys.TRANSACTION_PARTS}/{above}".rstrip("/"))
+            ]
+        for log_name in (each.rstrip("/") for each in logs):
+            value = await self.part(log_name, id_)
+            if value is not None:
+                yield log_name, value
+
+    async def lose_part(self, log_name: str, id_: TxnId, value: Value) -> str:
+        """A damaged part becomes one that says that something was lost; the path to which its bytes go with
+        the same write. Raises BadVersionError."""
+        copy = f"{keys.damaged_parts(log_name)}/{id_.coordinator}-{id_.sequence}-{crc32c(value.data):08x}"
+        path = part_path(log_name, id_)
+        await self._store.transact([Put(copy, value.data), Put(path, LOST, value.stat.version)])
+        return copy
+
     async def forget_topic(self, log_name: str) -> None:
         await super().forget_topic(log_name)
         await self._store.delete_recursive(keys.transaction_parts(log_name))
+        await self._store.delete_recursive(keys.damaged_parts(log_name))
 
     # -- wishes ------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class TopicPart:
 
     @classmethod
     def read(cls, data: bytes, path: str) -> TopicPart:
-        """Raises InvalidPartError."""
+        """Raises InvalidPartError. `path`: of the value, which ends with the numbers of the transaction."""
         part = cls()
         try:
             document = json.loads(data)
@@ -63,7 +63,12 @@ class TopicPart:
             if "c" in document:
                 part.durable = bool(document["c"])
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise InvalidPartError(f"{path}: {error!r}") from error
+            numbers = path.rpartition("/")[2].replace("-", " ")
+            raise InvalidPartError(
+                f"{path} in the metadata cannot be used ({error!r}): what the topic took of the transaction"
+                " is not known. Restore the value from a backup, or give the transaction up with `magnetar"
+                f" transactions abort {numbers}`"
+            ) from error
         return part
 
 
@@ -73,7 +78,7 @@ class Mirror(Transaction):
     `version`, `revision` and `saved` are those of the part; state, owner and names are of the header.
     """
 
-    __slots__ = ("durable", "epoch", "holder", "last", "looked_ms", "owner_name", "topic")
+    __slots__ = ("durable", "epoch", "header_version", "holder", "last", "looked_ms", "topic")
 
     def __init__(self, id: TxnId, topic: str, *, epoch: int, holder: str) -> None:  # noqa: A002
         super().__init__(id, owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
@@ -83,13 +88,15 @@ class Mirror(Transaction):
         """Name of this process."""
         self.last: Position | None = None
         self.durable: bool | None = None
+        self.header_version = 0
+        """The version that the header had when it was read last."""
         self.looked_ms = 0.0
         """When its header was read last."""
 
     @property
-    def open(self) -> bool:
-        """Whether it takes messages and acknowledgements."""
-        return self.state is TxnState.OPEN and not self.closing and self.durable is None
+    def closed(self) -> bool:
+        """Whether it takes nothing more, not even what came before the topic heard that it is to close."""
+        return self.state is not TxnState.OPEN or self.durable is not None
 
     def may_hold(self, part: TopicPart) -> bool:
         """Whether a part is this owner's, or one of a former owner of the topic."""

@@ -86,7 +86,7 @@ class PartWaits:
                 names, news.topics = sorted(news.topics & left), set()
                 for name in names:
                     value = await self._kept.part(TopicName.parse(name).log_name, txn.id)
-                    if look(None if value is None else TopicPart.read(value.data, name)):
+                    if look(None if value is None else TopicPart.read(value.data, value.stat.path)):
                         left.discard(name)
                 check(txn)
                 if left and self._broker.clock.monotonic_ms() > until_ms:

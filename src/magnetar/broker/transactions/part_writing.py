@@ -1,4 +1,11 @@
-"""A topic's part as its owner reads and writes it, and the header as it concerns the topic."""
+"""A topic's part as its owner reads and writes it, and the header as it concerns the topic.
+
+A part changes on a condition, which holds in the same transaction of the store:
+
+    claimed          the list of the topic's ledgers is as this owner knows it: it is the present one
+    acknowledgement  the header is as it was read last, when the transaction was open
+    closed           none: only the one that claimed it writes it, by version
+"""
 
 from __future__ import annotations
 
@@ -6,15 +13,18 @@ import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError, TransactionStateError
-from magnetar.broker.transactions.kept import part_path
+from magnetar.broker.transactions.ids import TxnState
+from magnetar.broker.transactions.kept import header_path
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.broker.transactions.mirror import NO_EPOCH, Mirror, TopicPart
 from magnetar.broker.transactions.transaction import InvalidHeaderError, Transaction
-from magnetar.metadata.store import BadVersionError, Value
+from magnetar.managedlog.errors import LogFencedError
+from magnetar.managedlog.log_metadata import log_path
+from magnetar.metadata.store import BadVersionError, Check, Value
 from magnetar.runtime.flights import OneAtATime
 
 if TYPE_CHECKING:
@@ -22,6 +32,14 @@ if TYPE_CHECKING:
     from magnetar.managedlog.stored_log import StoredLog
 
 _log = logging.getLogger("magnetar.broker.transactions")
+
+
+class ClaimedLog(Protocol):
+    """The log of a topic that is this broker's: `managedlog/log.py` `ManagedLog`."""
+
+    stored: StoredLog
+
+    def fence(self, error: LogFencedError) -> None: ...
 
 
 class PartWriting:
@@ -34,24 +52,28 @@ class PartWriting:
         self._drop = drop
         self._writes = OneAtATime()
 
-    async def take(self, mirror: Mirror, value: Value, log: StoredLog) -> bool:
+    async def take(self, mirror: Mirror, value: Value, log: ClaimedLog) -> bool:
         """What a part holds. False: it was left by an earlier topic of that name, which was deleted with all
         that it held; it is gone.
 
-        Raises ServiceNotReadyError when a later owner of the topic has it, MetadataError.
+        Raises ServiceNotReadyError when a later owner of the topic has it, of which the log is told;
+        MetadataError.
         """
-        part = TopicPart.read(value.data, f"{part_path(log.name, mirror.id)} in the metadata")
-        if not mirror.may_hold(part) and await self._kept.version_of(log.name) == log.version:
-            await self._kept.drop_part(log.name, mirror.id, value.stat.version)
+        part = TopicPart.read(value.data, value.stat.path)
+        if not mirror.may_hold(part):
+            stored = log.stored
+            await stored.settled()  # a change of this owner
+            if await self._kept.version_of(stored.name) != stored.version:
+                raise _overtaken(mirror, log)
+            await self._kept.drop_part(stored.name, mirror.id, value.stat.version)
             return False
-        self._check_holder(mirror, part)
         mirror.version = value.stat.version
         mirror.take(part)
         return True
 
     def _check_holder(self, mirror: Mirror, part: TopicPart) -> None:
         if not mirror.may_hold(part):
-            raise ServiceNotReadyError(f"{mirror.topic} is served by another broker now; look it up again")
+            raise _elsewhere(mirror)
 
     async def read_header(self, mirror: Mirror) -> bool:
         """Takes over what the header says; False: it is not there."""
@@ -68,6 +90,7 @@ class PartWriting:
                 mirror.reason = f"its header cannot be used: {error}; restore it from a backup"
                 _log.error("%s is held back by transaction %s: %s", mirror.topic, mirror.id, mirror.reason)
             return True
+        mirror.header_version = found[1]
         mirror.follow(header)
         mirror.deadline_ms = mirror.looked_ms + max(
             0, header.started_ms + header.ttl_ms - self._clock.now_ms()
@@ -84,16 +107,60 @@ class PartWriting:
         while mirror.saved < wanted:
             await self._writes.run((mirror.topic, mirror.id), partial(self.write, mirror))
 
+    async def claim(self, mirror: Mirror, log: ClaimedLog) -> None:
+        """No former owner of the topic changes the part from then on, and none can claim it.
+
+        Raises what `save` does; when another broker has the topic, its log is told so.
+        """
+        path = log_path(log.stored.name)
+        while True:
+            mirror.epoch = log.stored.version
+            try:
+                await self._write(mirror, Check(path, mirror.epoch))
+            except BadVersionError as error:
+                if error.path != path:
+                    raise
+            else:
+                return
+            # A change of this owner may be under way.
+            await log.stored.settled()
+            if log.stored.version == mirror.epoch:
+                raise _overtaken(mirror, log)
+
     async def write(self, mirror: Mirror) -> None:
-        """Claims or changes it: no former owner changes it from then on. Raises what `save` does."""
+        """What a topic took counts only if its transaction was open when it was stored. Raises what `save`
+        does."""
+        while True:
+            # Once closed it may be written whatever became of the header: it takes nothing more.
+            condition = None
+            if mirror.durable is None:
+                if mirror.state is not TxnState.OPEN:
+                    raise TransactionStateError(f"transaction {mirror.id} has ended, and takes nothing more")
+                condition = Check(header_path(mirror.id), mirror.header_version)
+            try:
+                await self._write(mirror, condition)
+            except BadVersionError as error:
+                if condition is None or error.path != condition.path:
+                    raise
+            else:
+                return
+            if not await self.read_header(mirror) or mirror.reason:
+                raise TransactionStateError(f"transaction {mirror.id}: {mirror.reason or 'it is over'}")
+
+    async def _write(self, mirror: Mirror, condition: Check | None) -> None:
+        """Raises what `save` does; BadVersionError of its path when the condition does not hold."""
         log_name = TopicName.parse(mirror.topic).log_name
         while True:
             revision, version = mirror.revision, mirror.version
             assert version is not None, "it was read"
             mirror.looked_ms = self._clock.monotonic_ms()
             try:
-                mirror.version = await self._kept.write_part(log_name, mirror.id, mirror.part(), version)
-            except BadVersionError:
+                mirror.version = await self._kept.write_part(
+                    log_name, mirror.id, mirror.part(), version, condition
+                )
+            except BadVersionError as error:
+                if condition is not None and error.path == condition.path:
+                    raise
                 # The coordinator knocked, an earlier write took effect without an answer, or a later owner
                 # has it.
                 value = await self._kept.part(log_name, mirror.id)
@@ -102,7 +169,7 @@ class PartWriting:
                     raise TransactionStateError(f"transaction {mirror.id} is over") from None
                 if value.stat.version == version:
                     raise  # what was read is older than what was written
-                part = TopicPart.read(value.data, mirror.topic)
+                part = TopicPart.read(value.data, value.stat.path)
                 self._check_holder(mirror, part)
                 if not mirror.saved and part.epoch != NO_EPOCH:
                     # A former owner wrote after this one had read, and has answered what it wrote.
@@ -119,7 +186,18 @@ class PartWriting:
             value = await self._kept.part(log_name, mirror.id)
             if value is None:
                 return
-            self._check_holder(mirror, TopicPart.read(value.data, mirror.topic))
+            self._check_holder(mirror, TopicPart.read(value.data, value.stat.path))
             with contextlib.suppress(BadVersionError):  # the coordinator knocked, or a later owner has it
                 await self._kept.drop_part(log_name, mirror.id, value.stat.version)
                 return
+
+
+def _elsewhere(mirror: Mirror) -> ServiceNotReadyError:
+    return ServiceNotReadyError(f"{mirror.topic} is served by another broker now; look it up again")
+
+
+def _overtaken(mirror: Mirror, log: ClaimedLog) -> ServiceNotReadyError:
+    """The list of ledgers says that another broker opened the log later. Without this a topic that nothing is
+    published to would not hear of it."""
+    log.fence(LogFencedError(f"log {log.stored.name} was taken over by another owner"))
+    return _elsewhere(mirror)

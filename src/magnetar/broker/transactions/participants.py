@@ -1,9 +1,9 @@
 """What topics of this broker do in transactions of several brokers. Driver: `mirror.py` has a part's life.
 
 Rules, each with an ablation in the simulator:
-1. a part is claimed, by version, before the topic takes anything of its transaction: a former owner of the
-   topic cannot change it any more;
-2. an acknowledgement is in the part before it is answered;
+1. a part is claimed, by version, before the topic takes anything of its transaction, and only by the present
+   owner: a former one cannot change it any more, nor claim one that is made later;
+2. an acknowledgement is in the part before it is answered, stored while its transaction was open;
 3. from the closing on nothing is taken, and the part says so once all that was taken is durable;
 4. the part goes when what was decided is durable in the topic;
 5. a topic that is loaded finds its parts, and claims them, before its first use.
@@ -146,13 +146,13 @@ class Participants(Resolving):
             return
         value = await self._kept.part(topic.name.log_name, id_)
         mirror = self._new_mirror(topic, name, id_)
-        if value is None or not await self._parts.take(mirror, value, topic.log.stored):
+        if value is None or not await self._parts.take(mirror, value, topic.log):
             raise NotAllowedError(f"{name} was not added to transaction {id_}, or that is over")
         if mirror.last is None:
             mirror.last = topic.log.last_position
         # Else the part of a later topic of that name would be claimed.
         self._check_loaded(topic)
-        await self._parts.write(mirror)
+        await self._parts.claim(mirror, topic.log)
         self._check_loaded(topic)
         self.part_of(topic).recover_acks((mirror,))
         # Before the header is read, so that a change of it is heard of.
@@ -355,7 +355,7 @@ class Participants(Resolving):
         mirrors = []
         async for id_, value in self._kept.parts(topic.name.log_name):
             mirror = self._new_mirror(topic, name, id_)
-            if await self._parts.take(mirror, value, topic.log.stored):
+            if await self._parts.take(mirror, value, topic.log):
                 mirrors.append(mirror)
         self._loading.add(name)
         try:
@@ -389,7 +389,7 @@ class Participants(Resolving):
         if mirror.last is None:
             mirror.last = topic.log.last_position
         with contextlib.suppress(TransactionStateError):  # it went meanwhile
-            await self._parts.write(mirror)
+            await self._parts.claim(mirror, topic.log)
             if not await self._parts.read_header(mirror):
                 mirror.reason = "its header is gone, and its part in this topic is not"
                 _log.error("%s is held back by transaction %s: %s", mirror.topic, mirror.id, mirror.reason)

@@ -42,18 +42,29 @@ async def left_by(kept: KeptTransactions, number: int, *, open_max: int, clock: 
         coordinator.outcomes.lose(page, f"outcomes were lost with a damaged page, which lies at {path}")
     wall_ms, now_ms = clock.now_ms(), clock.monotonic_ms()
     async for sequence, header in kept.headers(number):
-        txn = Transaction(TxnId(number, sequence), owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
-        try:
-            txn.read(header.data, header.stat.version)
-        except InvalidHeaderError as error:
-            # It may be open, committed or aborted. One of them must not keep the broker from starting.
-            txn = Transaction(txn.id, owner="", ttl_ms=0, started_ms=header.stat.created_ms, deadline_ms=0)
-            txn.version = header.stat.version
-            coordinator.damaged(txn, _unknown(txn, error))
-            _log.error("%s", txn.reason)
-            continue
-        coordinator.recovered(txn, wall_ms=wall_ms, now_ms=now_ms)
+        id_, stat = TxnId(number, sequence), header.stat
+        txn = left(coordinator, id_, header.data, stat.version, created_ms=stat.created_ms)
+        if txn is not None:
+            coordinator.recovered(txn, wall_ms=wall_ms, now_ms=now_ms)
     return coordinator
+
+
+def left(
+    coordinator: Coordinator, id_: TxnId, header: bytes, version: int, *, created_ms: int = 0
+) -> Transaction | None:
+    """A transaction by its header; None: that is damaged, which the coordinator knows now. `created_ms`: of
+    the header, 0 where the store does not tell."""
+    txn = Transaction(id_, owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
+    try:
+        txn.read(header, version)
+    except InvalidHeaderError as error:
+        # It may be open, committed or aborted. One of them must not keep the broker from starting.
+        txn = Transaction(id_, owner="", ttl_ms=0, started_ms=created_ms, deadline_ms=0)
+        txn.version = version
+        coordinator.damaged(txn, _unknown(txn, error))
+        _log.error("%s", txn.reason)
+        return None
+    return txn
 
 
 def _unknown(txn: Transaction, error: InvalidHeaderError) -> str:

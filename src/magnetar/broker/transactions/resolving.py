@@ -275,22 +275,23 @@ class Resolving:
         txn.partitions.setdefault(name, None)
         self.concerns(txn, (name,))
 
-    async def take_up(self, txn_id: TxnId) -> None:
+    async def take_up(self, txn_id: TxnId) -> bool:
         """An operator gives up an unknown transaction: it can be aborted on return. Every topic is loaded
         first, because any may hold entries of it; a header without one would make them count as committed.
-        One that cannot be loaded stands in the header, which stays until it was.
+        One that cannot be loaded stands in the header, which stays until it was. Whether it was unknown.
 
         Raises MetadataError when the store is away: then it stays unknown.
         """
         coordinator = self.coordinators.get(txn_id.coordinator)
         txn = None if coordinator is None else coordinator.unknown.get(txn_id.sequence)
         if coordinator is None or txn is None:
-            return
+            return False
         for path in await log_paths(self._broker.store):
             name = TopicName.from_log_name(path.removeprefix(f"{MANAGED_LEDGERS}/"))
             with contextlib.suppress(TopicNotFoundError):  # it was deleted meanwhile, with all that it held
                 await self._search(txn, name)
         coordinator.take_up(txn, now_ms=self._broker.clock.monotonic_ms())
+        return True
 
     async def _search(self, txn: Transaction, name: TopicName) -> None:
         """Finds entries of an unknown transaction in a topic, by loading it."""

@@ -30,13 +30,14 @@ from magnetar.broker.errors import (
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.coordinator import RESERVED, Coordinator, Who
 from magnetar.broker.transactions.discovery import ASSIGN
+from magnetar.broker.transactions.giving_up import give_up
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.kept_parts import KeptParts, wish_at
 from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.outcomes import PAGE
 from magnetar.broker.transactions.part_waits import PartWaits
 from magnetar.broker.transactions.participants import Participants
-from magnetar.broker.transactions.recovery import left_by
+from magnetar.broker.transactions.recovery import left, left_by
 from magnetar.broker.transactions.shared_headers import SharedHeaders
 from magnetar.broker.transactions.topic_side import TopicSide
 from magnetar.broker.transactions.transaction import Transaction, text_bytes
@@ -216,9 +217,9 @@ class SharedTransactions(Transactions):
                 self._give_up(coordinator.number)
                 raise CoordinatorNotFoundError("another broker has ended transactions; ask again")
             return
-        txn = Transaction(id_, owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
-        txn.read(*found)
         clock, next_sequence = self._broker.clock, coordinator.next_sequence
+        if (txn := left(coordinator, id_, *found)) is None:
+            return
         coordinator.recovered(txn, wall_ms=clock.now_ms(), now_ms=clock.monotonic_ms())
         # Its number may be of a range that another process has reserved.
         coordinator.next_sequence = next_sequence
@@ -367,11 +368,10 @@ class SharedTransactions(Transactions):
             self._shared = True
             await self._resolving.recover_parts(topic)
 
-    async def _take_up(self, txn_id: TxnId) -> None:
-        """Damaged headers are not given up while several brokers serve: any of them may have messages."""
-        coordinator = self.coordinators.get(txn_id.coordinator)
-        if coordinator is not None and (unknown := coordinator.unknown.get(txn_id.sequence)) is not None:
-            raise NotAllowedError(unknown.reason, remedy="with several brokers only a backup restores it")
+    async def _take_up(self, txn_id: TxnId) -> bool:
+        coordinator = await self._serve(txn_id.coordinator)
+        now_ms = self._broker.clock.monotonic_ms()
+        return await give_up(self._kept, self._headers, coordinator, txn_id, now_ms=now_ms)
 
     def hold(self, topic: Topic, producer: Producer, run: SendRun, who: Who) -> bool:
         return self._side.hold(topic, producer, run, who)

@@ -74,12 +74,12 @@ class TopicSide:
         return mirror is not None and mirror.topic in mirror.registered
 
     def _hold(self, topic: Topic, producer: Producer, runs: list[tuple[SendRun, Who]]) -> None:
-        self._participants.part_of(topic)
         held = topic.publishing.held
         if held is None:
             held = topic.publishing.held = HeldSends()
         assert isinstance(held, HeldSends)
         held.hold(producer, runs)
+        self._participants.part_of(topic).held = held
 
     async def _let_through(self, topic: Topic, producer: Producer) -> None:
         """Publishes what a producer sent once it is known which transactions are the topic's."""
@@ -101,11 +101,12 @@ class TopicSide:
                 if not known and txn_id(run.txn) != id_:
                     held.hold(producer, runs[at:])
                     break
-                why = self.admit(topic, producer.name, run, who) if known else refusal
+                why = self.admit(topic, producer.name, run, who, held=True) if known else refusal
                 if why is None:
                     topic.publish(producer, run)
                 else:
                     topic.refuse(producer, run, why)
+            self._participants.part_of(topic).let_through()
 
     async def _learned(self, topic: Topic, id_: TxnId) -> RefusedError:
         """Returns once it is known, or is not to be; why it is refused if it is not known."""
@@ -123,15 +124,18 @@ class TopicSide:
                 return NotAllowedError(str(error))
             return NotAllowedError(f"{topic.name} was not added to transaction {id_}")
 
-    def admit(self, topic: Topic, producer: str, run: SendRun, who: Who) -> RefusedError | None:
-        """See `Transactions.admit`."""
+    def admit(
+        self, topic: Topic, producer: str, run: SendRun, who: Who, *, held: bool = False
+    ) -> RefusedError | None:
+        """See `Transactions.admit`. `held`: it came before the topic knew the transaction: it is taken unless
+        the topic has said that it takes nothing more."""
         if run.txn is None:
             return None
         mirror = self._participants.mirror(str(topic.name), txn_id(run.txn))
         if mirror is None:
             return NotAllowedError(f"{topic.name} was not added to transaction {txn_id(run.txn)}")
         try:
-            self._check_open(mirror, who)
+            self._check_open(mirror, who, held=held)
         except RefusedError as error:
             return NotAllowedError(str(error))
         part = self._participants.part_of(topic)
@@ -141,10 +145,10 @@ class TopicSide:
         return None
 
     @staticmethod
-    def _check_open(mirror: Mirror, who: Who) -> None:
+    def _check_open(mirror: Mirror, who: Who, *, held: bool = False) -> None:
         if not who.may(mirror):
             raise TransactionNotFoundError(f"transaction {mirror.id} is not known to {who.role or 'you'}")
-        if not mirror.open or mirror.reason:
+        if mirror.closed or (mirror.closing and not held) or mirror.reason:
             raise TransactionStateError(f"transaction {mirror.id} ends or has ended, and takes nothing more")
 
     # -- acknowledging -----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from magnetar.base.errors import LogError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import RefusedError
 from magnetar.broker.transactions.coordinator import TTL_MS_MAX
+from magnetar.broker.transactions.held_sends import HeldSends
 from magnetar.broker.transactions.hidden import pass_all_hidden, pass_hidden
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
 from magnetar.broker.transactions.kept import KeptTransactions
@@ -76,6 +77,8 @@ class TopicTransactions:
         """First sequence numbers of producers in open transactions, where topics drop duplicates."""
         self._found: set[TxnId] = set()
         """Transactions whose entries were found in the log: their sequence numbers are unknown."""
+        self.held: HeldSends | None = None
+        """SENDs that wait until it is known whether their transactions are the topic's."""
         self._moved = asyncio.Event()
         self._to_keep: set[LedgerId] = set()
         self._unkept = self.spans.visible.unkept
@@ -131,10 +134,19 @@ class TopicTransactions:
         """A subscription begins."""
         pass_all_hidden(cursor, self.spans.visible)
 
+    def let_through(self) -> None:
+        """What was held of a producer waits no longer."""
+        self._moved.set()
+
+    def _holds(self, id_: TxnId) -> bool:
+        return self.held is not None and self.held.waits(id_)
+
     async def settled(self, id_: TxnId) -> None:
         """Returns when all messages that the topic accepted of the transaction are durable or lost."""
         log = self._log
-        while (last := self.spans.last_of(id_)) is not None and last > log.last_position:
+        while self._holds(id_) or (
+            (last := self.spans.last_of(id_)) is not None and last > log.last_position
+        ):
             if log.error is not None or log.state is LogState.CLOSED:
                 self._lose(self._name, (id_,))
                 return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +15,9 @@ from magnetar.cli.caller import Caller, calls
 from magnetar.cli.diagnosis.canaries import canaries_of, summary
 from magnetar.cli.diagnosis.samples import Look, parsed
 from magnetar.cli.output import table_lines
+
+if TYPE_CHECKING:
+    from magnetar.adminclient.admin import Admin
 
 _TOPIC: Final = {
     "pulsar_in_messages_total": "in",
@@ -78,6 +81,38 @@ def slow_transactions(text: str) -> str:
     )
 
 
+class TransactionsLine:
+    """A line about transactions that are open for long: of all brokers of the cluster, or where they cannot
+    be listed of the broker that is asked."""
+
+    def __init__(self) -> None:
+        self._listed = True
+
+    def text(self, admin: Admin, metrics: str) -> str:
+        """As of now; "" when none is open for long."""
+        from magnetar.adminclient.errors import AdminRefusedError
+
+        if self._listed:
+            try:
+                found = admin.call("GET", f"/admin/v3/transactions/slowTransactions/{_SLOW_S * 1000:.0f}")
+            except AdminRefusedError:
+                self._listed = False  # they are off, or the role may not list them
+            else:
+                return _slow(found, time.time())
+        return slow_transactions(metrics)
+
+
+def _slow(found: object, now_s: float) -> str:
+    if not isinstance(found, dict) or not found:
+        return ""
+    begun_ms = min(each["openTimestamp"] for each in found.values())
+    return (
+        f"transactions: {len(found)} open for {_SLOW_S:.0f} s or longer, the oldest for"
+        f" {now_s - begun_ms / 1000:.0f} s; it holds back the readers of its topics:"
+        " magnetar transactions list"
+    )
+
+
 def _for_people(row: dict[str, object]) -> dict[str, object]:
     """The row for a terminal: bytes with units."""
     return {
@@ -117,7 +152,7 @@ def top(
     with caller.admin() as admin:
         # The first look that is shown has rates too: those since one that is not.
         before, before_s = parsed(str(admin.call("GET", "/metrics")), names, labels), time.monotonic()
-        done = 0
+        done, transactions = 0, TransactionsLine()
         while looks is None or done < looks:
             time.sleep(interval if done else min(interval, _FIRST_S))
             text = str(admin.call("GET", "/metrics"))
@@ -129,7 +164,7 @@ def top(
             if live:
                 click.clear()
             if caller.output == "table":
-                for line in filter(None, (summary(canaries_of(text)), slow_transactions(text))):
+                for line in filter(None, (summary(canaries_of(text)), transactions.text(admin, text))):
                     click.echo(line)
                 click.echo("\n".join(table_lines([_for_people(row) for row in rows])) or "no topic is loaded")
             else:

@@ -22,7 +22,7 @@ class _Transaction(TypedDict):
     owner: str | None
     producedPartitions: dict[str, object]
     ackedPartitions: dict[str, object]
-    messages: NotRequired[int]
+    messages: NotRequired[int | None]
 
 
 def _listed(found: Mapping[str, _Transaction]) -> list[dict[str, object]]:
@@ -39,7 +39,7 @@ def _listed(found: Mapping[str, _Transaction]) -> list[dict[str, object]]:
                 "open_s": round(max(0.0, now_ms - document["openTimestamp"]) / 1000, 1),
                 "ends_in_s": round((document["timeoutAt"] - now_ms) / 1000, 1),
                 "owner": document["owner"] or "",
-                "messages": document.get("messages", 0),
+                "messages": document.get("messages"),
                 "topics": sorted({*document["producedPartitions"], *document["ackedPartitions"]}),
             }
         )

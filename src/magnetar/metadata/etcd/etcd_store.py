@@ -46,8 +46,10 @@ from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
     Change,
+    Check,
     Delete,
     Notification,
+    Operation,
     OutcomeUnknownError,
     Put,
     SessionEvent,
@@ -201,7 +203,7 @@ class EtcdMetadataStore(RemoteStore):
         if any(part.response_delete_range.deleted for part in answer.responses):
             await self._follower.seen(answer.header.revision, ANNOUNCE_S)
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         self._check_open()
         check_count(operations)
         for operation in operations:
@@ -218,9 +220,10 @@ class EtcdMetadataStore(RemoteStore):
 
     # -- writing -------------------------------------------------------------------------------
 
-    async def _write(self, writes: Sequence[Put | Delete], *, ephemeral: bool = False) -> list[Stat | None]:
+    async def _write(self, writes: Sequence[Operation], *, ephemeral: bool = False) -> list[Stat | None]:
         """Applies all writes or none. Writes to one path take effect in the order of the calls."""
-        async with self._turns.hold(write.path for write in writes), self._room:
+        changed = [write.path for write in writes if not isinstance(write, Check)]
+        async with self._turns.hold(changed), self._room:
             for _ in range(ATTEMPTS_MAX):
                 seen = await self._read([write.path for write in writes])
                 lease = self._lease.id

@@ -38,9 +38,11 @@ from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
     BadVersionError,
+    Check,
     Delete,
     HasChildrenError,
     NotFoundError,
+    Operation,
     Put,
     Stat,
 )
@@ -115,7 +117,7 @@ class TransactionPlan:
 
 
 def plan(
-    writes: Sequence[Put | Delete], seen: Mapping[str, SeenNode], *, own_lease: int, lease: int = 0
+    writes: Sequence[Operation], seen: Mapping[str, SeenNode], *, own_lease: int, lease: int = 0
 ) -> TransactionPlan:
     """Tries the writes, in order, on the keys as they were read: `seen` has every path of them.
 
@@ -130,6 +132,9 @@ def plan(
     for write in writes:
         key = now[write.path]
         match write:
+            case Check(path, expected):
+                _check_version(path, expected, key.version)
+                made.stats.append(None)
             case Put(path, data, expected):
                 _check_version(path, expected, key.version)
                 fresh = key.version is None

@@ -20,10 +20,12 @@ from magnetar.metadata.paths import InvalidPathError
 from magnetar.metadata.store import (
     BadVersionError,
     Change,
+    Check,
     Delete,
     HasChildrenError,
     NotFoundError,
     Notification,
+    Operation,
     Put,
     Stat,
     Value,
@@ -88,7 +90,7 @@ class DeleteBelowCall:
 class TransactCall:
     """`MetadataStore.transact`."""
 
-    operations: tuple[Put | Delete, ...]
+    operations: tuple[Operation, ...]
 
 
 Call: TypeAlias = GetCall | ChildrenCall | PutCall | DeleteCall | DeleteBelowCall | TransactCall
@@ -136,6 +138,7 @@ class FrameTooLongError(MetadataError):
 
 
 _CALLS: Final = (GetCall, ChildrenCall, PutCall, DeleteCall, DeleteBelowCall, TransactCall)
+_OPERATIONS: Final = (Delete, Put, Check)
 _HERE, _ASK, _ANSWER, _TOLD = b"\x20", b"\x21", b"\x22", b"\x23"
 _NONE, _VALUE, _STAT, _NAMES, _STATS, _ERROR = (bytes([kind]) for kind in range(6))
 _ERRORS: Final = (MetadataError, BadVersionError, NotFoundError, HasChildrenError, InvalidPathError)
@@ -208,18 +211,28 @@ def decode_from_client(frame: bytes) -> StoreCall | Here:
     return StoreCall(number, ChildrenCall(path) if kind is ChildrenCall else DeleteBelowCall(path))
 
 
-def _operation(operation: Put | Delete) -> bytes:
-    path, version = pack_string(operation.path), _version(operation.expected_version)
-    if isinstance(operation, Put):
-        return pack_bool(True) + path + version + pack_buffer(operation.data)
-    return pack_bool(False) + path + version + pack_long(operation.expected_creation)
+def _operation(operation: Operation) -> bytes:
+    kind = bytes([_OPERATIONS.index(type(operation))])
+    head = kind + pack_string(operation.path) + _version(operation.expected_version)
+    match operation:
+        case Put():
+            return head + pack_buffer(operation.data)
+        case Delete():
+            return head + pack_long(operation.expected_creation)
+        case Check():
+            return head
 
 
-def _read_operation(reader: JuteReader) -> Put | Delete:
-    is_put, path, version = reader.flag(), reader.string(), _read_version(reader)
-    if is_put:
+def _read_operation(reader: JuteReader) -> Operation:
+    number, path, version = reader.byte(), reader.string(), _read_version(reader)
+    kind = _OPERATIONS[number] if number < len(_OPERATIONS) else None
+    if kind is Put:
         return Put(path, reader.buffer(), version)
-    return Delete(path, version, reader.int64())
+    if kind is Delete:
+        return Delete(path, version, reader.int64())
+    if kind is None or version is None or version < 0:
+        raise JuteError("an operation of no known kind, or a condition without a version")
+    return Check(path, version)
 
 
 def _version(version: int | None) -> bytes:

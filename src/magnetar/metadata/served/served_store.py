@@ -38,6 +38,7 @@ from magnetar.metadata.store import (
     ANY_VERSION,
     Delete,
     Notification,
+    Operation,
     OutcomeUnknownError,
     Put,
     SessionEvent,
@@ -131,7 +132,7 @@ class ServedMetadataStore(RemoteStore):
         # Repeated, it would delete what another process has made there meanwhile.
         await self._call(DeleteBelowCall(path), path, repeats=False)
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         check_count(fixed := tuple(operations))
         for operation in fixed:
             paths.split(operation.path)

@@ -137,7 +137,7 @@ class NodeWriter:
         HasChildrenError, StoreUnreachableError, OutcomeUnknownError, MetadataError.
         """
         # Sequential values do not wait: each has a path of its own.
-        nodes = {step.write.path for step in steps if step.mode not in _SEQUENTIAL}
+        nodes = {step.write.path for step in steps if step.changes and step.mode not in _SEQUENTIAL}
         async with self._turns.hold(nodes), self._room:
             marker = self._markers.take()
             # Not returned after a cancellation: its write may still be under way.

@@ -44,6 +44,8 @@ class Opcode(IntEnum):
     PING = 11
     GET_CHILDREN = 12
     """getChildren2, whose reply has the parent's stat."""
+    CHECK = 13
+    """Only within a multi."""
     MULTI = 14
     CREATE = 15
     """create2, whose reply has a stat."""
@@ -125,7 +127,15 @@ class Remove:
     version: int = ANY
 
 
-Operation = Create | SetData | Remove
+@dataclass(frozen=True, slots=True)
+class CheckNode:
+    """Refuses the multi unless a node has the version. Empty reply."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Remove | CheckNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +160,12 @@ _OPEN_ACL: Final = pack_int(1) + pack_int(31) + pack_string("world") + pack_stri
 """All clients may do everything, as BookKeeper's own clients set it."""
 
 _MULTI_END: Final = pack_int(-1) + pack_bool(True) + pack_int(-1)
-_OPCODES: Final = {Create: Opcode.CREATE, SetData: Opcode.SET_DATA, Remove: Opcode.DELETE}
+_OPCODES: Final = {
+    Create: Opcode.CREATE,
+    SetData: Opcode.SET_DATA,
+    Remove: Opcode.DELETE,
+    CheckNode: Opcode.CHECK,
+}
 
 
 def pack_operation(operation: Operation) -> bytes:
@@ -160,7 +175,7 @@ def pack_operation(operation: Operation) -> bytes:
             return pack_string(path) + pack_buffer(data) + _OPEN_ACL + pack_int(mode)
         case SetData(path, data, version):
             return pack_string(path) + pack_buffer(data) + pack_int(version)
-        case Remove(path, version):
+        case Remove(path, version) | CheckNode(path, version):
             return pack_string(path) + pack_int(version)
 
 
@@ -186,7 +201,7 @@ def read_multi(reader: JuteReader) -> list[ReplyOutcome]:
                 outcomes.append(ReplyOutcome(Code.OK, reader.string(), read_stat(reader)))
             case Opcode.SET_DATA:
                 outcomes.append(ReplyOutcome(Code.OK, stat=read_stat(reader)))
-            case Opcode.DELETE:
+            case Opcode.DELETE | Opcode.CHECK:
                 outcomes.append(ReplyOutcome(Code.OK))
             case _:
                 raise JuteError(f"a result of opcode {opcode} in a multi")

@@ -24,13 +24,16 @@ from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
     BadVersionError,
+    Check,
     Delete,
     HasChildrenError,
     NotFoundError,
     Put,
 )
+from magnetar.metadata.store import Operation as StoreOperation
 from magnetar.metadata.zookeeper.protocol import (
     ANY,
+    CheckNode,
     Code,
     Create,
     CreateMode,
@@ -71,7 +74,7 @@ class Belief(Enum):
 class Step:
     """One write of a transaction, with the assumption about its path."""
 
-    write: Put | Delete
+    write: StoreOperation
     mode: CreateMode = CreateMode.PERSISTENT
     belief: Belief = Belief.NOTHING
     implied_version: int = 0
@@ -88,9 +91,16 @@ class Step:
         ):
             self.belief = Belief.VALUE
 
+    @property
+    def changes(self) -> bool:
+        """Whether it is more than a condition."""
+        return not isinstance(self.write, Check)
+
     def operation(self) -> Operation:
         """The operation for the server."""
         match self.write:
+            case Check(path, expected):
+                return CheckNode(path, expected)
             case Delete(path, expected):
                 return Remove(path, ANY if expected is ANY_VERSION else expected)
             case Put(path, data, expected):
@@ -151,6 +161,8 @@ def learn(step: Step, error: int, found: FoundNode | None) -> Remedy:
     match error:
         case Code.NO_NODE if isinstance(step.write, Delete):
             raise NotFoundError(path)
+        case Code.NO_NODE if isinstance(step.write, Check):
+            raise BadVersionError(path, expected, None)
         case Code.NO_NODE if step.belief is Belief.NOTHING:
             return Remedy.MAKE_PARENTS
         case Code.NO_NODE if expected is ANY_VERSION or step.belief is Belief.IMPLIED:
@@ -196,7 +208,7 @@ def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode |
     creations: their paths are not known.
     """
     match operation:
-        case Remove():
+        case Remove() | CheckNode():
             return ReplyOutcome(Code.OK)
         case Create(path):
             stat = NodeStat(marker.mzxid, marker.mzxid, marker.modified_ms, marker.modified_ms, 0, 0, 0)

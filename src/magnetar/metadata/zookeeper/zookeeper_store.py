@@ -17,10 +17,12 @@ from magnetar.metadata.store import (
     ANY_VERSION,
     BadVersionError,
     Change,
+    Check,
     Delete,
     HasChildrenError,
     NotFoundError,
     Notification,
+    Operation,
     Put,
     SessionEvent,
     Stat,
@@ -153,7 +155,7 @@ class ZooKeeperMetadataStore(RemoteStore):
         for name in await self.children(path):
             await self._delete_tree(f"{top}/{name}")
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         self._check_open()
         if not operations:
             return []
@@ -169,6 +171,8 @@ class ZooKeeperMetadataStore(RemoteStore):
                     steps.append(Step(Put(at, data, expected)))
                 case Delete(_, expected):
                     steps.append(Step(Delete(at, expected)))
+                case Check(_, expected):
+                    steps.append(Step(Check(at, expected)))
         with self._own_paths():
             outcomes = await self._writer.write(steps)
         for operation in operations:

@@ -161,7 +161,7 @@ def _outcomes(path: str, data: bytes) -> Sequence[str]:
 
 
 def _aside(path: str, data: bytes) -> Sequence[str]:
-    raise ValueError("a damaged page of outcomes that was put aside")
+    raise ValueError("a damaged value that was put aside")
 
 
 def _function(path: str, data: bytes) -> Sequence[str]:
@@ -357,6 +357,14 @@ KINDS: Final = (
         name="/magnetar/transactions/parts/{...}/{topic}/{coordinator}-{number}",
         check=_topic_part,
         consequence="the topic cannot be loaded: which of its messages belong to the transaction is unknown",
+        remedy="restore the value from a backup, or give the transaction up: `magnetar transactions abort"
+        " COORDINATOR NUMBER`",
+    ),
+    ValueKind(
+        name="/magnetar/transactions/damaged-parts/{...}/{topic}/{coordinator}-{number}-{sum}",
+        check=_aside,
+        consequence="an operator gave it up: what the transaction acknowledged in the topic came again",
+        remedy="delete the value when it is of no interest any more",
     ),
     ValueKind(
         name="/magnetar/transactions/hidden/{...}/{topic}/{ledger}",

@@ -22,7 +22,7 @@ from magnetar.broker.policies.topic_settings import TopicSettings
 from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.metadata import keys
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import Delete, Put, Stat
+from magnetar.metadata.store import Operation, Stat
 
 
 def test_names_that_are_only_asked_for_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ class DeletedBetween(MemoryMetadataStore):
             await self.delete(keys.tenant("t"))
         return await super().put(path, data, **how)
 
-    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+    async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         await self.delete(keys.tenant("t"))
         return await super().transact(operations)
 

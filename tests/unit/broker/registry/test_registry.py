@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,9 @@ from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.topic_states import IN_FLIGHT, TRANSITIONS, TopicState
 from magnetar.broker.topic.topic import Topic
 from magnetar.ledger.api import LedgerWriteError
+from magnetar.managedlog.errors import LogFencedError
+from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.logs import ManagedLogs
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import MessageEvent
 from support.seen import Type
@@ -108,6 +112,30 @@ def test_a_load_that_fails_half_way_leaves_nothing_open(monkeypatch: pytest.Monk
             await world.broker.topic(NAME)
         assert world.logs.opened(NAME.log_name) is None
         assert world.broker.registry.state(TOPIC) is TopicState.ABSENT
+        await serves(world, world.peer())
+
+    in_world(story)
+
+
+def test_a_topic_whose_log_another_broker_took_while_it_was_opened_is_not_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log failed before the topic heard of it: transactions there waited for ever."""
+
+    async def story(world: World) -> None:
+        opened, taken = ManagedLogs.open, True
+
+        async def taken_over(self: ManagedLogs, name: str, *more: Any) -> ManagedLog:
+            log = await opened(self, name, *more)
+            if taken:
+                log.fence(LogFencedError("another broker opened it meanwhile"))
+            return log
+
+        monkeypatch.setattr(ManagedLogs, "open", taken_over)
+        with pytest.raises(ServiceNotReadyError, match="look it up again"):
+            await world.topic()
+        assert world.broker.topics == {}
+        taken = False
         await serves(world, world.peer())
 
     in_world(story)

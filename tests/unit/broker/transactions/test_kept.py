@@ -29,9 +29,8 @@ from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.store import (
     OPERATIONS_MAX,
     BadVersionError,
-    Delete,
+    Operation,
     OutcomeUnknownError,
-    Put,
     Stat,
     Value,
 )
@@ -548,7 +547,7 @@ def test_hidden_entries_whose_writing_ended_unknown_are_written_again() -> None:
     class Unknown(MemoryMetadataStore):
         lost = 0
 
-        async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+        async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
             stats = await super().transact(operations)
             if self.lost:
                 self.lost -= 1

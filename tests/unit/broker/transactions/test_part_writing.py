@@ -1,21 +1,26 @@
-"""A topic's part is changed by its present owner only."""
+"""A topic's part is changed by its present owner only, and while its transaction is open."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import ServiceNotReadyError
-from magnetar.broker.transactions.ids import TxnId
-from magnetar.broker.transactions.kept import part_path
+from magnetar.broker.errors import ServiceNotReadyError, TransactionStateError
+from magnetar.broker.transactions.ids import TxnId, TxnState
+from magnetar.broker.transactions.kept import header_path, part_path
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.broker.transactions.mirror import Mirror
 from magnetar.broker.transactions.part_writing import PartWriting
+from magnetar.broker.transactions.transaction import Transaction
+from magnetar.managedlog.errors import LogFencedError
+from magnetar.managedlog.log_metadata import log_path
+from magnetar.managedlog.stored_log import StoredLog
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import MUST_NOT_EXIST
+from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore, Stat
 
 TOPIC = "persistent://public/default/t"
 ID = TxnId(0, 1)
@@ -44,6 +49,138 @@ def test_a_former_owner_neither_changes_nor_deletes_a_part(epoch: int) -> None:
         left = await store.get(path)
         assert left is not None
         assert left.data == OF_THE_NEXT
+        await store.close()
+
+    asyncio.run(story())
+
+
+class Log:
+    """The log of a topic, as far as claims need it."""
+
+    def __init__(self, stored: StoredLog) -> None:
+        self.stored = stored
+        self.fenced: list[LogFencedError] = []
+
+    def fence(self, error: LogFencedError) -> None:
+        self.fenced.append(error)
+
+
+LOG = TopicName.parse(TOPIC).log_name
+
+
+async def opened(store: MetadataStore) -> Log:
+    """As its owner has it after it opened the log."""
+    stored = await StoredLog.load(store, LOG)
+    await stored.update(lambda metadata: metadata)
+    return Log(stored)
+
+
+async def new_part(store: MetadataStore, log: Log, holder: str) -> Mirror:
+    """The coordinator made the part of a new transaction, and the owner of that log read it."""
+    await store.put(part_path(LOG, ID), b"{}", expected_version=MUST_NOT_EXIST)
+    mirror = Mirror(ID, TOPIC, epoch=log.stored.version, holder=holder)
+    mirror.version = 0
+    return mirror
+
+
+def writing_to(store: MetadataStore) -> PartWriting:
+    return PartWriting(KeptParts(store), ManualClock(), lambda mirror: None)
+
+
+def test_a_former_owner_claims_no_part_that_is_made_later() -> None:
+    """It was paused, and does not know yet that the next owner has opened the log."""
+
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        former = await opened(store)
+        present = await opened(store)
+        mirror = await new_part(store, former, "former")
+        with pytest.raises(ServiceNotReadyError):
+            await writing_to(store).claim(mirror, former)
+        assert len(former.fenced) == 1, "it serves the topic no longer"
+        left = await store.get(part_path(LOG, ID))
+        assert left is not None
+        assert left.data == b"{}"
+        mirror = Mirror(ID, TOPIC, epoch=present.stored.version, holder="present")
+        mirror.version = 0
+        await writing_to(store).claim(mirror, present)
+        assert present.fenced == []
+        value = await store.get(part_path(LOG, ID))
+        assert value is not None
+        mirror = Mirror(ID, TOPIC, epoch=former.stored.version, holder="former")
+        with pytest.raises(ServiceNotReadyError):
+            await writing_to(store).take(mirror, value, former)
+        assert len(former.fenced) == 2, "else a topic without producers would stay as it is"
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_an_owner_that_changes_its_list_meanwhile_claims_the_part() -> None:
+    """A new ledger was begun: the version that it read first is not the present one."""
+
+    async def story() -> None:
+        class Slow(MemoryMetadataStore):
+            async def put(self, path: str, data: bytes, **more: Any) -> Stat:
+                stat = await super().put(path, data, **more)
+                await asyncio.sleep(0)  # it took effect, and its writer does not know it yet
+                return stat
+
+        store = Slow(ManualClock())
+        log = await opened(store)
+        mirror = await new_part(store, log, "owner")
+        change = asyncio.create_task(log.stored.update(lambda metadata: metadata))
+        while True:
+            value = await store.get(log_path(LOG))
+            assert value is not None
+            if value.stat.version != log.stored.version:
+                break
+            await asyncio.sleep(0)
+        await writing_to(store).claim(mirror, log)
+        await change
+        assert mirror.epoch == log.stored.version == value.stat.version
+        assert log.fenced == []
+        await store.close()
+
+    asyncio.run(story())
+
+
+def header_of(state: TxnState, *, closing: bool = False) -> bytes:
+    header = Transaction(ID, owner="", ttl_ms=1_000, started_ms=1, deadline_ms=0)
+    header.partitions, header.closing = {TOPIC: None}, closing
+    header.verdict = None if state is TxnState.OPEN else state
+    return header.header(parts=True)
+
+
+@pytest.mark.parametrize(("state", "closing"), [(TxnState.OPEN, True), (TxnState.ABORTED, False)])
+def test_an_acknowledgement_is_stored_while_its_transaction_is_open(
+    state: TxnState, *, closing: bool
+) -> None:
+    """Its header was written since the topic read it, and the note of that comes later."""
+
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        log = await opened(store)
+        await store.put(header_path(ID), header_of(TxnState.OPEN))
+        mirror, writing = await new_part(store, log, "owner"), writing_to(store)
+        await writing.claim(mirror, log)
+        assert await writing.read_header(mirror)
+        await store.put(header_path(ID), header_of(state, closing=closing))
+        mirror.changed()
+        if state is TxnState.OPEN:
+            await writing.save(mirror)
+            assert mirror.closing, "what the header says is known now"
+        else:
+            with pytest.raises(TransactionStateError):
+                await writing.save(mirror)
+        await store.delete(header_path(ID))
+        mirror.changed()
+        with pytest.raises(TransactionStateError):
+            await writing.save(mirror)
+        # What closes it is written all the same.
+        mirror.durable = True
+        mirror.changed()
+        await writing.save(mirror)
         await store.close()
 
     asyncio.run(story())

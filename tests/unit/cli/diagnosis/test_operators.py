@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fakes.admin_server import FakeAdminServer
 from magnetar.base.redaction import REMOVED, scrubbed, without_secrets
 from magnetar.cli.diagnosis import doctor
 from magnetar.cli.diagnosis.canaries import Canary, canaries_of, summary
@@ -159,6 +160,23 @@ def test_top_tells_of_transactions_that_are_open_for_long() -> None:
     assert slow_transactions(SLOW % "9.9") == ""
     assert slow_transactions("") == ""
     assert slow_transactions(SLOW % "75.2").startswith("transactions: 3 open, the oldest for 75 s; it holds")
+
+
+def test_top_asks_for_the_transactions_of_all_brokers(magnetar: Callable[..., Any]) -> None:
+    slow = {"(0,1)": {"openTimestamp": 1}, "(3,7)": {"openTimestamp": 5}}
+    path = "GET /admin/v3/transactions/slowTransactions/10000"
+    with FakeAdminServer() as fake:
+        place = ("top", "--admin-url", fake.url, "--looks", 2, "--interval", 0.1)
+        fake.answers = {"GET /metrics": "", path: slow}
+        shown = magnetar(*place).out
+        assert shown.count("transactions: 2 open for 10 s or longer, the oldest for ") == 2
+        fake.answers[path] = {}
+        assert "transactions" not in magnetar(*place).out
+        fake.asked.clear()
+        fake.answers[path] = (501, {"reason": "they are off"}, {})
+        fake.answers["GET /metrics"] = SLOW % "75.2"
+        assert magnetar(*place).out.count("transactions: 3 open, the oldest for 75 s") == 2
+        assert [each.path for each in fake.asked].count(path.removeprefix("GET ")) == 1
 
 
 def test_the_machine_is_looked_at(magnetar: Callable[..., Any], tmp_path: Path) -> None:

@@ -16,9 +16,11 @@ from magnetar.metadata.etcd.transactions import (
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
+    Check,
     Delete,
     HasChildrenError,
     NotFoundError,
+    Operation,
     Put,
 )
 
@@ -50,6 +52,18 @@ def test_a_write_holds_only_on_what_was_read() -> None:
     assert request.success[2].request_delete_range.key == b"/root/c"
 
 
+def test_a_condition_is_compared_and_not_written() -> None:
+    seen = {"/list": SeenNode(9, 3), "/b": NOTHING}
+    made = plan([Check("/list", 3), Put("/b", b"y")], seen, own_lease=1)
+    assert made.stats[0] is None
+    request = made.request(seen, "/root", MOVE)
+    assert [(each.key, each.mod_revision) for each in request.compare[1:]] == [
+        (b"/root/list", 9),
+        (b"/root/b", 0),
+    ]
+    assert [part.request_put.key for part in request.success] == [b"/root/b", b"/m"]
+
+
 def test_each_write_sees_what_those_before_it_did() -> None:
     seen = {"/a": SeenNode(9, 3)}
     made = plan([Delete("/a", 3), Put("/a", b"x", MUST_NOT_EXIST)], seen, own_lease=1)
@@ -69,12 +83,14 @@ def test_each_write_sees_what_those_before_it_did() -> None:
         (Put("/a", b"", MUST_NOT_EXIST), SeenNode(1, 0), BadVersionError),
         (Put("/a", b"", 1), SeenNode(1, 0), BadVersionError),
         (Put("/a", b"", 0), NOTHING, BadVersionError),
+        (Check("/a", 1), SeenNode(1, 0), BadVersionError),
+        (Check("/a", 0), NOTHING, BadVersionError),
         (Delete("/a"), NOTHING, NotFoundError),
         (Delete("/a", 1), SeenNode(1, 0), BadVersionError),
         (Delete("/a"), SeenNode(1, 0, has_children=True), HasChildrenError),
     ],
 )
-def test_refusals_need_no_server(write: Put | Delete, seen: SeenNode, error: type[Exception]) -> None:
+def test_refusals_need_no_server(write: Operation, seen: SeenNode, error: type[Exception]) -> None:
     with pytest.raises(error):
         plan([write], {"/a": seen}, own_lease=1)
 

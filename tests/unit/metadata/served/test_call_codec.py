@@ -11,6 +11,7 @@ from magnetar.metadata.served.call_codec import Ask, Call, Here, Result, StoreAn
 from magnetar.metadata.store import (
     BadVersionError,
     Change,
+    Check,
     Delete,
     HasChildrenError,
     NotFoundError,
@@ -28,7 +29,7 @@ CALLS: list[Call] = [
     codec.PutCall(Put("/a", b"")),
     codec.DeleteCall(Delete("/a", -1, 99)),
     codec.DeleteBelowCall("/a"),
-    codec.TransactCall((Put("/a", b"x"), Delete("/b"), Delete("/c", 0, 5))),
+    codec.TransactCall((Put("/a", b"x"), Delete("/b"), Delete("/c", 0, 5), Check("/d", 6))),
 ]
 RESULTS: list[Result] = [None, Value(b"\x00", STAT), STAT, ("a", "é"), (), (STAT, None, STAT)]
 ERRORS: list[MetadataError] = [
@@ -104,5 +105,12 @@ def test_what_is_cut_or_unknown_is_refused() -> None:
                 codec.decode_from_server(frame[:length])
     with pytest.raises(ProtocolError):
         codec.decode_from_client(b"\x07\0\0\0\1")
+    condition = only(codec.encode_call(1, codec.TransactCall((Check("/d", 6),))))
+    for number, broken in ((3, condition[-1:]), (2, b"\xff")):
+        # An operation that does not exist, and a condition without a version.
+        at = condition.index(b"\x02\0\0\0\x02/d")
+        frame = condition[:at] + bytes([number]) + condition[at + 1 : -8] + broken * 8
+        with pytest.raises(ProtocolError):
+            codec.decode_from_client(frame)
     with pytest.raises(ProtocolError):
         list(codec.frames(bytearray(b"\x7f\xff\xff\xff")))

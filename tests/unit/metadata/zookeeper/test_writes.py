@@ -8,6 +8,7 @@ from magnetar.base.errors import MetadataError
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
+    Check,
     Delete,
     HasChildrenError,
     NotFoundError,
@@ -15,6 +16,7 @@ from magnetar.metadata.store import (
 )
 from magnetar.metadata.zookeeper.jute import JuteReader
 from magnetar.metadata.zookeeper.protocol import (
+    CheckNode,
     Code,
     Create,
     CreateMode,
@@ -23,6 +25,7 @@ from magnetar.metadata.zookeeper.protocol import (
     ReplyOutcome,
     SetData,
     pack_multi,
+    read_multi,
 )
 from magnetar.metadata.zookeeper.writes import (
     IMPLIED,
@@ -51,6 +54,8 @@ def test_the_likelier_case_is_tried_first() -> None:
     assert new.operation() == Create("/a", b"x", CreateMode.EPHEMERAL)
     assert Step(Delete("/a")).operation() == Remove("/a", -1)
     assert Step(Delete("/a", 4)).operation() == Remove("/a", 4)
+    assert Step(Check("/a", 4)).operation() == CheckNode("/a", 4)
+    assert [Step(each).changes for each in (Check("/a", 4), Delete("/a"))] == [False, True]
 
 
 def test_a_put_learns_whether_there_is_a_value() -> None:
@@ -78,6 +83,9 @@ def test_a_creation_takes_over_a_node_without_a_value() -> None:
     [
         (Step(Put("/a", b"", 4)), Code.NO_NODE, None, BadVersionError),
         (Step(Put("/a", b"", 4)), Code.BAD_VERSION, found(b"x"), BadVersionError),
+        (Step(Check("/a", 4)), Code.NO_NODE, None, BadVersionError),
+        (Step(Check("/a", 4)), Code.BAD_VERSION, found(b"x"), BadVersionError),
+        (Step(Check("/a", 4)), Code.BAD_VERSION, found(IMPLIED), BadVersionError),
         (Step(Delete("/a")), Code.NO_NODE, None, NotFoundError),
         (Step(Delete("/a", 4)), Code.BAD_VERSION, found(IMPLIED), NotFoundError),
         (Step(Delete("/a", 4)), Code.BAD_VERSION, found(b"x"), BadVersionError),
@@ -110,6 +118,7 @@ def test_outcomes_are_known_from_the_marker() -> None:
     # Another client wrote since: what is answered is not the newest version, so that comparing with it fails.
     assert version(-1, found(b"", 8, mzxid=51)) == 7
     assert outcome_by_marker(Remove("/a"), marker, None) == ReplyOutcome(Code.OK)
+    assert outcome_by_marker(CheckNode("/a", 3), marker, None) == ReplyOutcome(Code.OK)
 
 
 def test_the_first_refusal_counts() -> None:
@@ -130,3 +139,12 @@ def test_a_multi_is_a_list_of_operations_with_an_end() -> None:
     assert (reader.int32(), reader.flag(), reader.int32()) == (2, False, -1)
     assert (reader.string(), reader.int32()) == ("/a", 3)
     assert (reader.int32(), reader.flag(), reader.int32(), reader.left) == (-1, True, -1, 0)
+
+
+def test_a_condition_is_the_operation_check() -> None:
+    reader = JuteReader(pack_multi([CheckNode("/a", 3)]))
+    assert (reader.int32(), reader.flag(), reader.int32()) == (13, False, -1)
+    assert (reader.string(), reader.int32()) == ("/a", 3)
+    # As a server answers: each result has a head, a check nothing more.
+    head, end = b"\0\0\0\x0d\0\0\0\0\0", b"\xff\xff\xff\xff\x01\xff\xff\xff\xff"
+    assert read_multi(JuteReader(head + end)) == [ReplyOutcome(Code.OK)]

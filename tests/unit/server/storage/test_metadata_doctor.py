@@ -34,10 +34,11 @@ from magnetar.wire import pulsar_pb2 as pb
 from unit.metadata.test_damaged_documents import GARBAGE, READERS
 
 ASIDE = "/magnetar/transactions/damaged-outcomes/{coordinator}/{page}-{sum}"
+ASIDE_PART = "/magnetar/transactions/damaged-parts/{...}/{topic}/{coordinator}-{number}-{sum}"
 
 
 def test_each_kind_that_is_read_has_a_check() -> None:
-    assert {kind.name for kind in KINDS} == {*READERS, ASIDE}
+    assert {kind.name for kind in KINDS} == {*READERS, ASIDE, ASIDE_PART}
     for kind in KINDS:
         assert kind.consequence
         assert kind.remedy
