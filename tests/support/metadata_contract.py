@@ -230,9 +230,10 @@ async def a_transaction_takes_effect_on_a_condition(store: MetadataStore, traits
             await store.transact(operations)
         assert (caught.value.path, caught.value.expected, caught.value.actual) == ("/owner/list", 0, 1)
     for nothing in ("/owner", "/owner/none", "/none/at/all"):
-        with pytest.raises(BadVersionError) as caught:
-            await store.transact([Check(nothing, 3), Put("/parts/1", b"c")])
-        assert (caught.value.path, caught.value.actual) == (nothing, None)
+        for version in (0, 3):
+            with pytest.raises(BadVersionError) as caught:
+                await store.transact([Check(nothing, version), Put("/parts/1", b"c")])
+            assert (caught.value.path, caught.value.actual) == (nothing, None)
     assert await store.children("/parts") == []
     many = [Check("/owner/list", 1) for _ in range(OPERATIONS_MAX - 1)]
     assert len(await store.transact([*many, Put("/parts/1", b"d")])) == OPERATIONS_MAX
@@ -240,6 +241,21 @@ async def a_transaction_takes_effect_on_a_condition(store: MetadataStore, traits
     (changed, _) = await store.transact([Put("/owner/list", b"new", 1), Check("/owner/list", 2)])
     assert changed is not None
     assert changed.version == 2
+
+
+async def a_transaction_makes_what_is_missing_above(store: MetadataStore, traits: Traits) -> None:
+    """As parts of a transaction's topics in one namespace, none of which has another part."""
+    paths = [f"/parts/namespace/{number}/part" for number in range(OPERATIONS_MAX)]
+    stats = await store.transact([Put(path, b"", MUST_NOT_EXIST) for path in paths])
+    assert [stat and stat.version for stat in stats] == [0] * OPERATIONS_MAX
+    await store.transact([Put("/a/b", b"1"), Put("/a/b/c/d", b"2"), Put("/a/b/c/e/f", b"3", MUST_NOT_EXIST)])
+    assert await store.children("/a/b/c") == ["d", "e"]
+    value = await store.get("/a/b")
+    assert value is not None
+    assert value.data == b"1"
+    with pytest.raises(BadVersionError):
+        await store.transact([Put("/x/y/1", b""), Put("/x/z/1", b""), Put("/a/b", b"", MUST_NOT_EXIST)])
+    assert await store.children("/x") == []
 
 
 async def of_two_that_rely_on_each_other_one_writes(store: MetadataStore, traits: Traits) -> None:
@@ -445,6 +461,7 @@ CONTRACT: list[Script] = [
     sequential_counters_never_go_back,
     transactions_are_all_or_nothing,
     a_transaction_takes_effect_on_a_condition,
+    a_transaction_makes_what_is_missing_above,
     of_two_that_rely_on_each_other_one_writes,
     a_transaction_has_a_bound,
     watchers_hear_before_the_writer_continues,

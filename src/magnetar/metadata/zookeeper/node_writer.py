@@ -45,6 +45,7 @@ from magnetar.metadata.zookeeper.writes import (
     parts_of,
     wants_look,
 )
+from magnetar.runtime.tasks import gathered
 from magnetar.runtime.turns import Turns
 
 _log = logging.getLogger("magnetar.metadata")
@@ -162,7 +163,7 @@ class NodeWriter:
                     # marker.
                     await self._make(marker.path, b"")
                 else:
-                    await self._remedy(parts[failed], outcomes[failed].error)
+                    await self._remedy(steps, parts[failed], outcomes[failed].error)
         except OutcomeUnknownError:
             raise
         except MetadataError:
@@ -171,17 +172,29 @@ class NodeWriter:
         self._markers.give_back(marker)
         raise MetadataError(f"{steps[0].write.path}: others changed it at each of {ATTEMPTS_MAX} attempts")
 
-    async def _remedy(self, part: WritePart, error: int) -> None:
+    async def _remedy(self, steps: Sequence[Step], part: WritePart, error: int) -> None:
         step, node = part.step, part.step.write.path
         if not part.makes_parent or error not in (Code.NODE_EXISTS, Code.NO_NODE):
             found = await self.read(node) if wants_look(error) else None
             if learn(step, error, found) is Remedy.TRY_AGAIN:
                 return
-        step.parents = []
-        for above in ancestors(node):
-            if await self._stat(above) is None:
+        await self._plan_parents(steps)
+
+    async def _plan_parents(self, steps: Sequence[Step]) -> None:
+        """Each missing node above what is made is made by the first step that needs it, for all. All at once:
+        a multi names its first fault only."""
+        makers: dict[str, Step] = {}
+        planned = {step.write.path for step in steps if step.makes}
+        for step in steps:
+            step.parents = []
+            for above in ancestors(step.write.path) if step.makes else ():
+                if above not in planned:
+                    makers.setdefault(above, step)
+        stats = await gathered(self._stat(above) for above in makers)
+        for (above, step), stat in zip(makers.items(), stats, strict=True):
+            if stat is None:
                 # The parent of sequential values keeps their counter: it must outlive its children.
-                counter = step.mode in _SEQUENTIAL and above == paths.split(node)[0]
+                counter = step.mode in _SEQUENTIAL and above == paths.split(step.write.path)[0]
                 step.parents.append(Create(above, b"" if counter else IMPLIED))
 
     async def _once(self, operations: list[Operation], mark: SetData) -> list[ReplyOutcome]:

@@ -96,6 +96,11 @@ class Step:
         """Whether it is more than a condition."""
         return not isinstance(self.write, Check)
 
+    @property
+    def makes(self) -> bool:
+        """Whether it is taken to make a node, which needs those above it."""
+        return isinstance(self.write, Put) and self.belief is Belief.NOTHING
+
     def operation(self) -> Operation:
         """The operation for the server."""
         match self.write:

@@ -165,6 +165,8 @@ class ZooKeeperMetadataStore(RemoteStore):
             paths.split(operation.path)
             if isinstance(operation, Delete):
                 await self._check_creation(operation.path, operation.expected_creation)
+            if isinstance(operation, Check):
+                await self._check_valued(operation)
             at = self._at(operation.path)
             match operation:
                 case Put(_, data, expected):
@@ -213,6 +215,12 @@ class ZooKeeperMetadataStore(RemoteStore):
         found = await self._writer.read(self._at(path))
         if found is not None and found.stat.czxid != expected:
             raise BadVersionError(path, found.stat.version, found.stat.version)
+
+    async def _check_valued(self, condition: Check) -> None:
+        """Raises BadVersionError for a node that exists for its children only: it has version 0, as a new
+        value has, and the server knows no difference."""
+        if condition.expected_version == 0 and await self.get(condition.path) is None:
+            raise BadVersionError(condition.path, 0, None)
 
     # -- paths ---------------------------------------------------------------------------------
 
