@@ -1154,8 +1154,8 @@ SECURITY_RULES: Final = (
         "a payload is as long as was said",
         "compaction and filters read bytes beyond the entry",
         "client/compression.py",
-        "    if not whole or len(plain) != size:\n",
-        "    if not whole:\n",
+        "    if done != size:\n        return None\n",
+        "",
         (COMPRESSION,),
     ),
     # -- entry filters

@@ -14,7 +14,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.expressions import as_text
 from magnetar.base.ids import Position
 from magnetar.base.large_bytes import as_bytes
-from magnetar.client.compression import decompress_within
+from magnetar.client.compression import plain_within
 from magnetar.websocket.errors import UndeliverableError
 from magnetar.websocket.memory import ByteCount
 from magnetar.wire import payload
@@ -40,7 +40,7 @@ class Incoming:
     batch_index: int
     """Index in its batch; -1 when the message is not in a batch."""
     batch_size: int
-    payload: bytes
+    payload: bytes | memoryview
     key: str | None
     key_is_base64: bool
     properties: Mapping[str, str]
@@ -142,12 +142,12 @@ class Opener:
             return Opened(1, [_single(event, metadata, plain)])
         return _batch(event, metadata, plain)
 
-    def _plain(self, metadata: pb.MessageMetadata, body: bytes) -> bytes:
+    def _plain(self, metadata: pb.MessageMetadata, body: bytes) -> bytes | memoryview:
         size = metadata.uncompressed_size
         if metadata.compression != pb.NONE and size > self._plain_bytes_max:
             # The producer names the size: too large a value must not take the memory of all clients.
             raise UndeliverableError(f"the message claims to have {size} bytes")
-        return decompress_within(metadata.compression, body, size)
+        return plain_within(metadata.compression, body, size)
 
     def _encrypted(self, event: MessageEvent, metadata: pb.MessageMetadata, body: bytes) -> Opened:
         count = metadata.num_messages_in_batch if payload.is_batch(metadata) else 1
@@ -209,7 +209,7 @@ class Opener:
 def _single(
     event: MessageEvent,
     metadata: pb.MessageMetadata,
-    body: bytes,
+    body: bytes | memoryview,
     encryption: Mapping[str, object] | None = None,
     pieces: tuple[Position, ...] = (),
 ) -> Incoming:
@@ -229,7 +229,7 @@ def _single(
     )
 
 
-def _batch(event: MessageEvent, metadata: pb.MessageMetadata, plain: bytes) -> Opened:
+def _batch(event: MessageEvent, metadata: pb.MessageMetadata, plain: bytes | memoryview) -> Opened:
     size = metadata.num_messages_in_batch
     words = event.ack_set
     wanted = [index for index in range(size) if words is None or _is_set(words, index)]
@@ -242,7 +242,8 @@ def _batch(event: MessageEvent, metadata: pb.MessageMetadata, plain: bytes) -> O
                     event.position,
                     index,
                     size,
-                    as_bytes(body),
+                    # A view keeps the whole batch in memory.
+                    body if 2 * len(body) > len(plain) else as_bytes(body),
                     _key(single),
                     single.partition_key_b64_encoded,
                     _texts(single.properties),

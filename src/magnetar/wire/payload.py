@@ -103,7 +103,7 @@ def parse_metadata(metadata: bytes) -> pb.MessageMetadata:
     return parsed
 
 
-def build_entry(metadata: pb.MessageMetadata, payload: bytes) -> bytes:
+def build_entry(metadata: pb.MessageMetadata, payload: bytes | memoryview) -> bytes:
     """Encodes an entry with its checksum. Raises google.protobuf.message.EncodeError without required
     fields."""
     head = metadata.SerializeToString()
@@ -155,9 +155,16 @@ def split_batch(
 
 def build_batch(messages: Iterable[tuple[pb.SingleMessageMetadata, bytes | memoryview]]) -> bytes:
     """The plain payload of a batch. Sets `payload_size` in each metadata."""
+    return b"".join(batch_parts(messages))
+
+
+def batch_parts(
+    messages: Iterable[tuple[pb.SingleMessageMetadata, bytes | memoryview]],
+) -> list[bytes | memoryview]:
+    """The same in its parts, in their order."""
     parts: list[bytes | memoryview] = []
     for single, payload in messages:
         single.payload_size = len(payload)
         metadata = single.SerializeToString()
         parts += (_U32.pack(len(metadata)), metadata, payload)
-    return b"".join(parts)
+    return parts

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 import zlib
 
 import pytest
 
-from magnetar.client.compression import UnknownCompressionError, compress, decompress_within
+from magnetar.client import compression
+from magnetar.client.compression import (
+    UnknownCompressionError,
+    compress,
+    decompress_within,
+    plain_within,
+)
 from magnetar.client.errors import PayloadError
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -56,3 +63,41 @@ def test_a_bomb_is_not_opened() -> None:
 def test_an_unknown_kind_is_said() -> None:
     with pytest.raises(UnknownCompressionError):
         decompress_within(77, b"x", 1)
+
+
+LARGE = random.Random(7).randbytes(90_000) + bytes(400_000)
+
+
+@pytest.fixture
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is opened in a LargeBuffer, in small steps."""
+    monkeypatch.setattr(compression, "LARGE_BYTES", 1)
+    monkeypatch.setattr(compression, "_ZLIB_INPUT_BYTES", 1_000)
+    monkeypatch.setattr(compression, "_ZLIB_OUTPUT_BYTES", 3_000)
+
+
+@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_large_payload_is_a_view_that_keeps_its_memory(kind: int) -> None:
+    plain = plain_within(kind, compress(kind, LARGE), len(LARGE))
+    assert isinstance(plain, memoryview)
+    assert plain == LARGE
+    assert decompress_within(kind, compress(kind, plain), len(LARGE)) == LARGE
+
+
+@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lie", [-len(LARGE) + 1, -3_000, -1, 1, 3_000])
+def test_a_lie_about_a_large_payload_is_an_error(kind: int, lie: int) -> None:
+    with pytest.raises(PayloadError):
+        plain_within(kind, compress(kind, LARGE), len(LARGE) + lie)
+
+
+@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.parametrize("size", [1, 2_999, 3_000, 3_001, 6_000, 90_000])
+def test_a_stream_ends_where_its_payload_does(size: int) -> None:
+    whole = compress(pb.ZLIB, LARGE[:size])
+    assert plain_within(pb.ZLIB, whole, size) == LARGE[:size]
+    for broken in (whole[:-1], whole + b"x", whole + whole, whole + bytes(2_000), b"", whole[:5] + whole[7:]):
+        with pytest.raises(PayloadError):
+            plain_within(pb.ZLIB, broken, size)

@@ -58,7 +58,7 @@ class Text(str):
 class Raw:
     """An answer with its own status, headers and bytes."""
 
-    body: bytes
+    body: bytes | memoryview
     content_type: str = "application/octet-stream"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)

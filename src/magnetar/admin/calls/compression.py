@@ -25,7 +25,7 @@ def wants_gzip(accept_encoding: str) -> bool:
     return False
 
 
-def compressing(body: bytes) -> Iterator[bytes]:
+def compressing(body: bytes | memoryview) -> Iterator[bytes]:
     """The gzip of `body`, in pieces between which the event loop may get a turn.
 
     It holds no time, so that equal answers have equal bytes.

@@ -271,7 +271,7 @@ async def _compress(response: Response, request: Request) -> None:
     if len(response.body) < BYTES_MIN or not wants_gzip(request.headers.get("accept-encoding", "")):
         return
     pieces = []
-    for piece in compressing(bytes(response.body)):
+    for piece in compressing(response.body):
         pieces.append(piece)
         await yield_loop()
     response.body = b"".join(pieces)

@@ -26,7 +26,7 @@ from magnetar.base.expressions import as_text
 from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.topic.topic import Topic
-from magnetar.client.compression import UnknownCompressionError, decompress_within
+from magnetar.client.compression import UnknownCompressionError, plain_within
 from magnetar.client.errors import PayloadError
 from magnetar.runtime.threads import in_thread
 from magnetar.wire import payload
@@ -138,11 +138,10 @@ def message_answer(name: TopicName, run: EntryRun) -> Raw:
         "X-Pulsar-Broker-Entry-METADATA-index": str(run.base_index + run.count_of(0) - 1),
         **_optional_headers(metadata),
     }
-    body = bytes(parts.payload)
+    stored = bytes(parts.payload)
+    body = stored if metadata.encryption_keys else _plain(stored, metadata)
     if metadata.encryption_keys:
         headers["X-Pulsar-Is-Encrypted"] = "true"
-    else:
-        body = _plain(body, metadata)
     if payload.is_batch(metadata):
         headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
         headers["X-Pulsar-batch-size"] = str(len(body))
@@ -177,7 +176,7 @@ def _optional_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
     return headers
 
 
-def _plain(body: bytes, metadata: pb.MessageMetadata) -> bytes:
+def _plain(body: bytes, metadata: pb.MessageMetadata) -> bytes | memoryview:
     """The uncompressed payload. The producer names its size, which is bounded before memory is allocated."""
     size = metadata.uncompressed_size
     if metadata.compression == pb.NONE:
@@ -185,7 +184,7 @@ def _plain(body: bytes, metadata: pb.MessageMetadata) -> bytes:
     if size > PLAIN_BYTES_MAX:
         raise NotImplementedHereError(f"the message has {size} bytes; at most {PLAIN_BYTES_MAX} are shown")
     try:
-        return decompress_within(metadata.compression, body, size)
+        return plain_within(metadata.compression, body, size)
     except UnknownCompressionError as error:
         raise NotImplementedHereError(
             "the message is compressed, and reading it here needs the package cramjam:"

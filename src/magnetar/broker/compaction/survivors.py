@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.base.ids import Position
+from magnetar.base.large_bytes import joined
 from magnetar.broker.topic.batches import Singles, open_batch
 from magnetar.client.compression import compress
 from magnetar.managedlog.cursors.ack_words import ACK_SET_WORDS_MAX
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import (
     EntryError,
-    build_batch,
+    batch_parts,
     build_entry,
     is_batch,
     parse_metadata,
@@ -185,7 +186,7 @@ class Survivors:
             return entry
         for index in dropped:
             singles[index] = (pb.SingleMessageMetadata(compacted_out=True), b"")
-        plain = build_batch(singles)
+        plain = joined(batch_parts(singles))
         metadata.uncompressed_size = len(plain)
         del metadata.compacted_batch_indexes[:]
         metadata.compacted_batch_indexes.extend(left)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.client.compression import decompress_within
+from magnetar.client.compression import plain_within
 from magnetar.client.errors import PayloadError
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import EntryError, split_batch
@@ -15,7 +15,7 @@ def open_batch(metadata: pb.MessageMetadata, payload: memoryview, bytes_max: int
     if metadata.encryption_keys:
         return None
     try:
-        plain = decompress_within(metadata.compression, bytes(payload), metadata.uncompressed_size, bytes_max)
+        plain = plain_within(metadata.compression, bytes(payload), metadata.uncompressed_size, bytes_max)
         return list(split_batch(plain, metadata.num_messages_in_batch))
     except (EntryError, PayloadError):
         return None
