@@ -32,7 +32,13 @@ _WRITE_BYTES: Final = 256 << 10
 
 
 class SendFailedError(ClientError):
-    """The broker refused an entry or closed the producer. Entries without a receipt may be stored or not."""
+    """The broker refused an entry or closed the producer. Entries without a receipt may be stored or not.
+
+    `code`: a number of the protocol's ServerError; None: it told none."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Producer(Closing):
@@ -189,7 +195,8 @@ class Producer(Closing):
             name = pb.ServerError.Name(failed.error)
             raise SendFailedError(
                 f"{self.topic} refused message {failed.sequence_id} of {self.name} with {name}:"
-                f" {failed.message}"
+                f" {failed.message}",
+                failed.error,
             )
         if session.is_producer_closed(_PRODUCER_ID):
             raise UnreachableError(str(self._connection.url), f"the broker let go of {self.topic}")

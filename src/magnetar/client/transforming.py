@@ -26,7 +26,7 @@ from magnetar.client.compression import decompress
 from magnetar.client.consumer import EntryConsumer
 from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError, RefusedError
-from magnetar.client.producer import Producer
+from magnetar.client.producer import Producer, SendFailedError
 from magnetar.client.retry import Retry
 from magnetar.client.transactions import Coordinator
 from magnetar.wire import pulsar_pb2 as pb
@@ -43,6 +43,13 @@ from magnetar.wire.payload import (
 _ROUND_S: Final = 0.25
 _OVER: Final = frozenset((pb.ServerError.InvalidTxnStatus, pb.ServerError.TransactionNotFound))
 """Answers to END_TXN for a transaction that has ended already, for example by its timeout."""
+_AGAIN: Final = _OVER | {pb.ServerError.TransactionConflict, pb.ServerError.ConsumerNotFound}
+"""Refusals after which the round begins again. Its transaction is over; another consumer has taken a message,
+which does not come again; or the topic is being unloaded."""
+_SENDS_AGAIN: Final = frozenset(
+    (pb.ServerError.NotAllowedError, pb.ServerError.ServiceNotReady, pb.ServerError.PersistenceError)
+)
+"""The same for a message. With the first one a topic refuses those of a transaction that is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +93,8 @@ def transform(
 
     The topics must not be partitioned; a single partition is allowed. `work` may be called again for a
     message whose transaction failed, so it must have no other effects. An exception of `work` aborts the
-    transaction and is raised. After a lost connection the round begins again, until the retry limit of the
-    client's options.
+    transaction and is raised. After a lost connection, and where the broker ended the transaction or
+    unloads a topic, the round begins again, until the retry limit of the client's options.
 
     Raises RefusedError, UnreachableError, PayloadError.
     """
@@ -103,13 +110,17 @@ def transform(
                 retry = None
             except ClientError as error:
                 rounds.close()
-                if isinstance(error, RefusedError) and error.code == pb.ServerError.TransactionConflict:
-                    # Another consumer has taken a message meanwhile: it does not come again.
-                    error.retriable = True
+                error.retriable = error.retriable or _begins_again(error)
                 retry = retry or Retry(client.options.retry_timeout_s)
                 retry.pause_or_raise(error)
                 quiet_since_s = time.monotonic()
     return rounds.done
+
+
+def _begins_again(error: ClientError) -> bool:
+    if isinstance(error, SendFailedError):
+        return error.code in _SENDS_AGAIN
+    return isinstance(error, RefusedError) and error.code in _AGAIN
 
 
 class _Rounds(Closing):
