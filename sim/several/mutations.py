@@ -118,7 +118,7 @@ SEVERAL_MUTATIONS: Final = {
     "txns-present": Mutation(
         "a part is claimed by the present owner of its topic",
         [(PartWriting, "claim", _claimed_blindly)],
-        27,
+        55,
         "several",
     ),
     "txns-durable": Mutation(

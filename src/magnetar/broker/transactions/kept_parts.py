@@ -83,6 +83,18 @@ class KeptParts(KeptTransactions):
         """Whether any broker ever marked them so."""
         return await self._store.exists(keys.TRANSACTIONS_SHARED)
 
+    async def sync(self) -> None:
+        """What is read from now on has all that any broker had answered: see `MetadataStore.sync`."""
+        await self._store.sync()
+
+    async def latest_header(self, id_: TxnId) -> tuple[bytes, int] | None:
+        """As `header`; where there is none, no server of the store that is behind says so."""
+        found = await self.header(id_)
+        if found is None:
+            await self.sync()
+            found = await self.header(id_)
+        return found
+
     # -- parts -------------------------------------------------------------------------------------
 
     async def parts(self, log_name: str) -> AsyncIterator[tuple[TxnId, Value]]:

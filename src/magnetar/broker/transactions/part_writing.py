@@ -76,19 +76,28 @@ class PartWriting:
             raise _elsewhere(mirror)
 
     async def read_header(self, mirror: Mirror) -> bool:
-        """Takes over what the header says; False: it is not there."""
+        """Takes over what the header says; False: it is not there, nor is the part."""
         mirror.looked_ms = self._clock.monotonic_ms()
         found = await self._kept.header(mirror.id)
         if found is None:
-            return False
+            if await self._kept.part(TopicName.parse(mirror.topic).log_name, mirror.id) is None:
+                return False
+            # A header goes after the last part. This one was lost, and what it said with it.
+            number, sequence = mirror.id
+            _hold_back(
+                mirror,
+                f"its header is gone, and its part here is not. Restore {header_path(mirror.id)} from a"
+                f" backup, or give it up with `magnetar transactions abort {number} {sequence}`",
+            )
+            return True
+        if found[1] < mirror.header_version:
+            # Of two that read it at once the other one saw more.
+            return True
         header = Transaction(mirror.id, owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
         try:
             header.read(*found)
         except InvalidHeaderError as error:
-            # It may be open, committed or aborted: nothing of it is delivered.
-            if not mirror.reason:
-                mirror.reason = f"its header cannot be used: {error}; restore it from a backup"
-                _log.error("%s is held back by transaction %s: %s", mirror.topic, mirror.id, mirror.reason)
+            _hold_back(mirror, f"its header cannot be used: {error}; restore it from a backup")
             return True
         mirror.header_version = found[1]
         mirror.follow(header)
@@ -142,10 +151,14 @@ class PartWriting:
             except BadVersionError as error:
                 if condition is None or error.path != condition.path:
                     raise
+                refusal = error
             else:
                 return
+            await self._kept.sync()
             if not await self.read_header(mirror) or mirror.reason:
                 raise TransactionStateError(f"transaction {mirror.id}: {mirror.reason or 'it is over'}")
+            if mirror.header_version == condition.expected_version:
+                raise refusal  # the header is older than it was: its store was restored
 
     async def _write(self, mirror: Mirror, condition: Check | None) -> None:
         """Raises what `save` does; BadVersionError of its path when the condition does not hold."""
@@ -190,6 +203,13 @@ class PartWriting:
             with contextlib.suppress(BadVersionError):  # the coordinator knocked, or a later owner has it
                 await self._kept.drop_part(log_name, mirror.id, value.stat.version)
                 return
+
+
+def _hold_back(mirror: Mirror, reason: str) -> None:
+    """It may be open, committed or aborted: nothing of it is delivered."""
+    if not mirror.reason:
+        mirror.reason = reason
+        _log.error("%s is held back by transaction %s: %s", mirror.topic, mirror.id, mirror.reason)
 
 
 def _elsewhere(mirror: Mirror) -> ServiceNotReadyError:

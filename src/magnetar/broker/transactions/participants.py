@@ -390,9 +390,7 @@ class Participants(Resolving):
             mirror.last = topic.log.last_position
         with contextlib.suppress(TransactionStateError):  # it went meanwhile
             await self._parts.claim(mirror, topic.log)
-            if not await self._parts.read_header(mirror):
-                mirror.reason = "its header is gone, and its part in this topic is not"
-                _log.error("%s is held back by transaction %s: %s", mirror.topic, mirror.id, mirror.reason)
+            await self._parts.read_header(mirror)
             # Its messages are searched for, whether or not the header could be read.
             mirror.partitions = {mirror.topic: mirror.last}
 

@@ -207,7 +207,7 @@ class SharedTransactions(Transactions):
         sequence = id_.sequence
         if sequence in coordinator.transactions or coordinator.outcomes.of(sequence) is not None:
             return
-        found = await self._kept.header(id_)
+        found = await self._kept.latest_header(id_)
         if self.coordinators.get(coordinator.number) is not coordinator:
             raise CoordinatorNotFoundError("this coordinator was given up; look it up again")
         if sequence in coordinator.transactions or sequence in coordinator.unknown:

@@ -113,7 +113,7 @@ class TopicSide:
         until_ms = self._broker.clock.monotonic_ms() + _LEARN_MS
         while True:
             try:
-                await self._participants.learn(topic, id_)
+                await self._learn(topic, id_, lambda: self._knows(topic, id_))
             except MetadataError as error:
                 if not topic.closed and self._broker.clock.monotonic_ms() < until_ms:
                     await pause(_LOOK_S)
@@ -123,6 +123,18 @@ class TopicSide:
                 # Clients close their whole connection on any other code.
                 return NotAllowedError(str(error))
             return NotAllowedError(f"{topic.name} was not added to transaction {id_}")
+
+    async def _learn(self, topic: Topic, id_: TxnId, is_known: Callable[[], bool]) -> None:
+        """Raises what `Participants.learn` does. A server of the store may be behind the one that the
+        coordinator wrote to: what the store does not say is asked for once more."""
+        try:
+            await self._participants.learn(topic, id_)
+        except (NotAllowedError, TransactionNotFoundError):
+            await self._kept.sync()
+            await self._participants.learn(topic, id_)
+        if not is_known():
+            await self._kept.sync()
+            await self._participants.learn(topic, id_)
 
     def admit(
         self, topic: Topic, producer: str, run: SendRun, who: Who, *, held: bool = False
@@ -178,14 +190,13 @@ class TopicSide:
         try:
             topic = await self._broker.topic(subscription.topic, create=False)
             id_ = txn_id(event.txn)
-            mirror = self._participants.mirror(str(topic.name), id_)
-            if mirror is None or subscription.name not in mirror.acks.get(mirror.topic, ()):
-                await self._participants.learn(topic, id_)
+            if self._acked_in(topic, subscription, id_) is None:
+                await self._learn(topic, id_, lambda: self._acked_in(topic, subscription, id_) is not None)
             if event.batch_acks:
                 await measure_batches(topic.log, event)
             # It may have ended while the log was read.
-            mirror = self._participants.mirror(str(topic.name), id_)
-            if mirror is None or subscription.name not in mirror.acks.get(mirror.topic, ()):
+            mirror = self._acked_in(topic, subscription, id_)
+            if mirror is None:
                 raise NotAllowedError(f"subscription {subscription.name} was not added to transaction {id_}")
             self._check_open(mirror, who)
             check_unmoved(topic.subscriptions, subscription, begun)
@@ -203,6 +214,12 @@ class TopicSide:
             answer(error)
         else:
             answer(None)
+
+    def _acked_in(self, topic: Topic, subscription: Subscription, id_: TxnId) -> Mirror | None:
+        """The topic's part, if the subscription was added to the transaction."""
+        mirror = self._participants.mirror(str(topic.name), id_)
+        named = () if mirror is None else mirror.acks.get(mirror.topic, ())
+        return mirror if subscription.name in named else None
 
     async def abort_of(self, topic: str, subscription: str, reason: str) -> None:
         """See `Transactions.abort_of`: what is open is aborted by its coordinator, which is told so."""

@@ -18,6 +18,7 @@ from typing import Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
+from magnetar.base.names import InvalidNameError, TopicName
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.transactions.acks import STORED_MAX, TxnAcks, position_of
 from magnetar.broker.transactions.ids import TxnId, TxnState
@@ -240,7 +241,9 @@ class Transaction:
                 raise ValueError("times are numbers from 0 that a clock may have")
             if not all(isinstance(text, str) for text in (self.owner, self.reason, *self.names.values())):
                 raise ValueError("owner, reason and names are texts")
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            if any(str(TopicName.parse(name)) != name for name in self.topics):
+                raise ValueError("topics have full names")
+        except (AttributeError, InvalidNameError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise InvalidHeaderError(f"header of transaction {self.id}: {error!r}") from error
         self.ending = self.verdict = None
         self.registered = frozenset(self.partitions)

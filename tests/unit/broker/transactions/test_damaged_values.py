@@ -96,12 +96,16 @@ def test_messages_of_a_damaged_header_are_not_delivered(
         '"a":{"t":{"s":{"c":["x","y"]}}}',
         '"a":{"t":{"s":{"c":[1]}}}',
         '"a":{"t":{"s":{"c":[1,2,"x",3]}}}',
+        '"p":{"tenant/topic":[1,2]}',
+        '"p":{"a short name":[1,2]}',
+        '"a":{"persistent://public/default/":{}}',
     ],
 )
 def test_a_header_with_other_kinds_of_values_cannot_be_read(part: str) -> None:
     """It would break its topics when they are loaded, or its end."""
+    part = part.replace('"t":', f'"{TOPIC}":', 1)
     txn = Transaction(TxnId(0, 1), owner="", ttl_ms=1, started_ms=1, deadline_ms=1)
-    txn.read(b'{"s":"OPEN","o":"me","t":5,"l":9,"p":{"t":[1,2]}}', 1)
+    txn.read(b'{"s":"OPEN","o":"me","t":5,"l":9,"p":{"%s":[1,2]}}' % TOPIC.encode(), 1)
     with pytest.raises(InvalidHeaderError):
         txn.read(b'{"s":"OPEN","o":"me","t":5,"l":9,%s}' % part.encode(), 1)
 

@@ -110,6 +110,30 @@ def test_a_restored_header_is_not_overwritten_by_giving_it_up(monkeypatch: pytes
     in_cluster(story)
 
 
+def test_a_transaction_without_a_header_is_given_up_by_its_parts() -> None:
+    """Its value was lost with a damaged row of the store: nothing else would ever let its topics go."""
+
+    async def story(world: World, _: object) -> None:
+        txn, at = await begun(world)
+        await world.store.delete(header_path(txn))
+        await next_broker(world)
+        client = await consumed(world)
+        await world.settle()
+        assert bodies(client.peer) == [], "whether it is committed is not known"
+        (mirror,) = world.broker.transactions._resolving.of_topic[TOPIC].values()
+        assert f"magnetar transactions abort {txn.coordinator} {txn.sequence}" in mirror.reason
+        assert (await client.end(txn, commit=True)).error == pb.TransactionNotFound
+        assert await given_up(world, txn)
+        await world.until(lambda: len(bodies(client.peer)) == 2, "messages")
+        assert client.peer.messages[0].position == at, "it comes again"
+        assert bodies(client.peer)[1] == b"after"
+        assert await world.store.get(part_path(LOG, txn)) is None
+        assert (await client.end(txn, commit=True)).error == pb.InvalidTxnStatus
+        assert not await world.broker.transactions.take_up(txn), "nothing is damaged any more"
+
+    in_cluster(story)
+
+
 @pytest.mark.parametrize("committed", [False, True], ids=["open", "committed"])
 def test_a_damaged_part_keeps_its_topic_from_being_loaded_until_it_is_given_up(
     monkeypatch: pytest.MonkeyPatch, committed: bool

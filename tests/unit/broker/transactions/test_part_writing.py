@@ -20,7 +20,7 @@ from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore, Stat
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, Stat
 
 TOPIC = "persistent://public/default/t"
 ID = TxnId(0, 1)
@@ -181,6 +181,52 @@ def test_an_acknowledgement_is_stored_while_its_transaction_is_open(
         mirror.durable = True
         mirror.changed()
         await writing.save(mirror)
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_of_two_reads_of_a_header_the_newer_one_counts() -> None:
+    """The answer to the first one comes last: a topic that has done what was decided would take more."""
+
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        log = await opened(store)
+        await store.put(header_path(ID), header_of(TxnState.OPEN))
+        mirror, kept = await new_part(store, log, "owner"), KeptParts(store)
+        writing = PartWriting(kept, ManualClock(), lambda mirror: None)
+        await writing.claim(mirror, log)
+        early = await kept.header(ID)
+        await store.put(header_path(ID), header_of(TxnState.ABORTED))
+        assert await writing.read_header(mirror)
+
+        async def late(id_: TxnId) -> tuple[bytes, int] | None:
+            return early
+
+        kept.header = late  # type: ignore[method-assign]  # of this one object
+        assert await writing.read_header(mirror)
+        assert mirror.state is TxnState.ABORTED
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_an_acknowledgement_is_refused_where_its_header_is_older_than_it_was() -> None:
+    """The store was restored from a backup under the broker. To write again on what is read would not end."""
+
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        log = await opened(store)
+        for _ in range(3):
+            await store.put(header_path(ID), header_of(TxnState.OPEN))
+        mirror, writing = await new_part(store, log, "owner"), writing_to(store)
+        await writing.claim(mirror, log)
+        assert await writing.read_header(mirror)
+        await store.delete(header_path(ID))
+        await store.put(header_path(ID), header_of(TxnState.OPEN))
+        mirror.changed()
+        with pytest.raises(BadVersionError):
+            await asyncio.wait_for(writing.save(mirror), 10)
         await store.close()
 
     asyncio.run(story())

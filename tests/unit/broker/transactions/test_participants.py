@@ -17,7 +17,7 @@ from magnetar.broker.session.ack_receipts import WAITING_MAX
 from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions import part_waits, several
 from magnetar.broker.transactions.ids import TxnId, TxnState
-from magnetar.broker.transactions.kept import part_path
+from magnetar.broker.transactions.kept import header_path, part_path
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.metadata.store import StoreUnreachableError, Value
 from magnetar.wire import pulsar_pb2 as pb
@@ -314,6 +314,74 @@ def test_what_waits_of_a_producer_that_is_closed_is_no_longer_in_flight(
         stalls.set()
         await world.until(lambda: not client.peer.session._in_flight_bytes, "nothing in flight")
         assert client.peer.receipts == []
+        await client.commit(txn)
+
+    in_cluster(story)
+
+
+def test_a_server_of_the_store_that_is_behind_refuses_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each broker reads from its own server of an ensemble, which may hear of the coordinator's write after
+    the client does."""
+
+    async def story(world: World, _: object) -> None:
+        client = await opened(world, messages=1)
+        behind: set[str] = set()
+        get, sync = world.store.get, world.store.sync
+
+        async def stale(path: str) -> Value | None:
+            return None if path in behind else await get(path)
+
+        async def caught_up() -> None:
+            await sync()
+            behind.clear()
+
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.add_subscription(txn)
+        monkeypatch.setattr(world.store, "get", stale)
+        monkeypatch.setattr(world.store, "sync", caught_up)
+        behind.add(part_path(LOG, txn))
+        await client.publish(txn, 1, b"a")
+        other = await client.begin()
+        await client.add_subscription(other)
+        behind.add(part_path(LOG, other))
+        assert not (await client.ack(other, client.peer.messages[0].position)).HasField("error")
+        # And the coordinator: a former owner began it late.
+        header = await get(header_path(txn))
+        assert header is not None
+        late = TxnId(txn.coordinator, txn.sequence + 100)
+        began = b'{"s":"OPEN","o":"","t":%d,"l":60000}' % world.clock.now_ms()
+        await world.store.put(header_path(late), began)
+        behind.add(header_path(late))
+        for each in (txn, other, late):
+            await client.commit(each)
+
+    in_cluster(story)
+
+
+def test_a_topic_that_is_added_for_messages_later_takes_them_though_its_header_is_read_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: World, _: object) -> None:
+        client = await opened(world, messages=1)
+        txn = await client.begin()
+        await client.add_subscription(txn)
+        assert not (await client.ack(txn, client.peer.messages[0].position)).HasField("error")
+        early = await world.store.get(header_path(txn))
+        get, sync, is_behind = world.store.get, world.store.sync, True
+
+        async def stale(path: str) -> Value | None:
+            return early if is_behind and path == header_path(txn) else await get(path)
+
+        async def caught_up() -> None:
+            nonlocal is_behind
+            await sync()
+            is_behind = False
+
+        monkeypatch.setattr(world.store, "get", stale)
+        monkeypatch.setattr(world.store, "sync", caught_up)
+        await client.add_partitions(txn)
+        await client.publish(txn, 1, b"a")
         await client.commit(txn)
 
     in_cluster(story)

@@ -15,6 +15,9 @@ from magnetar.managedlog.cursors.ack_words import ACK_SET_WORDS_MAX, WORD_BITS
 _MESSAGES_MAX = WORD_BITS * ACK_SET_WORDS_MAX
 
 
+TOPIC = "persistent://public/default/t"
+
+
 def read(**fields: object) -> Transaction:
     txn = Transaction(TxnId(0, 1), owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
     txn.read(json.dumps({"s": "OPEN", "o": "", "t": 1, "l": 2, **fields}).encode(), 0)
@@ -22,7 +25,7 @@ def read(**fields: object) -> Transaction:
 
 
 def acks(*subscriptions: dict[str, object]) -> dict[str, dict[str, object]]:
-    return {"t": {f"s{number}": each for number, each in enumerate(subscriptions)}}
+    return {TOPIC: {f"s{number}": each for number, each in enumerate(subscriptions)}}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ def test_times_that_no_clock_has_are_refused(fields: dict[str, object]) -> None:
 def test_as_much_as_may_be_is_read() -> None:
     batches = [[4, STORED_MAX, _MESSAGES_MAX, 1], [5, 0, 3, 2**64 - 1]]
     txn = read(a=acks({"w": [[4, 0, STORED_MAX - 2]], "b": batches}))
-    found = txn.acks["t"]["s0"]
+    found = txn.acks[TOPIC]["s0"]
     assert len(found.whole) == STORED_MAX - 1
     assert found.parts[Position(LedgerId(4), STORED_MAX)] == (1, _MESSAGES_MAX)
     assert found.parts[Position(LedgerId(5), 0)] == (0b111, 3), "a batch has no more messages than it has"
