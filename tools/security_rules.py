@@ -674,7 +674,7 @@ SECURITY_RULES: Final = (
         "each surplus handshake ends another one",
         "unfinished TLS handshakes take all memory",
         "runtime/acceptor.py",
-        "        del self._opening[task]\n",
+        "        del self._opening[opening.accepted]\n",
         "",
         (ENTRANCE,),
     ),

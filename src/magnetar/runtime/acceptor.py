@@ -8,6 +8,9 @@ An unfinished TLS handshake costs some 40 kB, and the address space of a read bu
 allocations fill: memory taken by many handshakes at once does not come back. So their number is bounded, and
 the address that has most of them loses its oldest one to the newest. A young one stays, and the newest of its
 address is refused: else clients that all come at once would push each other out before they finish.
+
+A handshake begins when its first message is there whole (`hello_waits.py`), one in each turn of the loop,
+address after address: its dear part, a millisecond, follows at once.
 """
 
 from __future__ import annotations
@@ -22,16 +25,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from magnetar.base.loop_shares import LoopShares, ShareSizes
+from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.entrance import ADDRESS, FILES, TLS, Entrance
+from magnetar.runtime.hello_waits import HelloWaits
+from magnetar.runtime.tasks import soon
 
 _log = logging.getLogger("magnetar.runtime")
 
 _PER_TURN_MAX: Final = 32
 """Connections accepted per turn of the loop: a few milliseconds of work."""
-_HANDSHAKES_PER_TURN_MAX: Final = 2
-"""Of them with TLS, which is a millisecond of work for each."""
+_SHARES: Final = ShareSizes(per_read=1, per_turn=1, turn_ms=0.0)
+"""No time for a second TLS handshake in a turn: each takes a millisecond, most of it in the turn after its
+beginning, where no time can be counted."""
 _HANDSHAKES_MAX: Final = 512
-"""TLS handshakes under way. A loop completes about a thousand in a second."""
+"""TLS handshakes under way or waited for. A loop completes about a thousand in a second."""
+_LEAST_S: Final = 1.0
+"""Seconds for a handshake whose first message came late."""
 _YOUNG_S: Final = 1.0
 """Seconds for which a handshake is not ended in favour of another one of its address."""
 _NO_FILES_S: Final = 1.0
@@ -61,6 +71,28 @@ class _Counted(socket.socket):
             entrance.leave(self.address)
 
 
+class _Opening:
+    """A connection that is being set up: its client's first message is awaited, or its turn, or a task does
+    it."""
+
+    __slots__ = ("_begin", "accepted", "protocol", "task")
+
+    def __init__(
+        self,
+        accepted: _Counted,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        begin: Callable[[_Opening], None],
+    ) -> None:
+        self.accepted = accepted
+        self.protocol = protocol
+        self.task: asyncio.Task[None] | None = None
+        self._begin = begin
+
+    def go_on(self) -> None:
+        """Its turn has come."""
+        self._begin(self)
+
+
 class Acceptor:
     """Accepts from one listening socket, which the caller still owns and closes."""
 
@@ -84,8 +116,10 @@ class Acceptor:
         self._handshake_s = handshake_s
         self._make_room = make_room
         self._loop = asyncio.get_running_loop()
-        self._opening: dict[asyncio.Task[None], _Counted] = {}
-        """Accepted sockets whose connections are being set up, the oldest first."""
+        self._opening: dict[socket.socket, _Opening] = {}
+        """Connections that are being set up, the oldest first."""
+        self._hellos = None if tls is None else HelloWaits(self._greeted, self._left)
+        self._turns = LoopShares(soon, SystemClock().monotonic_ms, _SHARES)
         self._ending: set[asyncio.Task[None]] = set()
         """Those that were ended and go in the next turns of the loop."""
         self._pause: asyncio.TimerHandle | None = None
@@ -101,8 +135,10 @@ class Acceptor:
             self._pause.cancel()
         else:
             self._loop.remove_reader(self._listener.fileno())
-        for task in self._opening:
-            task.cancel()
+        for opening in list(self._opening.values()):
+            self._end(opening, "the port is closed")
+        if self._hellos is not None:
+            self._hellos.close()
 
     def take(self, accepted: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         """Serves a socket that another process accepted, as if it had been accepted here."""
@@ -116,11 +152,12 @@ class Acceptor:
 
     async def wait_closed(self) -> None:
         """Returns when no connection is being set up any more."""
-        if unfinished := [*self._opening, *self._ending]:
+        tasks = [opening.task for opening in self._opening.values() if opening.task is not None]
+        if unfinished := [*tasks, *self._ending]:
             await asyncio.wait(unfinished)
 
     def _accept(self) -> None:
-        for _ in range(_PER_TURN_MAX if self._tls is None else _HANDSHAKES_PER_TURN_MAX):
+        for _ in range(_PER_TURN_MAX):
             try:
                 accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -159,31 +196,57 @@ class Acceptor:
             self._failed(counted, ConnectionAbortedError("too many TLS handshakes of its address"))
             return
         counted.setblocking(False)
-        task = self._loop.create_task(self._open(counted, protocol))
-        self._opening[task] = counted
-        task.add_done_callback(partial(self._opened, counted))
+        opening = self._opening[counted] = _Opening(counted, protocol, self._begin)
+        if self._hellos is None:
+            self._begin(opening)
+        else:
+            self._hellos.wait(counted, self._handshake_s)
 
     def _end_one(self, newest: _Counted) -> bool:
         """Ends the oldest handshake of the address that has most of them; False: the newest is of an address
         that has as many, and the oldest is young."""
-        addresses = Counter(counted.address for counted in self._opening.values())
+        addresses = Counter(opening.accepted.address for opening in self._opening.values())
         ((crowded, most),) = addresses.most_common(1)
-        task, oldest = next(each for each in self._opening.items() if each[1].address == crowded)
-        if addresses[newest.address] == most and newest.since_s - oldest.since_s < _YOUNG_S:
+        oldest = next(each for each in self._opening.values() if each.accepted.address == crowded)
+        if addresses[newest.address] == most and newest.since_s - oldest.accepted.since_s < _YOUNG_S:
             return False
-        # It is cancelled in the next turn, and many are accepted in this one: each must end another one.
-        del self._opening[task]
-        self._ending.add(task)
-        task.cancel()
+        self._end(oldest, "others wait for its place")
         return True
+
+    def _end(self, opening: _Opening, why: str) -> None:
+        """Ends a connection that is being set up."""
+        # One with a task is cancelled in the next turn, and many are accepted in this one: each must end
+        # another one.
+        del self._opening[opening.accepted]
+        if opening.task is not None:
+            self._ending.add(opening.task)
+            opening.task.cancel()
+            return
+        assert self._hellos is not None, "without TLS it has a task"
+        self._hellos.forget(opening.accepted)
+        self._turns.forget(opening.accepted.address, opening)
+        self._failed(opening.accepted, ConnectionAbortedError(why))
+
+    def _greeted(self, accepted: socket.socket) -> None:
+        opening = self._opening[accepted]
+        self._turns.wait(opening.accepted.address, opening)
+
+    def _left(self, accepted: socket.socket, error: OSError) -> None:
+        self._failed(self._opening.pop(accepted).accepted, error)
+
+    def _begin(self, opening: _Opening) -> None:
+        counted = opening.accepted
+        opening.task = self._loop.create_task(self._open(counted, opening.protocol))
+        opening.task.add_done_callback(partial(self._opened, counted))
 
     async def _open(self, counted: _Counted, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         try:
             if self._tls is None:
                 await self._loop.connect_accepted_socket(protocol, counted)
             else:
+                left_s = counted.since_s + self._handshake_s - self._loop.time()
                 await self._loop.connect_accepted_socket(
-                    protocol, counted, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
+                    protocol, counted, ssl=self._tls, ssl_handshake_timeout=max(_LEAST_S, left_s)
                 )
         except OSError as error:
             self._failed(counted, error)
@@ -195,7 +258,7 @@ class Acceptor:
         counted.close()
 
     def _opened(self, counted: _Counted, task: asyncio.Task[None]) -> None:
-        self._opening.pop(task, None)
+        self._opening.pop(counted, None)
         self._ending.discard(task)
         if task.cancelled():
             # Perhaps before it began: so it cannot do this itself.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -92,9 +94,37 @@ async def _until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen within a minute")
 
 
+def _hello() -> bytes:
+    """The first message of a client's handshake."""
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(
+            ssl.MemoryBIO(), sent, server_hostname="localhost"
+        ).do_handshake()
+    return sent.read()
+
+
+HELLO = _hello()
+
+
+class _Stuck(Acceptor):
+    """One whose handshakes do not end."""
+
+    async def _open(self, counted: Any, protocol: Any) -> None:
+        await asyncio.Event().wait()
+
+
+def _has_ended(one: socket.socket) -> bool:
+    try:
+        return one.recv(1) == b""
+    except ConnectionResetError:
+        return True  # with what was not read
+
+
+@pytest.mark.parametrize("first", [b"", HELLO], ids=["before", "after the first message"])
 @pytest.mark.parametrize("young_s", [0.0, 600.0])
 def test_unfinished_handshakes_are_bounded_and_one_address_pushes_out_its_own(
-    monkeypatch: pytest.MonkeyPatch, young_s: float
+    monkeypatch: pytest.MonkeyPatch, young_s: float, first: bytes
 ) -> None:
     # Each cancelled the oldest one, which stayed the oldest for the rest of the turn: all that were accepted
     # together ended the same one.
@@ -105,13 +135,15 @@ def test_unfinished_handshakes_are_bounded_and_one_address_pushes_out_its_own(
         entrance = Entrance("clients")
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
         listener.setblocking(False)
-        acceptor = Acceptor(
+        acceptor = _Stuck(
             listener, entrance, asyncio.Protocol, tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), handshake_s=600
         )
 
         def connect(source: str) -> socket.socket:
             address = listener.getsockname()
-            return stack.enter_context(socket.create_connection(address, 60, source_address=(source, 0)))
+            made = stack.enter_context(socket.create_connection(address, 60, source_address=(source, 0)))
+            made.sendall(first)
+            return made
 
         elsewhere = connect("127.0.0.2")
         await _until(lambda: len(entrance) == 1)
@@ -124,15 +156,65 @@ def test_unfinished_handshakes_are_bounded_and_one_address_pushes_out_its_own(
         assert entrance.refused[TLS] == 17
         # Young ones stay: clients that come all at once would push each other out.
         ended, stay = (crowd[3:], crowd[:3]) if young_s else (crowd[:17], crowd[17:])
-        assert [one.recv(1) for one in ended] == [b""] * 17
+        assert all(map(_has_ended, ended))
         stay += [elsewhere, connect("127.0.0.3")]
         # Also a young one gives way to another address.
         await _until(lambda: entrance.refused[TLS] == 18 and len(entrance) == 4)
-        assert stay.pop(0).recv(1) == b""
+        assert _has_ended(stay.pop(0))
         for one in stay:
             one.setblocking(False)
             with pytest.raises(BlockingIOError):
                 one.recv(1)
+        acceptor.close()
+        await acceptor.wait_closed()
+        assert not len(entrance)
+
+    with ExitStack() as stack:
+        asyncio.run(story(stack))
+
+
+class _Counting(Acceptor):
+    """One that notes in which turn of the loop each connection is set up, and of which port."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self.turn = 0
+        self.begun: list[tuple[int, int]] = []
+        super().__init__(*given, **more)
+        self._loop.call_soon(self._count)
+
+    def _count(self) -> None:
+        self.turn += 1
+        if not self._closed:
+            self._loop.call_soon(self._count)
+
+    async def _open(self, counted: Any, protocol: Any) -> None:
+        self.begun.append((self.turn, counted.getpeername()[0]))
+        counted.close()
+
+
+def test_one_handshake_begins_in_a_turn_address_after_address_and_once_its_message_is_whole() -> None:
+    async def story(stack: ExitStack) -> None:
+        entrance = Entrance("clients")
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+        listener.setblocking(False)
+
+        def connect(source: str, first: bytes) -> None:
+            address = listener.getsockname()
+            made = stack.enter_context(socket.create_connection(address, 60, source_address=(source, 0)))
+            made.sendall(first)
+
+        for _ in range(5):
+            connect("127.0.0.1", HELLO[:100])
+        for _ in range(20):
+            connect("127.0.0.1", HELLO)
+        connect("127.0.0.2", HELLO)
+        acceptor = _Counting(
+            listener, entrance, asyncio.Protocol, tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), handshake_s=600
+        )
+        await _until(lambda: len(acceptor.begun) == 21)
+        assert len({turn for turn, _ in acceptor.begun}) == 21
+        assert "127.0.0.2" in [address for _, address in acceptor.begun[:2]]
+        assert len(entrance) == 5
         acceptor.close()
         await acceptor.wait_closed()
         assert not len(entrance)
