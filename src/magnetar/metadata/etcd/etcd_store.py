@@ -40,6 +40,7 @@ from magnetar.metadata.etcd.transactions import (
 )
 from magnetar.metadata.etcd.watching import RevisionFollower
 from magnetar.metadata.remote_store import RemoteStore
+from magnetar.metadata.sorted_names import in_order
 from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
@@ -151,7 +152,7 @@ class EtcdMetadataStore(RemoteStore):
             start = first + child + b"0" if deep else last + b"\0"
         if not self._root and path == paths.ROOT:
             names.discard(MARKERS[1:])
-        return sorted(names)
+        return await in_order(names)
 
     async def put(
         self,

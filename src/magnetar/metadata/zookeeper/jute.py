@@ -76,13 +76,21 @@ class JuteReader:
         return b"" if length == -1 else self._take(length)
 
     def string(self) -> str:
-        try:
-            return self.buffer().decode()
-        except UnicodeDecodeError as error:
-            raise JuteError(f"a string that is not UTF-8: {error}") from error
+        return _decoded(self.buffer())
 
-    def strings(self) -> list[str]:
-        return [self.string() for _ in range(max(0, self.int32()))]
+    def strings(self, count: int) -> list[str]:
+        """This number of strings, one after the other; the number itself does not stand before them."""
+        frame, at, size = self._frame, self._at, len(self._frame)
+        found: list[str] = []
+        for _ in range(count):
+            begin = at + 4
+            length = int.from_bytes(frame[at:begin], "big", signed=True)
+            at = begin + max(0, length)
+            if length < -1 or at > size:
+                raise JuteError(f"a record ends after {size} bytes, {at} are needed")
+            found.append(_decoded(frame[begin:at]))
+        self._at = at
+        return found
 
     def _take(self, count: int) -> bytes:
         end = self._at + count
@@ -91,3 +99,10 @@ class JuteReader:
         taken = self._frame[self._at : end]
         self._at = end
         return taken
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise JuteError(f"a string that is not UTF-8: {error}") from error

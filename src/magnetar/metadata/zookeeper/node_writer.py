@@ -11,6 +11,7 @@ from typing import Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.metadata import paths
+from magnetar.metadata.sorted_names import NAMES_PER_TURN
 from magnetar.metadata.store import OutcomeUnknownError, StoreUnreachableError
 from magnetar.metadata.zookeeper.link import LostInFlightError, ZooKeeperLink
 from magnetar.metadata.zookeeper.markers import ABANDONED_MS, MARKERS_MAX, WRITERS, Marker, Markers
@@ -45,7 +46,7 @@ from magnetar.metadata.zookeeper.writes import (
     parts_of,
     wants_look,
 )
-from magnetar.runtime.tasks import gathered
+from magnetar.runtime.tasks import gathered, yield_loop
 from magnetar.runtime.turns import Turns
 
 _log = logging.getLogger("magnetar.metadata")
@@ -111,12 +112,20 @@ class NodeWriter:
         return FoundNode(reply.reader.buffer(), read_stat(reply.reader))
 
     async def children(self, node: str) -> list[str]:
-        """Names of the children; empty when there is no node."""
+        """Names of the children; empty when there is no node.
+
+        The server tells all of them in one answer, which is read in several turns of the loop.
+        """
         reply = await self._again(Opcode.GET_CHILDREN, pack_read(node))
         if reply.error == Code.NO_NODE:
             return []
         _check(reply, node)
-        return reply.reader.strings()
+        count = reply.reader.int32()
+        names = reply.reader.strings(min(count, NAMES_PER_TURN))
+        while len(names) < count:
+            await yield_loop()
+            names += reply.reader.strings(min(count - len(names), NAMES_PER_TURN))
+        return names
 
     async def sync(self, node: str) -> None:
         """Waits until reads see all writes that returned before."""

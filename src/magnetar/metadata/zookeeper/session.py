@@ -98,7 +98,8 @@ class ZooKeeperSession:
                 raise JuteError(f"a frame of {length} bytes")
             if len(self._buffer) - at - 4 < length:
                 break
-            reader = JuteReader(bytes(self._buffer[at + 4 : at + 4 + length]))
+            with memoryview(self._buffer) as view:  # an answer may have megabytes: copied once
+                reader = JuteReader(bytes(view[at + 4 : at + 4 + length]))
             at += 4 + length
             output = self._frame(reader) if self._joined else self._greeting(reader)
             if output is not None:

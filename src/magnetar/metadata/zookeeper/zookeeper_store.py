@@ -12,6 +12,7 @@ from typing import Final
 
 from magnetar.metadata import paths
 from magnetar.metadata.remote_store import RemoteStore
+from magnetar.metadata.sorted_names import in_order
 from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
@@ -110,7 +111,7 @@ class ZooKeeperMetadataStore(RemoteStore):
         names = await self._writer.children(self._at(path) or paths.ROOT)
         if not self._root and path == paths.ROOT:
             names = [name for name in names if f"/{name}" not in _HIDDEN]
-        return sorted(names)
+        return await in_order(names)
 
     async def put(
         self,
