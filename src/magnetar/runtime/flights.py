@@ -71,6 +71,42 @@ class OneAtATime:
         return True
 
 
+class NextFlight(Generic[_T]):
+    """Callers that want the present state of the same thing share work that begins after their calls.
+
+    One piece of work runs at a time, however many callers there are, and each gets what is newer than its
+    call.
+    """
+
+    __slots__ = ("_next", "_running", "_work")
+
+    def __init__(self, work: Callable[[], Coroutine[object, object, _T]]) -> None:
+        self._work = work
+        self._running: asyncio.Task[_T] | None = None
+        self._next: asyncio.Task[_T] | None = None
+        """It begins when the running one has ended."""
+
+    async def landing(self) -> _T:
+        """The result or error of work that has not begun yet. A cancelled caller leaves it to the others."""
+        task = self._next
+        if task is None:
+            task = self._next = asyncio.get_running_loop().create_task(self._fly(self._running))
+            task.add_done_callback(_look)
+        return await asyncio.shield(task)
+
+    async def _fly(self, earlier: asyncio.Task[_T] | None) -> _T:
+        if earlier is not None:
+            await asyncio.wait((earlier,))
+        mine = self._running = self._next
+        self._next = None
+        try:
+            return await self._work()
+        finally:
+            # Else the last result would stay in memory. Another one begins in a later turn only.
+            if self._running is mine:
+                self._running = None
+
+
 def _look(task: asyncio.Task[object]) -> None:
     """All callers may have left: then no other code retrieves the error."""
     if not task.cancelled():

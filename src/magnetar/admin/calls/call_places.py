@@ -42,7 +42,8 @@ _App: TypeAlias = Callable[[Scope, Receive, Send], Coroutine[object, object, Non
 class CallPlaces:
     """An ASGI application around another one: answers 503 when all places are taken, and 429 beyond a rate.
 
-    Running calls take turns (`call_turns.py`); probes and scrapes, which are few, do not wait for one.
+    Running calls take turns (`call_turns.py`). Probes and scrapes have turns of their own: they are few, and
+    wait for no other calls.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class CallPlaces:
         per_second: int = 0,
         now_ms: Callable[[], int] | None = None,
         turns: CallTurns | None = None,
+        probe_turns: CallTurns | None = None,
     ) -> None:
         """`per_second`: calls per second of one address, without probes; 0: no limit."""
         self._app = app
         self._per_second = per_second
         self._now_ms = now_ms or _now_ms
         self._turns = turns or CallTurns(soon, _exactly_ms)
+        self._probe_turns = probe_turns or CallTurns(soon, _exactly_ms)
         self._rates: dict[str, TokenBucket] = {}
         """By address, in the order of the last call."""
         self._calls: Counter[str] = Counter()
@@ -69,15 +72,14 @@ class CallPlaces:
         elif scope["path"].rstrip("/") in PROBES and self._probes < _PROBES_MAX:
             self._probes += 1
             try:
-                await self._app(scope, receive, send)
+                await self._probe_turns.sharing(_address_of(scope), self._app(scope, receive, send))
             finally:
                 self._probes -= 1
         else:
             await self._call(scope, receive, send)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = scope.get("client")
-        address = client[0] if client else ""
+        address = _address_of(scope)
         calls = self._calls
         if self._per_second and not self._take_token(address):
             await _refuse(send, 429, _TOO_FAST)
@@ -105,6 +107,11 @@ class CallPlaces:
             return False
         bucket.take(1, now_ms)
         return True
+
+
+def _address_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _now_ms() -> int:

@@ -159,3 +159,18 @@ def test_calls_of_the_server_take_turns_and_probes_do_not_wait() -> None:
         assert max(map(dear.count, set(dear))) == 1
 
     run(story)
+
+
+def test_probes_take_turns_of_their_own() -> None:
+    # Sixteen scrapes had each half a millisecond of every turn.
+    async def story(world: World) -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await world.work(scope["path"], 3, 5.0)
+
+        places = CallPlaces(app, turns=CallTurns(soon, lambda: 0.0), probe_turns=world.turns)
+        scopes = [{"type": "http", "path": "/metrics", "client": ("a", 1)} for _ in range(16)]
+        await asyncio.gather(*[places(scope, None, None) for scope in scopes])  # type: ignore[arg-type]  # never called
+        assert len(world.done) == 48
+        assert world.most_in_a_turn() == 1
+
+    run(story)
