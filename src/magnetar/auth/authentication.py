@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from magnetar.auth.errors import AuthenticationError
-from magnetar.auth.identity import METHOD_TLS, CertificateRole, Credentials, Identity, Proof
+from magnetar.auth.identity import METHOD_FUNCTION, METHOD_TLS, CertificateRole, Credentials, Identity, Proof
 
 
 class Errand(Protocol):
@@ -95,6 +95,14 @@ class ProviderChain:
         return any(provider.counts(proof) for provider in self.providers)
 
 
+class OwnTokens(Provider, Protocol):
+    """Tokens that this process has made itself."""
+
+    def takes(self, credentials: Credentials) -> bool:
+        """Whether they look like one of these; no other provider is asked then."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Authentication:
     """The configuration of authentication."""
@@ -110,9 +118,14 @@ class Authentication:
     """Whether a proxy must forward its client's credentials; else the role that it names is trusted."""
     renewal_check_s: float = 60.0
     """Seconds between two checks for expired credentials."""
+    functions: OwnTokens | None = None
+    """Tokens of the functions that run beside this broker; None: it runs none. They need no configured
+    provider."""
 
     def provider(self, credentials: Credentials) -> Provider | None:
         """The provider for these credentials; None when there is none, see `identify`."""
+        if self.functions is not None and self.functions.takes(credentials):
+            return self.functions
         return self.providers.get(credentials.method)
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
@@ -133,6 +146,9 @@ class Authentication:
     def counts(self, identity: Identity) -> bool:
         """Whether all proofs of an identity would still be accepted now, apart from their expiry."""
         return all(
-            (provider := self.providers.get(proof.method)) is not None and provider.counts(proof.text)
+            (provider := self._prover(proof)) is not None and provider.counts(proof.text)
             for proof in identity.proofs
         )
+
+    def _prover(self, proof: Proof) -> Provider | None:
+        return self.functions if proof.method == METHOD_FUNCTION else self.providers.get(proof.method)

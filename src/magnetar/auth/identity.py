@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 METHOD_TOKEN = "token"
 METHOD_BASIC = "basic"
 METHOD_TLS = "tls"
+METHOD_FUNCTION = "function"
+"""Method of the proofs of functions; their clients name METHOD_TOKEN."""
 PROVIDER_OPENID = "openid"
 """Provider of issuers' tokens; its clients name METHOD_TOKEN."""
 
@@ -52,6 +54,10 @@ class Identity:
     """Role of the proxy that acts for the client; "": the client is connected directly."""
     also: tuple[str, ...] = ()
     """Further roles of the same credential; the identity has the rights of each of them."""
+    along: tuple[tuple[str, ...], ...] = ()
+    """Further speakers, as in `speakers`: roles that have changed a function beside its owner."""
+    function: str = ""
+    """Full name of the function whose code acts with the rights of the role; "": no function does."""
     proofs: tuple[Proof, ...] = field(default=(), compare=False, repr=False)
     """All proofs must stay valid. Empty when the client sent no credentials."""
 
@@ -60,10 +66,11 @@ class Identity:
         """The identity has a right when, in each tuple, at least one role has it: proxy and client each need
         it."""
         own = (self.role, *self.also)
-        return (own, (self.via,)) if self.via else (own,)
+        return (own, (self.via,), *self.along) if self.via else (own, *self.along)
 
     def __str__(self) -> str:
-        return f"{self.role!r} via {self.via!r}" if self.via else repr(self.role)
+        shown = f"{self.role!r} via {self.via!r}" if self.via else repr(self.role)
+        return f"{shown} by function {self.function!r}" if self.function else shown
 
 
 def subject_values(certificate: Mapping[str, object] | None, name: str) -> list[str]:

@@ -9,7 +9,7 @@ import logging
 import os
 from dataclasses import replace
 
-from magnetar.auth.authentication import Authentication, Errand
+from magnetar.auth.authentication import Authentication, Errand, OwnTokens
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.clock import Clock
@@ -98,9 +98,13 @@ class Identification:
             self._remembered.note(credentials, answer, self._clock.now_ms())
 
     def change(self, authentication: Authentication) -> None:
-        """Replaces the users, keys and roles."""
-        self.authentication = authentication
+        """Replaces the users, keys and roles; functions that run keep their tokens."""
+        self.authentication = replace(authentication, functions=self.authentication.functions)
         self._remembered.forget()
+
+    def accept(self, tokens: OwnTokens) -> None:
+        """Takes tokens of functions too."""
+        self.authentication = replace(self.authentication, functions=tokens)
 
     async def _run(self, errand: Errand) -> None:
         # All that wait for the same keys share one request for them, and one thread.

@@ -5,6 +5,8 @@ FunctionError
 ├── UnreadableInputError  an entry of an input topic cannot be given to a function
 ├── BadResultError        a result or a published value cannot be encoded
 ├── StateFileError        the file of a function's state cannot be read or written
+├── NoDeduplicationError  effectively once cannot be kept: deduplication of an output is off
+├── NoOwnerError          nothing says whose rights the function's code has
 ├── NoSuchInstanceError   the function has no instance of this number
 └── TriggerError          a function could not be triggered, or gave no result in time
 """
@@ -34,6 +36,20 @@ class StateFileError(FunctionError):
     """The state of a function cannot be read or written."""
 
     retriable = True
+
+
+class NoDeduplicationError(FunctionError):
+    """Deduplication of an output is off, and cannot be switched on."""
+
+
+class NoOwnerError(FunctionError):
+    """The function was created without authentication: nothing says whose rights its code has."""
+
+    def __init__(self, full_name: str) -> None:
+        super().__init__(
+            f"{full_name} was created without authentication, so that nothing says whose rights its code has:"
+            " update it with the role that shall own it"
+        )
 
 
 class NoSuchInstanceError(FunctionError):

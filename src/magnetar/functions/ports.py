@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from magnetar.auth.identity import Identity
 from magnetar.functions.config.function_config import FunctionConfig
 
 
@@ -28,6 +29,8 @@ class StoredFunction:
     """The local copy of the user's code; None for a built-in function."""
     stopped: frozenset[int] = frozenset()
     """Instances that an operator stopped."""
+    owner: Identity | None = None
+    """Whose rights its code has; None: it was created without authentication."""
 
     @property
     def full_name(self) -> str:
@@ -118,6 +121,19 @@ class FunctionCatalogue(Protocol):
 
     async def changed(self) -> None:
         """Returns after anything has changed since the last call; at once when it has."""
+        ...
+
+
+class FunctionCredentials(Protocol):
+    """Gives each process of a function what it shows to the broker."""
+
+    def issue(self, function: StoredFunction) -> str:
+        """A token with the rights of the function's owner; "" without authentication. Raises
+        NoOwnerError."""
+        ...
+
+    def withdraw(self, token: str) -> None:
+        """The process has ended: its token counts no more, and connections that show it are closed."""
         ...
 
 

@@ -5,6 +5,7 @@ FunctionRefusedError (a FunctionError)
 ├── FunctionExistsError        a function of this name is there already
 ├── FunctionNotFoundError      there is no such function, or no such instance of it
 ├── FunctionsFullError         there are as many functions, packages or files as there may be
+├── TooManyOwnersError         more roles have changed a function than rights can be asked for
 ├── UnchangedFunctionError     an update, start or stop that changes nothing
 ├── InvalidPackageNameError    a package's name, version or file name cannot be used
 ├── PackageExistsError         this version of the package is there already
@@ -42,6 +43,10 @@ class FunctionNotFoundError(FunctionRefusedError):
 
 class FunctionsFullError(FunctionRefusedError):
     """There are as many functions, packages, versions or uploaded files as there may be."""
+
+
+class TooManyOwnersError(FunctionRefusedError):
+    """More roles have changed the function than rights can be asked for with each action of its code."""
 
 
 class UnchangedFunctionError(FunctionRefusedError):

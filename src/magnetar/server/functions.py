@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
+from magnetar.broker.handlers import renewals
 from magnetar.broker.service import Broker
 from magnetar.metadata import keys
 from magnetar.runtime.threads import in_thread
@@ -23,7 +24,7 @@ from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.storage.datafolder import PACKAGES
 
 if TYPE_CHECKING:
-    from magnetar.functions.ports import FunctionWorkers
+    from magnetar.functions.ports import FunctionCredentials, FunctionWorkers
     from magnetar.functions.service import Functions
 
     class LocalWorkers(FunctionWorkers, Protocol):
@@ -103,11 +104,6 @@ class FunctionsBeside:
         async with self._starting:
             if functions.running is not None:
                 return
-            if self._config.authentication:
-                functions.reason = (
-                    "functions do not run on a broker with authentication yet: a worker would need a token"
-                )
-                return
             try:
                 # By name, so that a start loads nothing of it.
                 workers = import_module("magnetar.functions.workers.function_workers")
@@ -118,9 +114,22 @@ class FunctionsBeside:
             place = plans.WorkerPlace(
                 service_url=self._urls.broker_url, admin_url=self._urls.http_url, folder=self._folder
             )
-            made: LocalWorkers = workers.LocalFunctionWorkers(functions.catalogue, lambda: place)
+            made: LocalWorkers = workers.LocalFunctionWorkers(
+                functions.catalogue, lambda: place, self._credentials()
+            )
             made.start()
             functions.running = self._workers = made
+
+    def _credentials(self) -> FunctionCredentials:
+        """What functions show to the broker."""
+        from magnetar.server.function_credentials import NoCredentials, OwnersCredentials
+
+        guard = self._broker.guard
+        if guard is None:
+            return NoCredentials()
+        made = OwnersCredentials(lambda: self._broker.tasks.spawn(renewals.check_all(self._broker)))
+        guard.accept(made.tokens)
+        return made
 
     async def _run(self) -> None:
         """Opens the functions at once if there are any."""

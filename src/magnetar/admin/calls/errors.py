@@ -64,6 +64,7 @@ from magnetar.functions.refusals import (
     PackageNotFoundError,
     PackagesFullError,
     PackageTooLargeError,
+    TooManyOwnersError,
     UnchangedFunctionError,
 )
 from magnetar.ledger.api import NoSuchEntryError, NoSuchLedgerError
@@ -202,6 +203,7 @@ STATUSES: Final[dict[type[MagnetarError], int]] = {
     FunctionRefusedError: 400,
     InvalidConfigError: 400,
     FunctionExistsError: 400,
+    TooManyOwnersError: 400,
     UnchangedFunctionError: 400,
     FunctionNotFoundError: 404,
     FunctionsFullError: 412,

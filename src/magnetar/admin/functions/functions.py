@@ -16,6 +16,7 @@ from magnetar.admin.functions.receiving import Received, functions_of, received
 from magnetar.auth.permissions import Action
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
+from magnetar.functions.catalogue.owners import owner_after
 from magnetar.functions.catalogue.package_files import StoredFile
 from magnetar.functions.catalogue.package_name import PackageName, is_package_url
 from magnetar.functions.catalogue.records import FunctionRecord
@@ -81,7 +82,8 @@ async def create_function(call: Call) -> None:
             raise BadRequestError("Function Package is not provided")
         _check_package(config, package)
         try:
-            await catalogue.create(namespace, FunctionRecord(config, package, source=source))
+            record = FunctionRecord(config, package, source=source, owner=call.identity)
+            await catalogue.create(namespace, record)
         except BaseException:
             await _unless_received(call, package, taken)
             raise
@@ -103,12 +105,13 @@ async def update_function(call: Call) -> None:
             merged = updated(record.config, given)
             check(merged)
             config = config_of(merged)
+            owner = owner_after(record.owner, call.identity, uploads=package is not None)
             if package is not None:
                 _check_package(config, package)
-                return replace(record, config=config, package=package, source=source)
-            if config == record.config:
+                return replace(record, config=config, package=package, source=source, owner=owner)
+            if config == record.config and (owner is None or record.owner is not None):
                 raise UnchangedFunctionError("Update contains no change")
-            return replace(record, config=config)
+            return replace(record, config=config, owner=owner)
 
         try:
             await _check_admitted(call, changed(now).config, given)
@@ -207,18 +210,13 @@ async def _check_admitted(call: Call, config: FunctionConfig, given: Given) -> N
     guard, identity = call.broker.guard, call.identity
     if guard is None or identity is None:
         return
-    # A function acts with the rights of its worker. What it reads and writes in other namespaces, its owner
-    # must be allowed to read and write.
-    reads = [(topic, Action.CONSUME) for topic in config.inputs]
-    writes = [
-        (topic, Action.PRODUCE)
-        for topic in (config.output, config.log_topic, config.dead_letter_topic)
-        if topic
-    ]
-    for text, action in reads + writes:
+    # A function acts with the rights of its owner: what it reads and writes, the owner must be allowed to.
+    for text in config.inputs:
         topic = TopicName.parse(text)
-        if topic.namespace_name != call.namespace():
-            await guard.require_topic(identity, call.peer, action, topic)
+        await guard.require_topic(identity, call.peer, Action.CONSUME, topic, config.subscription)
+    for text in (config.output, config.log_topic, config.dead_letter_topic):
+        if text:
+            await guard.require_topic(identity, call.peer, Action.PRODUCE, TopicName.parse(text))
 
 
 async def _package(call: Call, taken: Received) -> tuple[StoredFile | None, str]:

@@ -20,6 +20,8 @@ from magnetar.admin.functions.instance_documents import (
     worker_id,
 )
 from magnetar.admin.functions.receiving import functions_of, received
+from magnetar.auth.permissions import Action
+from magnetar.base.names import TopicName
 from magnetar.functions.catalogue.records import FunctionRecord
 from magnetar.functions.errors import NoSuchInstanceError, TriggerError
 from magnetar.functions.service import Functions
@@ -113,6 +115,7 @@ async def trigger(call: Call) -> Raw | None:
             )
         if topic is not None and topic not in record.config.inputs:
             raise BadRequestError("Function in trigger function has unidentified topic")
+        await _check_may_publish(call, record, topic or next(iter(record.config.inputs)))
         try:
             result = await (await functions.workers()).trigger(
                 functions.catalogue.stored(record), topic, value
@@ -122,6 +125,17 @@ async def trigger(call: Call) -> Raw | None:
                 raise TooSlowError("Request Timed Out", remedy=str(error)) from error
             raise BadRequestError("Function in trigger function is not ready", remedy=str(error)) from error
     return None if result is None else Raw(result, content_type="application/json")
+
+
+async def _check_may_publish(call: Call, record: FunctionRecord, topic: str) -> None:
+    """The function publishes what triggers it, for the caller: both must have the right. Raises
+    AuthorizationError."""
+    guard = call.broker.guard
+    if guard is None:
+        return
+    for identity in (call.identity, record.owner):
+        if identity is not None:
+            await guard.require_topic(identity, call.peer, Action.PRODUCE, TopicName.parse(topic))
 
 
 async def get_state(call: Call) -> object:

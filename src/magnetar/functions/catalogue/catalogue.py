@@ -117,6 +117,7 @@ class Catalogue:
             config=config,
             package=None if record.package is None else self._files.path(record.package),
             stopped=record.stopped,
+            owner=record.owner,
         )
 
     async def names(self, namespace: NamespaceName) -> list[str]:

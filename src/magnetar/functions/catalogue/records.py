@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from magnetar.auth.identity import Identity
+from magnetar.functions.catalogue.owners import document_of_owner, owner_of
 from magnetar.functions.catalogue.package_files import StoredFile
 from magnetar.functions.config.checks import check
 from magnetar.functions.config.completing import config_of
@@ -31,6 +33,8 @@ class FunctionRecord:
     created_ms: int = 0
     """Unix ms, as the next one."""
     updated_ms: int = 0
+    owner: Identity | None = None
+    """Whose rights its code has, see `owners.py`; None: it was created without authentication."""
 
     def encode(self) -> bytes:
         """For the store."""
@@ -43,6 +47,7 @@ class FunctionRecord:
                 "stopped": sorted(self.stopped),
                 "created": self.created_ms,
                 "updated": self.updated_ms,
+                "owner": None if self.owner is None else document_of_owner(self.owner),
             }
         ).encode()
 
@@ -62,6 +67,7 @@ class FunctionRecord:
                 stopped=frozenset(_number(each) for each in document.get("stopped") or ()),
                 created_ms=_number(document.get("created", 0)),
                 updated_ms=_number(document.get("updated", 0)),
+                owner=owner_of(document.get("owner")),
             )
         except (InvalidConfigError, KeyError, TypeError, ValueError) as error:
             raise DamagedDocumentError(path, f"{type(error).__name__}: {error}"[:300]) from error

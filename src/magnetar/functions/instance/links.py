@@ -24,6 +24,7 @@ from magnetar.client.producer import Producer
 from magnetar.functions.errors import BadResultError
 from magnetar.functions.instance.batches_in import TakenEntry
 from magnetar.functions.instance.batches_out import Output, OutputMessage, entry_of, packed
+from magnetar.functions.instance.deduplication import deduplicate
 from magnetar.functions.instance.plan import InputPlan, InstancePlan
 
 SEARCH_S: Final = 60.0
@@ -221,9 +222,7 @@ class OutputTargets(Closing):
                 target = target.with_partition(partition)
             plan = self._plan
             if name:
-                # A topic that does not exist yet has no policies: opening a producer creates it.
-                Producer(self._client, target).close()
-                self._client.admin.enable_deduplication(target)
+                deduplicate(self._client, target)
             properties = {"application": "pulsar-function", "id": plan.full_name}
             properties["instance_id"] = str(plan.instance)
             producer = Producer(self._client, target, name=name, properties=properties)

@@ -21,7 +21,13 @@ from magnetar.base.closing import Closing
 from magnetar.base.errors import ClientError
 from magnetar.client.client import Client
 from magnetar.client.options import ClientOptions
-from magnetar.functions.errors import BadResultError, CodeError, StateFileError, UnreadableInputError
+from magnetar.functions.errors import (
+    BadResultError,
+    CodeError,
+    NoDeduplicationError,
+    StateFileError,
+    UnreadableInputError,
+)
 from magnetar.functions.instance.counters import InstanceCounters
 from magnetar.functions.instance.links import SEARCH_S, readable
 from magnetar.functions.instance.log_topic import LogTopicHandler
@@ -48,7 +54,13 @@ _DRAIN_S: Final = 10.0
 """Seconds that receipts may take when an instance ends."""
 _RETRY_S: Final = 5.0
 """Seconds in which a call of the broker is repeated before the connections are given up."""
-_FAILURES: Final = (ClientError, StateFileError, UnreadableInputError, BadResultError)
+_FAILURES: Final = (
+    ClientError,
+    StateFileError,
+    UnreadableInputError,
+    BadResultError,
+    NoDeduplicationError,
+)
 
 
 W = TypeVar("W", bound=Work)

@@ -16,9 +16,10 @@ from typing import Final
 from uuid import uuid4
 
 from magnetar.base.errors import MagnetarError
-from magnetar.functions.errors import NoSuchInstanceError, TriggerError
+from magnetar.functions.errors import NoOwnerError, NoSuchInstanceError, TriggerError
 from magnetar.functions.ports import (
     FunctionCatalogue,
+    FunctionCredentials,
     InstanceStats,
     InstanceStatus,
     StateValue,
@@ -27,7 +28,7 @@ from magnetar.functions.ports import (
 from magnetar.functions.state.state_change import StateChange
 from magnetar.functions.state.state_file import StateFile
 from magnetar.functions.workers.figures import stats_of, status_of
-from magnetar.functions.workers.plans import WorkerPlace, plan_of
+from magnetar.functions.workers.plans import WorkerPlace, plan_of, state_path
 from magnetar.functions.workers.restarts import Restarts
 from magnetar.functions.workers.worker_process import InstanceProcess, Results
 from magnetar.runtime.tasks import TaskGroup, gathered, pause, race
@@ -68,10 +69,14 @@ class _Seat:
 class LocalFunctionWorkers:
     """Implements FunctionWorkers with processes of this machine. `start`, then `close`."""
 
-    def __init__(self, catalogue: FunctionCatalogue, place: Callable[[], WorkerPlace]) -> None:
-        """`place` is asked at each start of a process: ports and tokens may change."""
+    def __init__(
+        self, catalogue: FunctionCatalogue, place: Callable[[], WorkerPlace], credentials: FunctionCredentials
+    ) -> None:
+        """`place` is asked at each start of a process: ports may change. So are `credentials`: a token lives
+        no longer than its process."""
         self._catalogue = catalogue
         self._place = place
+        self._credentials = credentials
         self._seats: dict[tuple[str, int], _Seat] = {}
         self._results: Results = {}
         self._tasks = TaskGroup("function workers")
@@ -150,9 +155,20 @@ class LocalFunctionWorkers:
 
     async def _run(self, seat: _Seat) -> float:
         """One process from its start to its end; returns the seconds until the next one."""
+        try:
+            token = self._credentials.issue(seat.function)
+        except NoOwnerError as error:
+            _log.warning("function %s/%d does not run: %s", *seat.key, error)
+            return seat.restarts.ended(0.0, str(error))
+        try:
+            return await self._run_with(token, seat)
+        finally:
+            self._credentials.withdraw(token)
+
+    async def _run_with(self, token: str, seat: _Seat) -> float:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        process = InstanceProcess(plan_of(seat.function, seat.number, self._place()), self._results)
+        process = InstanceProcess(plan_of(seat.function, seat.number, self._place(), token), self._results)
         try:
             await process.start()
         except OSError as cause:
@@ -292,7 +308,7 @@ class LocalFunctionWorkers:
         await in_thread(_write, self._state_path(function), key, value)
 
     def _state_path(self, function: StoredFunction) -> Path:
-        return Path(plan_of(function, 0, self._place()).state_file)
+        return state_path(function, self._place().folder)
 
 
 def _read(path: Path, key: str) -> StateValue | None:

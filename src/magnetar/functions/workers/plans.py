@@ -21,15 +21,13 @@ class WorkerPlace:
 
     service_url: str
     admin_url: str
-    token: str = ""
     folder: Path
     """State and unpacked code of functions."""
 
 
-def plan_of(function: StoredFunction, instance: int, place: WorkerPlace) -> InstancePlan:
-    """The plan of one instance."""
+def plan_of(function: StoredFunction, instance: int, place: WorkerPlace, token: str = "") -> InstancePlan:
+    """The plan of one instance. `token`: what its process shows to the broker."""
     config = function.config
-    state = place.folder / "state" / function.tenant / function.namespace / f"{function.name}.sqlite"
     return InstancePlan(
         tenant=function.tenant,
         namespace=function.namespace,
@@ -58,10 +56,15 @@ def plan_of(function: StoredFunction, instance: int, place: WorkerPlace) -> Inst
         secrets={name: str(value) for name, value in config.secrets.items()},
         service_url=place.service_url,
         admin_url=place.admin_url,
-        token=place.token,
-        state_file=str(state),
+        token=token,
+        state_file=str(state_path(function, place.folder)),
         work_folder=str(place.folder / "code"),
     )
+
+
+def state_path(function: StoredFunction, folder: Path) -> Path:
+    """Where a function's state is."""
+    return folder / "state" / function.tenant / function.namespace / f"{function.name}.sqlite"
 
 
 def _retries(given: int | None) -> int | None:

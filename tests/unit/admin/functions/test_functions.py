@@ -10,6 +10,7 @@ import pytest
 
 from magnetar.auth.authentication import Authentication
 from magnetar.auth.token import TokenProvider, new_token, secret_key
+from magnetar.base.names import NamespaceName
 from magnetar.functions.catalogue import package_files
 from support.admin_api import AdminApi, with_api
 from support.functions import CODE, GIVEN, V3, F, FunctionsApi, P, with_functions
@@ -237,11 +238,22 @@ def test_rights_are_those_of_the_namespace(tmp_path: Path) -> None:
             parts: dict[str, Any] = {"functionConfig": json.dumps({**GIVEN, **more}), "data": ("ex.py", CODE)}
             return (await found.send("POST", F, parts, as_role(role))).status
 
+        async def owner() -> object:
+            record = await found.functions.catalogue.get(NamespaceName.parse("public/default"), "ex")
+            return record.owner and record.owner.speakers
+
         answer = await api.call("PUT", "/admin/v2/namespaces/public/other", headers=as_role("root"))
         assert answer.status == 204
         await granted("public/default", "ada", "functions")
+        await granted("public/default", "eve", "functions", "consume")
         await granted("public/default", "bob", "produce", "consume", "packages")
         assert await create("bob") == 403
+        assert await create("ada") == 403, "it may not consume what its function would"
+        assert await create("eve") == 403, "nor publish"
+        assert await create("eve", output="") == 204
+        assert await owner() == (("eve",),)
+        assert (await api.call("DELETE", F, headers=as_role("eve"))).status == 204
+        await granted("public/default", "ada", "functions", "consume", "produce")
         assert await create("ada", inputs=["public/other/in"]) == 403
         assert await create("ada", logTopic="public/other/log") == 403
         await granted("public/other", "ada", "consume", "produce")
@@ -256,6 +268,10 @@ def test_rights_are_those_of_the_namespace(tmp_path: Path) -> None:
         assert (await api.call("GET", path, headers=as_role("ada"))).status == 403
         await granted("public/other", "ada", "consume", "produce", "packages")
         assert (await found.send("PUT", F, url, as_role("ada"))).status == 204
+        assert await owner() == (("ada",),)
+        parallel = {"functionConfig": '{"parallelism": 2}'}
+        assert (await found.send("PUT", F, parallel, as_role("root"))).status == 204
+        assert await owner() == (("ada",), ("root",)), "the code of ada gets no rights of root"
         upload = {"data": ("x", b"x"), "path": "x"}
         assert (await found.send("POST", f"{V3}/upload", upload, as_role("ada"))).status == 403
         assert len(found.kept()) == 2

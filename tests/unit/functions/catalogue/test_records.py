@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from magnetar.auth.identity import Identity
 from magnetar.functions.catalogue.package_files import StoredFile
 from magnetar.functions.catalogue.records import FunctionRecord, PackageRecord
 from magnetar.metadata.documents import DamagedDocumentError
@@ -20,6 +21,7 @@ FUNCTION = FunctionRecord(
     stopped=frozenset((0, 2)),
     created_ms=5,
     updated_ms=6,
+    owner=Identity("ada", also=("team",), along=(("root",),)),
 )
 PACKAGE = PackageRecord(FILE, "what", "who", {"a": "b"}, 5, 6)
 
@@ -41,7 +43,7 @@ def test_a_package_is_kept() -> None:
     }
 
 
-@pytest.mark.parametrize("field", ["version", "config", "package", "stopped"])
+@pytest.mark.parametrize("field", ["version", "config", "package", "stopped", "owner"])
 @pytest.mark.parametrize("value", [-1, "x", True, [-1], {"a": 1}])
 def test_another_value_in_a_record_is_refused_by_its_path(field: str, value: object) -> None:
     document = {**json.loads(FUNCTION.encode()), field: value}
