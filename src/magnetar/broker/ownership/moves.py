@@ -123,15 +123,16 @@ class Moves:
         present = None if value is None else urls_of(value)
         if present is None or present.broker_id == to or owner not in ("", present.broker_id):
             return False
-        await self._store.put(move_path(bundle), encode_move(to))
+        asked = await self._store.put(move_path(bundle), encode_move(to))
         self._claims.carry_out(self._claims.ownership.release(bundle, to))
         until_ms = self.deadline_ms()
         while await self._still_has(bundle, present):
             self.check_time(bundle, until_ms)
             await pause(LOOK_S)
         if not to:
-            with contextlib.suppress(NotFoundError):  # its next owner was faster
-                await self._store.delete(move_path(bundle))
+            # Its next owner was faster, or a look-up has written down meanwhile which broker is to have it.
+            with contextlib.suppress(NotFoundError, BadVersionError):
+                await delete_as_read(self._store, move_path(bundle), asked)
         return True
 
     async def _still_has(self, bundle: Bundle, owner: BrokerUrls) -> bool:
