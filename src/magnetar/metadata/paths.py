@@ -42,3 +42,10 @@ def join(parent: str, name: str) -> str:
 def covers(prefix: str, path: str) -> bool:
     """Whether `path` is `prefix` or lies below it."""
     return prefix == ROOT or path == prefix or path.startswith(f"{prefix}/")
+
+
+def covering(path: str) -> list[str]:
+    """Every prefix that covers the path: the root, each path above it, and itself."""
+    if path == ROOT:
+        return [path]
+    return [ROOT, *(path[:at] for at, char in enumerate(path) if char == "/" and at), path]

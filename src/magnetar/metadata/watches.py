@@ -13,7 +13,9 @@ class Watches:
 
     def __init__(self, on_error: Callable[[Exception, Notification], None]) -> None:
         """`on_error` gets what a callback raised; the other callbacks are still called."""
-        self._entries: dict[int, tuple[str, Callable[[Notification], None]]] = {}
+        self._callbacks: dict[int, Callable[[Notification], None]] = {}
+        self._by_prefix: dict[str, set[int]] = {}
+        """Which of them are called for a prefix. A broker may watch thousands."""
         self._next_id = 0
         self._on_error = on_error
 
@@ -22,21 +24,29 @@ class Watches:
         paths.check(prefix)
         watch_id = self._next_id
         self._next_id += 1
-        self._entries[watch_id] = (prefix, callback)
+        self._callbacks[watch_id] = callback
+        self._by_prefix.setdefault(prefix, set()).add(watch_id)
 
         def cancel() -> None:
-            self._entries.pop(watch_id, None)
+            if self._callbacks.pop(watch_id, None) is None:
+                # It was cancelled, or all were forgotten.
+                return
+            self._by_prefix[prefix].discard(watch_id)
+            if not self._by_prefix[prefix]:
+                del self._by_prefix[prefix]
 
         return cancel
 
-    def announce(self, notifications: Iterable[Notification]) -> None:
-        """Calls every callback whose prefix covers a notification's path."""
-        if not self._entries:
+    def announce(self, notifications: Iterable[Notification], *, to: str | None = None) -> None:
+        """Calls every callback whose prefix covers a notification's path; `to`: only those of this prefix."""
+        if not self._callbacks:
             return
         for notification in notifications:
-            for watch_id, (prefix, callback) in list(self._entries.items()):
-                # A callback that was called before in this round may have cancelled this one.
-                if watch_id in self._entries and paths.covers(prefix, notification.path):
+            path = notification.path
+            prefixes = paths.covering(path) if to is None else [to] if paths.covers(to, path) else []
+            for watch_id in sorted(id_ for each in prefixes for id_ in self._by_prefix.get(each, ())):
+                # One that was called before in this round may have cancelled this one.
+                if (callback := self._callbacks.get(watch_id)) is not None:
                     try:
                         callback(notification)
                     except Exception as error:  # noqa: BLE001 - the writer must not fail for a watcher
@@ -44,7 +54,8 @@ class Watches:
 
     def clear(self) -> None:
         """Forgets every callback."""
-        self._entries.clear()
+        self._callbacks.clear()
+        self._by_prefix.clear()
 
 
 class SessionWatches:

@@ -261,6 +261,6 @@ def test_a_closed_registry_watches_no_more() -> None:
         store = EndingSessions(ManualClock())
         SchemaRegistry(store).close()
         assert store._told == []
-        assert store._watches._entries == {}
+        assert store._watches._callbacks == {}
 
     asyncio.run(story())

@@ -10,7 +10,7 @@ from magnetar.base.names import InvalidNameError, NamespaceName, TopicName
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.records import NAMESPACES
 from magnetar.broker.ownership.states import BundleState
-from magnetar.broker.policies.bundles import covers, hash_of
+from magnetar.broker.policies.bundles import LAST, covers, hash_of
 from magnetar.metadata.store import MetadataStore
 
 if TYPE_CHECKING:
@@ -24,6 +24,13 @@ class NamespaceShare:
     own: frozenset[tuple[int, int]]
     others: frozenset[tuple[int, int]] | None
     """Bundles that other brokers own: the rest is this broker's. None: the rest is not."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is certain that the broker looks after no topic of the namespace."""
+        if self.own:
+            return False
+        return self.others is None or sum(upper - lower for lower, upper in self.others) == LAST
 
     def has(self, topic: TopicName) -> bool:
         """Whether the broker looks after the topic, which is of this namespace."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from magnetar.metadata.keys import MANAGED_LEDGERS
@@ -15,18 +16,37 @@ class ChangedNamespaces:
     """What the store reports of lists of ledgers and of cursors."""
 
     def __init__(self, store: MetadataStore) -> None:
+        """Follows all namespaces, until `follow_only` is called."""
         self._names: set[str] = set()
         """As many as there are namespaces."""
         self._all = True
-        self._cancel = (
-            store.watch(MANAGED_LEDGERS, self._changed),
-            store.watch_session(self._session_changed),
-        )
+        self._store = store
+        self._cancels = {"": store.watch(MANAGED_LEDGERS, self._changed)}
+        """By namespace; "": all."""
+        self._cancel_session = store.watch_session(self._session_changed)
 
     def close(self) -> None:
         """Stops watching."""
-        for cancel in self._cancel:
+        for cancel in (*self._cancels.values(), self._cancel_session):
             cancel()
+
+    def follow_only(self, namespace: str, *, wanted: bool) -> None:
+        """Follows from now on only the namespaces that were `wanted` when they were named last: a broker of
+        many would get a note of each change of all topics of the cluster. What changes in the others is not
+        reported; one that becomes wanted counts as changed."""
+        if (cancel := self._cancels.pop("", None)) is not None:
+            cancel()
+        if wanted and namespace not in self._cancels:
+            # Before it is read: what changes meanwhile is reported.
+            self._cancels[namespace] = self._store.watch(f"{MANAGED_LEDGERS}/{namespace}", self._changed)
+            self._names.add(namespace)
+        elif not wanted and (cancel := self._cancels.pop(namespace, None)) is not None:
+            cancel()
+
+    def keep(self, namespaces: Collection[str]) -> None:
+        """These are the namespaces that there are: others are followed no more."""
+        for gone in self._cancels.keys() - set(namespaces) - {""}:
+            self._cancels.pop(gone)()
 
     def take_all(self) -> bool:
         """Whether any may have changed; not from now on."""

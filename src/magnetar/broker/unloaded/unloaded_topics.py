@@ -68,6 +68,9 @@ class Seen:
 class TopicShare(Protocol):
     """The topics of a namespace that this broker looks after; another share of it compares unequal."""
 
+    @property
+    def is_empty(self) -> bool: ...
+
     def has(self, topic: TopicName) -> bool: ...
 
 
@@ -129,6 +132,11 @@ class UnloadedTopics:
         for tenant in await broker.policies.tenants():
             for namespace in map(NamespaceName.parse, await broker.policies.namespaces(tenant)):
                 share = None if self.share_of is None else await self.share_of(namespace)
+                if share is not None:
+                    self._changed.follow_only(str(namespace), wanted=not share.is_empty)
+                    if share.is_empty:
+                        seen.sums[str(namespace)] = Sums()
+                        continue
                 if self._changed.take(str(namespace)):
                     self._examined.pop(str(namespace), None)
                 known = self._examined.get(str(namespace))
@@ -141,6 +149,7 @@ class UnloadedTopics:
                 seen.topics |= known.topics
                 seen.behind |= known.behind
         seen.at_ms = broker.clock.now_ms()
+        self._changed.keep(seen.sums.keys())
         for gone in self._examined.keys() - seen.sums.keys():
             del self._examined[gone]
         self.seen = seen

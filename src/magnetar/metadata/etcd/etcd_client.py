@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from magnetar.base.errors import MetadataError, StartupError
+from magnetar.metadata.etcd.etcd_pb2 import ResponseHeader
 from magnetar.metadata.store import StoreUnreachableError
 from magnetar.runtime.tasks import pause
 
@@ -30,7 +31,12 @@ class _Message(Protocol):
     def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
 
 
-_Response = TypeVar("_Response")
+class _Answer(Protocol):
+    @property
+    def header(self) -> ResponseHeader: ...
+
+
+_Response = TypeVar("_Response", bound=_Answer)
 
 
 class CallLostError(MetadataError):
@@ -56,6 +62,8 @@ class EtcdClient:
             aio.insecure_channel(f"{host}:{port}", options=options) for host, port in addresses
         ]
         self._rpc_error: type[Exception] = aio.AioRpcError
+        self.named: Callable[[int], None] = lambda revision: None
+        """Gets the revision of the store that each answer names."""
         self._names = ", ".join(f"{host}:{port}" for host, port in addresses)
         self._at = 0
         self._call_timeout_s = call_timeout_s
@@ -73,6 +81,7 @@ class EtcdClient:
             answer: _Response = await rpc(request, timeout=ATTEMPT_S)
         except self._rpc_error as error:
             self._raise(error)
+        self.named(answer.header.revision)
         return answer
 
     async def call(self, method: str, request: _Message, response: type[_Response]) -> _Response:
@@ -106,6 +115,7 @@ class EtcdClient:
         )
         try:
             async for answer in rpc(requests):
+                self.named(answer.header.revision)
                 yield answer
         except self._rpc_error as error:
             self._raise(error)

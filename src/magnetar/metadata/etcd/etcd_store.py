@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.errors import MetadataError
@@ -22,6 +22,7 @@ from magnetar.metadata.etcd.etcd_pb2 import (
     TxnRequest,
     TxnResponse,
 )
+from magnetar.metadata.etcd.followed import FollowedRange
 from magnetar.metadata.etcd.lease import Lease
 from magnetar.metadata.etcd.transactions import (
     Move,
@@ -38,7 +39,7 @@ from magnetar.metadata.etcd.transactions import (
     sequential_path,
     stat_of,
 )
-from magnetar.metadata.etcd.watching import RevisionFollower
+from magnetar.metadata.etcd.watching import ChangeFollower
 from magnetar.metadata.remote_store import RemoteStore
 from magnetar.metadata.sorted_names import in_order
 from magnetar.metadata.store import (
@@ -72,6 +73,9 @@ ATTEMPTS_MAX: Final = 32
 """Most attempts at one write; an attempt fails only when other writers change the same keys meanwhile."""
 PAGE: Final = 1000
 """Keys in one answer when children are listed."""
+ANNOUNCED_MAX: Final = 100
+"""Followed ranges of which a deletion of a tree asks whether it concerns them: etcd takes 128 operations in a
+transaction. Watchers of more are told, but not waited for."""
 ANNOUNCE_S: Final = 1.0
 """Most seconds that a write waits until its change has reached this store's watchers."""
 
@@ -91,8 +95,7 @@ class EtcdMetadataStore(RemoteStore):
         self._root = "" if root == paths.ROOT else root
         self._call_timeout_s = call_timeout_s
         self._lease = Lease(client, max(1, session_timeout_ms // 1000), self._sessions.announce)
-        first, end = below(self._root.encode() or b"/")
-        self._follower = RevisionFollower(client, first, end, self._events, self._gap)
+        self._follower = ChangeFollower(client, self._events, self._gap)
         self._name = uuid.uuid4().hex
         self._free_markers: list[tuple[bytes, bytes]] = []
         self._markers_made = 0
@@ -123,7 +126,7 @@ class EtcdMetadataStore(RemoteStore):
             await store.close()
             raise
         store._tasks.spawn(store._lease.keep())
-        store._tasks.spawn(store._follower.follow())
+        store._tasks.spawn(store._follower.run())
         return store
 
     async def get(self, path: str) -> Value | None:
@@ -195,14 +198,24 @@ class EtcdMetadataStore(RemoteStore):
     async def delete_recursive(self, path: str) -> None:
         self._check_open()
         paths.check(path)
-        first, end = below((self._at(path) or paths.ROOT).encode())
-        changes = [RequestOp(request_delete_range=DeleteRangeRequest(key=first, range_end=end))]
-        if path != paths.ROOT:
-            changes.append(RequestOp(request_delete_range=DeleteRangeRequest(key=first[:-1])))
+        deleted = self._ranges(path)
+        followed = [each for one in deleted for each in self._follower.ranges.within(*one)][:ANNOUNCED_MAX]
+        looks = [
+            RequestOp(request_range=RangeRequest(key=first, range_end=end, count_only=True))
+            for _, (first, end) in followed
+        ]
+        changes = [
+            RequestOp(request_delete_range=DeleteRangeRequest(key=first, range_end=end))
+            for first, end in deleted
+        ]
         # A repeated deletion has no further effect: no marker is needed.
-        answer = await self._client.call("KV/Txn", TxnRequest(success=changes), TxnResponse)
-        if any(part.response_delete_range.deleted for part in answer.responses):
-            await self._follower.seen(answer.header.revision, ANNOUNCE_S)
+        answer = await self._client.call("KV/Txn", TxnRequest(success=[*looks, *changes]), TxnResponse)
+        concerned = [
+            each
+            for (each, _), part in zip(followed, answer.responses, strict=False)
+            if part.response_range.count
+        ]
+        await self._follower.seen(concerned, answer.header.revision, ANNOUNCE_S)
 
     async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         self._check_open()
@@ -210,6 +223,20 @@ class EtcdMetadataStore(RemoteStore):
         for operation in operations:
             paths.split(operation.path)
         return await self._write(operations) if operations else []
+
+    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
+        remove = super().watch(prefix, callback)
+        self._follower.follow(prefix, self._ranges(prefix))
+        active = True
+
+        def cancel() -> None:
+            nonlocal active
+            if active:
+                active = False
+                remove()
+                self._follower.unfollow(prefix)
+
+        return cancel
 
     async def sync(self) -> None:
         """Does nothing: etcd's reads see every write that returned before."""
@@ -236,7 +263,7 @@ class EtcdMetadataStore(RemoteStore):
                     await pause(RETRY_S)
                     continue
                 if revision is not None:
-                    await self._follower.seen(revision, ANNOUNCE_S)
+                    await self._follower.seen(self._watched(made.changed), revision, ANNOUNCE_S)
                     # A key that was there keeps the revision of its creation.
                     return [
                         stat and stat._replace(creation=seen[stat.path].create_revision or revision)
@@ -304,7 +331,21 @@ class EtcdMetadataStore(RemoteStore):
     def _at(self, path: str) -> str:
         return self._root if path == paths.ROOT else f"{self._root}{path}"
 
-    def _events(self, events: list[Event]) -> None:
+    def _watched(self, changed: Sequence[str]) -> list[FollowedRange]:
+        """The followed ranges that these paths lie in."""
+        ranges = self._follower.ranges
+        return [
+            each
+            for path in changed
+            for each in ranges.with_key(self._at(path).encode(), paths.covering(path))
+        ]
+
+    def _ranges(self, path: str) -> list[tuple[bytes, bytes]]:
+        """The keys of a path and of all below it."""
+        key = self._at(path).encode()
+        return [below(key or b"/"), *([] if path == paths.ROOT else [(key, key + b"\0")])]
+
+    def _events(self, prefix: str, events: Sequence[Event]) -> None:
         told: list[Notification] = []
         for event in events:
             path = event.kv.key.decode("utf-8", "replace")[len(self._root) :]
@@ -318,7 +359,7 @@ class EtcdMetadataStore(RemoteStore):
                 told.append(Notification(Change.MODIFIED, path))
                 continue
             told += [Notification(Change.CHILDREN_CHANGED, above) for above in ancestors(path)]
-        self._watches.announce(told)
+        self._watches.announce(told, to=prefix)
 
     def _gap(self) -> None:
         self._sessions.announce(SessionEvent.CONNECTION_LOST)

@@ -93,6 +93,11 @@ class TransactionPlan:
     """Data and lease by path."""
     deletes: set[str] = field(default_factory=set)
 
+    @property
+    def changed(self) -> list[str]:
+        """The paths of whose change etcd tells: none that is only compared, or made and deleted in one."""
+        return [*self.puts, *self.deletes]
+
     def request(self, seen: Mapping[str, SeenNode], root: str, move: Move) -> TxnRequest:
         """The request for the transaction. `root` is the prefix of every path."""
         compares = [marker_is(move.marker, move.before)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from magnetar.base.errors import MetadataError
 from magnetar.metadata.etcd.etcd_client import RETRY_S, CallLostError, EtcdClient
@@ -13,84 +13,92 @@ from magnetar.metadata.etcd.etcd_pb2 import (
     Event,
     RangeRequest,
     RangeResponse,
-    WatchCreateRequest,
     WatchRequest,
     WatchResponse,
 )
+from magnetar.metadata.etcd.followed import CompactedError, FollowedRange, FollowedRanges
 from magnetar.runtime.tasks import pause
 
 _log = logging.getLogger("magnetar.metadata")
 
 
-class RevisionFollower:
-    """One stream of changes below a key."""
+class ChangeFollower:
+    """One stream of the changes of all ranges that are followed."""
 
     def __init__(
         self,
         client: EtcdClient,
-        first: bytes,
-        end: bytes,
-        on_events: Callable[[list[Event]], None],
+        on_events: Callable[[str, Sequence[Event]], None],
         on_gap: Callable[[], None],
     ) -> None:
-        """`on_gap` is called when changes were missed because etcd has compacted its history."""
+        """`on_events` gets what a range was followed as, and its changes; `on_gap` is called when changes
+        were missed because etcd has compacted its history."""
+        self.ranges = FollowedRanges()
+        client.named = self.ranges.knows
         self._client = client
-        self._first = first
-        self._end = end
         self._on_events = on_events
         self._on_gap = on_gap
-        self._revision = 0
         self._moved = asyncio.Event()
+        self._asked = asyncio.Event()
+        self._streams = 0
 
     async def begin(self) -> None:
-        """Reads the revision from which changes are followed. Raises StoreUnreachableError."""
-        request = RangeRequest(key=self._first, count_only=True)
-        self._revision = (await self._client.call("KV/Range", request, RangeResponse)).header.revision
+        """Learns the revision from which changes are followed. Raises StoreUnreachableError."""
+        await self._client.call("KV/Range", RangeRequest(key=b"/", count_only=True), RangeResponse)
 
-    async def seen(self, revision: int, timeout_s: float) -> None:
-        """Waits until `on_events` got the changes up to `revision`, a change below the key, or for
-        `timeout_s` seconds at most."""
+    def follow(self, name: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
+        """See `FollowedRanges.follow`."""
+        self.ranges.follow(name, ranges)
+        self._asked.set()
+
+    def unfollow(self, name: str) -> None:
+        """See `FollowedRanges.unfollow`."""
+        self.ranges.unfollow(name)
+        self._asked.set()
+        # Nothing more comes of it: its waiters look again.
+        self._moved.set()
+
+    async def seen(self, concerned: Iterable[FollowedRange], revision: int, timeout_s: float) -> None:
+        """Waits until the changes of these ranges up to `revision` were told, for `timeout_s` seconds at
+        most."""
+        left = list(concerned)
         # The time is up: the caller continues, as the docstring says.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._revision < revision:
+                while left := [each for each in left if self.ranges.is_behind(each, revision)]:
                     self._moved.clear()
                     await self._moved.wait()
 
-    async def follow(self) -> None:
-        """Passes changes to `on_events` until cancelled."""
+    async def run(self) -> None:
+        """Tells changes until cancelled."""
         while True:
             try:
                 await self._follow_stream()
-            except CallLostError:  # the loop is the retry, from the last revision passed on
+            except CompactedError:
+                self._on_gap()
+            except CallLostError:  # the loop is the retry, from the last revisions that were told
                 _log.debug("the stream of changes broke")
             except MetadataError:  # the loop is the retry; logged in full, as a retry may not help
                 _log.exception("etcd refuses a watch")
             await pause(RETRY_S)
 
     async def _follow_stream(self) -> None:
-        async def requests() -> AsyncIterator[WatchRequest]:
-            yield WatchRequest(
-                create_request=WatchCreateRequest(
-                    key=self._first, range_end=self._end, start_revision=self._revision + 1
-                )
-            )
-            # A request stream that ends would end the answers as well.
-            await asyncio.Event().wait()
-
-        stream = self._client.stream("Watch/Watch", requests(), WatchRequest, WatchResponse)
+        self.ranges.begin_stream()
+        self._streams += 1
+        stream = self._client.stream(
+            "Watch/Watch", self._requests(self._streams), WatchRequest, WatchResponse
+        )
         async with contextlib.aclosing(stream):
             async for answer in stream:
-                if answer.compact_revision:
-                    self._move(max(self._revision, answer.compact_revision - 1))
-                    self._on_gap()
-                    return
-                if answer.canceled:
-                    raise CallLostError(f"the stream of changes was cancelled: {answer.cancel_reason}")
-                if answer.events:
-                    self._on_events(list(answer.events))
-                    self._move(max(event.kv.mod_revision for event in answer.events))
+                if (told := self.ranges.take(answer)) is not None:
+                    self._on_events(told[0].name, told[1])
+                self._moved.set()
 
-    def _move(self, revision: int) -> None:
-        self._revision = revision
-        self._moved.set()
+    async def _requests(self, stream: int) -> AsyncIterator[WatchRequest]:
+        """What this stream is to follow; it does not end before it, as the answers would end as well."""
+        while stream == self._streams:
+            if (request := self.ranges.next_request()) is not None:
+                yield request
+                continue
+            self._asked.clear()
+            await self._asked.wait()

@@ -63,3 +63,12 @@ def test_bundles_without_an_owner_are_the_leaders(leader: str | None, expected: 
 def test_another_share_is_unequal() -> None:
     assert asyncio.run(share("me:1")) == asyncio.run(share("me:1"))
     assert asyncio.run(share("me:1")) != asyncio.run(share("other:1"))
+
+
+def test_a_share_is_empty_when_no_topic_can_be_in_it() -> None:
+    others = frozenset((each.lower, each.upper) for each in (OWN, TAKEN, FREE, LAST))
+    own = frozenset([(OWN.lower, OWN.upper)])
+    assert NamespaceShare(frozenset(), None).is_empty
+    assert NamespaceShare(frozenset(), others).is_empty
+    assert not NamespaceShare(frozenset(), others - own).is_empty, "some have no owner"
+    assert not NamespaceShare(own, None).is_empty

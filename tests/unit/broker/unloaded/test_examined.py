@@ -9,6 +9,7 @@ import pytest
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.unloaded import unloaded_topics
 from magnetar.managedlog.logs import ManagedLogs
+from magnetar.metadata.keys import MANAGED_LEDGERS
 from magnetar.metadata.store import SessionEvent
 from support.sessions import TOPIC, World, in_world
 
@@ -97,7 +98,11 @@ def test_all_are_read_after_the_store_could_not_report(peeked: list[str]) -> Non
 
 @dataclass(frozen=True)
 class Only:
-    name: TopicName
+    name: TopicName | None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.name is None
 
     def has(self, topic: TopicName) -> bool:
         return topic == self.name
@@ -121,5 +126,38 @@ def test_a_broker_looks_after_its_share(peeked: list[str], monkeypatch: pytest.M
         assert (topics_in(world), peeked) == (1, [NAME.log_name, OTHER.log_name])
         await unloaded.round()
         assert len(peeked) == 2
+
+    in_world(story)
+
+
+def test_a_broker_of_many_follows_the_namespaces_of_its_share_only(peeked: list[str]) -> None:
+    async def story(world: World) -> None:
+        await made(world, NAME)
+        unloaded, share = world.broker.unloaded, Only(None)
+        path = f"{MANAGED_LEDGERS}/{NAME.log_name}"
+
+        async def share_of(namespace: NamespaceName) -> Only:
+            return share
+
+        async def is_reported() -> bool:
+            unloaded._changed.take(str(NAME.namespace_name))
+            found = await world.broker.store.get(path)
+            assert found is not None
+            await world.broker.store.put(path, found.data)
+            return unloaded._changed.take(str(NAME.namespace_name))
+
+        assert await is_reported(), "a broker alone follows all"
+        unloaded.share_of = share_of
+        await unloaded.round()
+        assert (topics_in(world), peeked) == (0, [])
+        assert not await is_reported()
+        share = Only(NAME)
+        await unloaded.round()
+        assert (topics_in(world), peeked) == (1, [NAME.log_name])
+        assert await is_reported()
+        share = Only(None)
+        await unloaded.round()
+        assert topics_in(world) == 0
+        assert not await is_reported()
 
     in_world(story)

@@ -62,6 +62,8 @@ def test_a_condition_is_compared_and_not_written() -> None:
         (b"/root/b", 0),
     ]
     assert [part.request_put.key for part in request.success] == [b"/root/b", b"/m"]
+    # Nothing is told of a key that is only compared: a write would wait for it in vain.
+    assert made.changed == ["/b"]
 
 
 def test_each_write_sees_what_those_before_it_did() -> None:
@@ -74,7 +76,7 @@ def test_each_write_sees_what_those_before_it_did() -> None:
     with pytest.raises(NotFoundError):
         plan([Delete("/a"), Delete("/a")], seen, own_lease=1)
     gone = plan([Put("/b", b"", MUST_NOT_EXIST), Delete("/b")], {"/b": NOTHING}, own_lease=1)
-    assert (gone.puts, gone.deletes) == ({}, set())
+    assert (gone.puts, gone.deletes, gone.changed) == ({}, set(), [])
 
 
 @pytest.mark.parametrize(
