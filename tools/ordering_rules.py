@@ -32,7 +32,6 @@ DEDUP: Final = "unit/broker/dedup/test_deduplication.py"
 REQUESTS: Final = "unit/server/bookies/test_bookie_requests.py"
 REGISTRY: Final = "unit/metadata/bookkeeper/test_registry.py"
 CLAIM: Final = "unit/server/bookies/test_broker_claim.py"
-POOL: Final = "unit/ledger/client/test_pool.py"
 COMPACTION: Final = "unit/broker/compaction/test_topic_compaction.py"
 
 RULES: Final = (
@@ -694,34 +693,38 @@ RULES: Final = (
         "a bookie that was started anew says so",
         "what it deleted since its start is missing in the backup",
         "server/bookies/bookie_requests.py",
-        "            if not self._is_holding:\n                return {_ERROR",
-        "            if False:\n                return {_ERROR",
+        "        if what in (PAUSE, ENDS) and not self._is_holding:\n",
+        "        if False:\n",
         (REQUESTS,),
     ),
     Rule(
-        "no entry is sent while bookies say how far they are",
+        "no bookie reads while bookies say how far they are",
         "a copy confirms entries that none of its bookies has",
-        "server/bookies/replicated_stores.py",
-        "            with self._ledgers.holding_adds():\n                return await self._bookies.ends()\n",
-        "            return await self._bookies.ends()\n",
+        "server/bookies/local_bookies.py",
+        "        async with self._paused():\n            told =",
+        "        if True:\n            told =",
         (REQUESTS,),
     ),
     Rule(
-        "entries that wait are sent later",
+        "all bookies have stopped reading before the first says how far it is",
         "as above",
-        "ledger/client/pool.py",
-        (
-            "        if self._held_adds is not None:\n"
-            "            self._held_adds.append((bookie, run, sink))\n"
-            "            return\n"
-        ),
-        "",
-        (POOL,),
+        "server/bookies/local_bookies.py",
+        "                await asked[-1].ask(PAUSE)\n            yield\n",
+        "                pass\n            yield\n            await asked[-1].ask(PAUSE)\n",
+        (REQUESTS,),
+    ),
+    Rule(
+        "a paused bookie reads no client, not one that comes either",
+        "as above",
+        "bookie/network/holding.py",
+        "        for _ in range(self._holds):\n",
+        "        for _ in range(0):\n",
+        ("unit/bookie/network/test_holding.py",),
     ),
     Rule(
         "generations stay while they are copied",
         "the copy of a bookie's folder is newer or older than the metadata beside it, and does not start",
-        "server/bookies/replicated_stores.py",
+        "server/bookies/beside_storage.py",
         "        async with self._guard.steady(), self._bookies.held():\n",
         "        async with self._bookies.held():\n",
         (REQUESTS,),

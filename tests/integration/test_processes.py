@@ -171,5 +171,3 @@ def test_a_wrong_setting_ends_the_start_with_its_reason(
     port = broker.broker_url.rpartition(":")[2]
     with pytest.raises(AssertionError, match=f"port {port} on 127.0.0.1 is in use"):
         service.start_broker("--processes", "2", "--port", port)
-    with pytest.raises(AssertionError, match="transactions are not offered by several processes"):
-        service.start_broker("--processes", "2", environment={"MAGNETAR_TRANSACTIONS": "true"})

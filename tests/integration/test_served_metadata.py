@@ -275,7 +275,7 @@ def test_a_client_that_says_nothing_loses_its_session(tmp_path: Path) -> None:
 
 def test_without_a_server_a_call_says_so(tmp_path: Path) -> None:
     async def story() -> None:
-        with pytest.raises(StoreUnreachableError, match="cannot be reached"):
+        with pytest.raises(StoreUnreachableError, match="storage process of this server"):
             await ServedMetadataStore.open(tmp_path / "none.sock", call_timeout_s=0.05)
 
     asyncio.run(story())

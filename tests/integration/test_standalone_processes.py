@@ -15,7 +15,15 @@ import pytest
 
 from magnetar.auth.token import new_token
 from support.official import QUIET, receive_all
-from support.sharing_processes import Load, check_all_there, connected, is_there, process_of, processes
+from support.sharing_processes import (
+    Load,
+    check_all_there,
+    connected,
+    is_there,
+    process_of,
+    processes,
+    storage_pid,
+)
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
@@ -38,10 +46,6 @@ def server(tmp_path: Path) -> Iterator[StandaloneProcess]:
 def everyone(server: StandaloneProcess) -> list[int]:
     """Process ids of the broker processes and of their storage."""
     return [*pids(server), storage_pid(server)]
-
-
-def storage_pid(server: StandaloneProcess) -> int:
-    return int(json.loads((server.folder / "ready.json").read_text())["storage_pid"])
 
 
 def pids(server: StandaloneProcess) -> list[int]:
@@ -168,6 +172,3 @@ def test_what_cannot_be_shared_is_refused_with_its_reason(tmp_path: Path) -> Non
         pass
     with pytest.raises(AssertionError, match="keeps messages in the broker's own process: start without"):
         StandaloneProcess(tmp_path / "own", options=THREE).start()
-    transactions = {"MAGNETAR_TRANSACTIONS": "true"}
-    with pytest.raises(AssertionError, match="transactions are not offered by several"):
-        StandaloneProcess(tmp_path / "t", options=THREE, environment=transactions).start()

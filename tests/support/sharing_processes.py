@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pulsar
 
 from support.broker_clusters import lookup
 from support.official import QUIET
-from support.standalone import StandaloneProcess, wait_until
+from support.standalone import ADMIN_DEADLINE_S, StandaloneProcess, wait_until
 
 TOPIC = "persistent://public/default/"
 
@@ -36,8 +37,39 @@ def processes(broker: StandaloneProcess) -> list[dict[str, Any]]:
 
 def process_of(broker: StandaloneProcess, topic: str) -> dict[str, Any]:
     """The process that has a topic."""
-    url = lookup(broker, topic)["brokerUrl"]
-    return next(each for each in processes(broker) if each["broker_url"] == url)
+    return _named_by(broker, lambda: lookup(broker, topic))
+
+
+def coordinator_of(broker: StandaloneProcess, number: int = 0) -> dict[str, Any]:
+    """The process that has a coordinator of transactions."""
+    name = f"pulsar/system/transaction_coordinator_assign-partition-{number}"
+
+    def look_up() -> dict[str, Any]:
+        place = f"{broker.http_url}/lookup/v2/topic/persistent/{name}"
+        with urlopen(place, timeout=ADMIN_DEADLINE_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    return _named_by(broker, look_up)
+
+
+def _named_by(broker: StandaloneProcess, look_up: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The process that a look-up names, which is asked again while processes are being replaced."""
+    found: list[dict[str, Any]] = []
+
+    def asked() -> bool:
+        with suppress(OSError):
+            url = look_up()["brokerUrl"]
+            found.extend(each for each in processes(broker) if each["broker_url"] == url)
+        return bool(found)
+
+    wait_until(asked, 60, "a process is named")
+    return found[0]
+
+
+def storage_pid(server: StandaloneProcess) -> int:
+    """The storage process of a standalone server."""
+    return int(json.loads((server.folder / "ready.json").read_text())["storage_pid"])
 
 
 class Load:

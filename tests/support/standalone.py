@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener, urlopen
 
 START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 60.0
@@ -21,6 +21,20 @@ ADMIN_DEADLINE_S = 60.0
 CLUSTER = "MAGNETAR_TEST_CLUSTER"
 """Variable with the kind of the metadata service when tests run against brokers of a cluster:
 `support/serving.py`."""
+
+
+class _ToTheOwner(HTTPRedirectHandler):
+    """Follows calls that a broker leads to another one, whatever their method."""
+
+    def redirect_request(
+        self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
+        if code == 307:
+            return Request(newurl, req.data, dict(req.header_items()), method=req.get_method())
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_FOLLOWING = build_opener(_ToTheOwner())
 
 
 class StandaloneProcess:
@@ -123,7 +137,7 @@ class StandaloneProcess:
         data = None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **(headers or {})}
         request = Request(f"{self.http_url}/admin/v2/{path}", data, sent, method=method)
-        with urlopen(request, timeout=ADMIN_DEADLINE_S) as answer:
+        with _FOLLOWING.open(request, timeout=ADMIN_DEADLINE_S) as answer:
             text = answer.read()
             assert text or answer.status == 204, answer.status
         return json.loads(text) if text else None

@@ -27,7 +27,7 @@ class PointsInTime(Protocol):
         """Raises MagnetarError: another one is there, or it cannot be done."""
         ...
 
-    def renew(self, staged_id: str) -> bool:
+    async def renew(self, staged_id: str) -> bool:
         """It is being copied still; False when it is not there any more."""
         ...
 

@@ -23,6 +23,7 @@ from magnetar.observability.rows import Section as Section
 from magnetar.observability.rows import counter as _c
 from magnetar.observability.rows import gauge as _g
 from magnetar.observability.rows import histogram as _h
+from magnetar.observability.sharing_rows import SHARING
 from magnetar.observability.tenant_rows import TENANTS
 from magnetar.observability.topic_work_rows import TOPIC_WORK
 from magnetar.observability.transaction_rows import TRANSACTIONS
@@ -343,6 +344,7 @@ SECTIONS: Final = (
     PROXY,
     LEDGER_CLIENT,
     METADATA_SERVICE,
+    SHARING,
     LOAD,
     TOPIC_WORK,
     TRANSACTIONS,

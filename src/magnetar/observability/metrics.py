@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -72,12 +72,24 @@ class _Family:
         self.lines: list[str] = []
 
 
+class FamilyText(NamedTuple):
+    """The text of one family in a scrape."""
+
+    name: str
+    head: str
+    """Its help and its type, two lines."""
+    samples: str
+    """A line for each."""
+
+
 class Exposition:
     """One scrape in the making."""
 
-    def __init__(self, *, series_max: int = SERIES_MAX) -> None:
+    def __init__(self, *, series_max: int = SERIES_MAX, process: str = "") -> None:
+        """`process`: the value of a label `process` that every sample gets; "": no such label."""
         self._families: dict[str, _Family] = {}
         self._series_max = series_max
+        self._process = f'process="{process}"' if process else ""
         self.series = 0
         """Samples taken."""
         self.dropped = 0
@@ -93,7 +105,12 @@ class Exposition:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = _Family(kind, text)
+        if self._process:
+            labelled = self._of_process(labelled)
         family.lines.append(f"{name}{labelled} {_number(value)}\n")
+
+    def _of_process(self, labelled: str) -> str:
+        return f"{{{self._process},{labelled[1:]}" if labelled else f"{{{self._process}}}"
 
     def counter(self, name: str, text: str, value: float, labelled: str = NO_LABELS) -> None:
         """Adds a sample of a counter."""
@@ -122,6 +139,8 @@ class Exposition:
         self.series += size
         family = self._families.setdefault(name, _Family(Kind.HISTOGRAM, text))
         running = list(accumulate(counts))
+        if self._process:
+            labelled = self._of_process(labelled)
         head = f"{labelled[:-1]}," if labelled else "{"
         for bound, count in zip((*bounds, math.inf), running, strict=True):
             family.lines.append(f'{name}_bucket{head}le="{_number(bound)}"}} {count}\n')
@@ -130,13 +149,13 @@ class Exposition:
 
     def render(self) -> str:
         """The text of the scrape."""
-        return "".join(self.families())
+        return "".join(head + samples for _, head, samples in self.families())
 
-    def families(self) -> Iterator[str]:
+    def families(self) -> Iterator[FamilyText]:
         """The text of the scrape, one family at a time, in the order of their first samples."""
         for name, family in self._families.items():
             head = f"# HELP {name} {_escaped(family.help)}\n# TYPE {name} {family.kind.value}\n"
-            yield head + "".join(family.lines)
+            yield FamilyText(name, head, "".join(family.lines))
 
 
 Collector = Callable[[Exposition], Iterable[None]]
@@ -170,13 +189,19 @@ class Registry:
     def scrape(self) -> Iterator[str]:
         """The text of a scrape in pieces, some of them empty; the event loop may get a turn between any
         two."""
-        exposition = Exposition(series_max=self._series_max)
+        for family in self.families():
+            yield "" if family is None else family.head + family.samples
+
+    def families(self, process: str = "") -> Iterator[FamilyText | None]:
+        """The families of a scrape; None where the event loop may get a turn too. `process`: see
+        `Exposition`."""
+        exposition = Exposition(series_max=self._series_max, process=process)
         for name, kind, text, labelled, metric in self._own:
             exposition.add(name, kind, text, metric.value, labelled)
         for collect in self._collectors:
             for _ in collect(exposition):
-                yield ""
-        about = Exposition()
+                yield None
+        about = Exposition(process=process)
         about.gauge("magnetar_metrics_series", "Series in this scrape.", exposition.series)
         about.gauge(
             "magnetar_metrics_series_dropped",

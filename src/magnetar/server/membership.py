@@ -25,6 +25,7 @@ from magnetar.server.addresses import own_name, socket_name
 from magnetar.server.banner import Endpoints
 from magnetar.server.processes.neighbours import shared_urls, siblings_of
 from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.settings.ledger_settings import SERVED
 
 if TYPE_CHECKING:
     from magnetar.server.processes.member import SharingProcess
@@ -40,16 +41,11 @@ def check(config: StandaloneConfig) -> None:
             "brokers of a cluster share a metadata service: give --metadata zk://… or etcd://…;"
             " for one broker, start magnetar standalone"
         )
-    if config.transactions and config.processes > 1:
-        raise StartupError(
-            "transactions are not offered by several processes behind one port yet: leave the setting out,"
-            " or start one process"
-        )
     thresholds = (config.offload_threshold_bytes, config.offload_threshold_seconds)
     history = (
         max(thresholds) >= 0 or config.offload_max_age_seconds or config.lake_catalog not in ("", "none")
     )
-    if history and not config.offload_url:
+    if history and not config.offload_url and not config.metadata_url.startswith(SERVED):
         raise StartupError(
             "brokers of a cluster keep history in a store that all of them reach: set offload_url, the same"
             " for all of them, or leave the other settings of history out"

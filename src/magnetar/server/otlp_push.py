@@ -8,10 +8,11 @@ import time
 from typing import Final
 
 from magnetar import __version__
-from magnetar.admin.metrics.broker_metrics import registry_for, scraped
+from magnetar.admin.metrics.broker_metrics import registry_for
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.broker.service import Broker
 from magnetar.observability import otlp
+from magnetar.runtime.scraping import scraped
 from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.otlp")

@@ -183,6 +183,7 @@ class Standalone:
             self._listen(broker, tls_listener, tls)
         if self._member is not None:
             self._share_ports(self._member, broker, tls)
+            await self._cleanup.enter_async_context(self._member.answering(broker))
         if config.ready_file is not None:
             write_ready_file(config.ready_file, self.endpoints, data_dir=self.data_dir)
             self._cleanup.callback(remove_ready_file, config.ready_file)
@@ -270,7 +271,7 @@ class Standalone:
             config=log_config(config, for_pulsar=stores.adopted),
             spawn=self._tasks.spawn,
             tiers=tiering.storage,
-            holes=holes_of(config, folder),
+            holes=holes_of(config, folder or stores.beside),
         )
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)

@@ -19,16 +19,16 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
-from magnetar.managedlog.moved_store import former_places
 from magnetar.managedlog.orphan_objects import OrphanObjects
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import HelperSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.schemas import key_value
+from magnetar.server.moved_places import moved_places
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.offload_settings import default_policy
-from magnetar.server.storage.datafolder import DataFolder
+from magnetar.server.storage.datafolder import DataFolder, FolderPaths
 from magnetar.server.storage.opened_stores import MessageStores
 from magnetar.server.storage.work_folder import WorkFolder
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
@@ -88,6 +88,8 @@ class HistoryPlaces:
     """Whether there may be tables."""
     shared: bool = False
     """Whether other brokers serve topics of the same metadata."""
+    in_folder: bool = False
+    """Whether the store is in the data folder, so that no other server can reach it."""
 
     @property
     def offloads(self) -> bool:
@@ -96,14 +98,24 @@ class HistoryPlaces:
         return not self.shared or self.url != MEMORY_URL
 
 
-def places_of(config: StandaloneConfig, folder: DataFolder | None, *, shares: bool) -> HistoryPlaces:
-    """Where history lies by the settings. Raises StartupError."""
+def places_of(
+    config: StandaloneConfig, folder: DataFolder | None, beside: FolderPaths | None = None, *, shares: bool
+) -> HistoryPlaces:
+    """Where history lies by the settings. `beside`: see `MessageStores.beside`. Raises StartupError."""
     work = None if folder is None else folder.offload_dir
-    if shares:
+    if shares and beside is None:
         # What is in the folder of one broker, the others do not find.
         return HistoryPlaces(_url(config, None), work, tables=bool(config.lake_catalog), shared=True)
-    catalog_file = None if folder is None else folder.lake_catalog_file
-    return HistoryPlaces(_url(config, work), work, catalog_file, tables=catalog_file is not None)
+    used = beside or folder
+    catalog_file = None if used is None else used.lake_catalog_file
+    return HistoryPlaces(
+        _url(config, None if used is None else used.offload_dir),
+        work,
+        catalog_file,
+        tables=catalog_file is not None,
+        shared=shares,
+        in_folder=not config.offload_url,
+    )
 
 
 class Tiering:
@@ -283,16 +295,11 @@ async def open_tiering(
 ) -> Tiering:
     """Tiered storage of a process; `shares`: it is one of several brokers of a cluster. Raises StartupError,
     MetadataError, InvalidLogDataError."""
-    places = places_of(config, folder, shares=shares)
+    places = places_of(config, folder, stores.beside, shares=shares)
     tiering = Tiering(config, places, clock=clock, metadata=stores.metadata, trust=stores.trust)
-    if folder is not None and not config.metadata_url:
-
-        def moved() -> None:
-            # The tables in it are where the folder was; they are made anew from the lists.
-            if not config.lake_catalog and not config.offload_url:
-                folder.lake_catalog_file.unlink(missing_ok=True)
-
-        former = await former_places(stores.metadata, folder.offloaded_dir.absolute(), moved)
+    used = stores.beside or (None if config.metadata_url else folder)
+    if used is not None:
+        former = await moved_places(config, used, stores.metadata, is_alone=stores.beside is None)
         # A setting that is named explicitly is used as it is.
         named = {url: now for url, now in former.items() if url != tiering.storage.url}
         tiering.storage.former = named
@@ -312,7 +319,7 @@ def _owners(
             poll_s=config.offload_owner_poll_seconds,
             shared=places.shared,
         ),
-        default_url="" if config.offload_url or places.shared else places.url,
+        default_url=places.url if places.in_folder else "",
         alone=not config.metadata_url,
     )
 

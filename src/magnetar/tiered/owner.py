@@ -251,7 +251,8 @@ class StoreOwner:
         value = await self._context.metadata.get(self._path)
         noted = None if value is None else Holding.decode(value.data)
         version = MUST_NOT_EXIST if value is None else value.stat.version
-        verdict = judge(record, noted, installation, shared=self._context.shared)
+        # What is in the data folder is not elsewhere: its record can only have been deleted.
+        verdict = judge(record, noted, installation, shared=self._context.shared and not self._private)
         return _State(record, None if found is None else found.tag, noted, version, verdict, installation)
 
     async def _step(self, *, claim: bool = False, sweep_earlier: bool = False) -> None:

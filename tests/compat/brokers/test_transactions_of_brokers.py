@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
-import pulsar
 import pytest
 
 from support import java_client
 from support.broker_clusters import BrokerCluster, cluster_or_skip, lookup
 from support.drivers import NotHereError
 from support.java_program import java_program
-from support.official import QUIET
 from support.standalone import ADMIN_DEADLINE_S, StandaloneProcess, wait_until
+from support.transforming import Lines, numbers_in, prepare
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("own")]
 
@@ -42,33 +39,6 @@ def cluster(service: BrokerCluster) -> Iterator[BrokerCluster]:
         service.start_broker(environment=ON)
     yield service
     service.stop()
-
-
-class Lines:
-    """What the program said so far."""
-
-    def __init__(self, program: subprocess.Popen[str]) -> None:
-        self.all: list[str] = []
-        self._program = program
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self._program.stdout is not None
-        for line in self._program.stdout:
-            self.all.append(line.strip())
-
-    def committed(self) -> list[str]:
-        return [line.split()[1] for line in self.all if line.startswith("committed")]
-
-
-def everything(cluster: BrokerCluster, topic: str) -> list[int]:
-    client = pulsar.Client(cluster.service_url, operation_timeout_seconds=60, logger=QUIET)
-    reader = client.create_reader(TOPIC + topic, pulsar.MessageId.earliest)
-    found = []
-    while reader.has_message_available():
-        found.append(int(reader.read_next(10_000).data()))
-    client.close()
-    return found
 
 
 def coordinator(cluster: BrokerCluster, number: int = 0) -> StandaloneProcess:
@@ -97,15 +67,7 @@ def test_each_input_has_its_output_once_in_topics_of_several_brokers(
     except NotHereError as error:  # Java or its packages could not be had: it says which and why
         pytest.skip(str(error))
     left, right, source = apart(cluster)
-    client = pulsar.Client(cluster.service_url, logger=QUIET)
-    client.subscribe(TOPIC + source, "work", pulsar.ConsumerType.Shared).close()
-    for name in (left, right):
-        # Without a subscription a topic keeps nothing of a ledger that is full or whose owner is gone.
-        client.subscribe(TOPIC + name, "keep").close()
-    producer = client.create_producer(TOPIC + source)
-    for number in range(INPUTS):
-        producer.send(b"%d" % number)
-    client.close()
+    prepare(cluster.service_url, TOPIC + source, (TOPIC + left, TOPIC + right), INPUTS)
     arguments = (cluster.service_url, TOPIC + source, TOPIC + left, TOPIC + right)
     source_file = HERE / "Transforming.java"
     with java_program(tmp_path, source_file, path, ["-Xmx256m"], arguments) as program:
@@ -117,7 +79,7 @@ def test_each_input_has_its_output_once_in_topics_of_several_brokers(
         cluster.owner_of(right).kill()
         cluster.start_broker(environment=ON)
         wait_until(lambda: "idle" in lines.all, 300, "nothing is left to do")
-    outputs = [everything(cluster, name) for name in (left, right)]
+    outputs = [numbers_in(cluster.service_url, TOPIC + name) for name in (left, right)]
     for name, found in zip((left, right), outputs, strict=True):
         twice = [value for value, count in Counter(found).items() if count > 1]
         assert not twice, (

@@ -34,7 +34,7 @@ async def begin(call: Call) -> object:
 
 async def renew(call: Call) -> None:
     """Keeps a point in time that is being copied; 404 when it was removed."""
-    if not _points(call).renew(call.params["point"]):
+    if not await _points(call).renew(call.params["point"]):
         raise NotHereError("that point in time is not there any more: take another one")
 
 

@@ -5,7 +5,7 @@ Read at scrape time; nothing is counted here. Names that begin with `magnetar_` 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from magnetar.admin.calls.call import Call, Handler, Raw
@@ -24,17 +24,12 @@ from magnetar.observability import logs, process
 from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, labels
 from magnetar.runtime.flights import NextFlight
-from magnetar.runtime.tasks import yield_loop
+from magnetar.runtime.scraping import encoded
 
 _SUBSCRIPTIONS_PER_STEP: Final = 4
 """Subscriptions of one topic in a step; a topic may have thousands."""
-_STEPS_PER_TURN: Final = 16
-"""Steps of collectors before the event loop gets a turn, about half a millisecond. A step is a topic or some
-of its subscriptions."""
 _TOPICS_PER_STEP: Final = 50
 """Topics that are counted in a step."""
-_BYTES_PER_TURN: Final = 64 << 10
-"""Bytes of text that are made before the event loop gets a turn."""
 
 
 def registry_for(broker: Broker) -> Registry:
@@ -58,30 +53,19 @@ def registry_for(broker: Broker) -> Registry:
 
 
 def handler_for(registry: Registry) -> Handler:
-    """The handler of `/metrics`. One scrape is made at a time, for all that wait for it: each would take half
-    a millisecond of every turn of the loop."""
-
-    async def encoded() -> bytes:
-        return b"".join([piece.encode() async for piece in _pieces(registry)])
-
-    scrapes = NextFlight(encoded)
+    """The handler of `/metrics`: of this process, or on a port that several share of all of them. One scrape
+    is made at a time, for all that wait for it: each would take half a millisecond of every turn of the
+    loop."""
+    scrapes = NextFlight(lambda: encoded(registry))
 
     async def scrape(call: Call) -> object:
+        siblings = call.broker.siblings
+        shared = None if siblings is None else siblings.metrics
+        if shared is not None and call.service.http_port in shared.ports:
+            return Raw((await shared.scraped()).encode(), CONTENT_TYPE)
         return Raw(await scrapes.landing(), CONTENT_TYPE)
 
     return scrape
-
-
-async def scraped(registry: Registry) -> str:
-    """The text of a scrape; the event loop gets turns in between."""
-    return "".join([piece async for piece in _pieces(registry)])
-
-
-async def _pieces(registry: Registry) -> AsyncIterator[str]:
-    for turn, piece in enumerate(registry.scrape(), 1):
-        yield piece
-        if turn % _STEPS_PER_TURN == 0 or len(piece) > _BYTES_PER_TURN:
-            await yield_loop()
 
 
 def _collect_broker(broker: Broker, out: Exposition) -> Iterator[None]:

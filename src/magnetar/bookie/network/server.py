@@ -24,6 +24,7 @@ from magnetar.bookie.network.access import NO_AUTHENTICATION, Access, Door
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
 from magnetar.bookie.network.handshakes import Handshakes
+from magnetar.bookie.network.holding import ClientHolds
 from magnetar.bookie.network.loading import Asked, IndexLoads
 from magnetar.bookie.network.outflow import OF_ALL_BYTES
 from magnetar.bookie.network.outsiders import Outsiders
@@ -97,6 +98,7 @@ class BookieServer:
         self._connections: set[BookieConnection] = set()
         self._outsiders = Outsiders()
         self._handshakes = Handshakes()
+        self.holding = ClientHolds(self._connections)
         self._all_held = False
         self._brought: tuple[LedgerId, int] | None = None
         self.budget = ReadBudget(self._options.output_bytes_max, self._has_place)
@@ -160,8 +162,7 @@ class BookieServer:
         if not options.access.is_open:
             connection.door = Door(options.access, secrets.token_urlsafe)
             self._outsiders.add(connection, options.outside_s)
-        if self._all_held:
-            connection.hold()
+        self.holding.opened(connection)
 
     def closed(self, connection: BookieConnection) -> None:
         """See `Serving`."""
@@ -189,7 +190,8 @@ class BookieServer:
             elif not self._admit(connection, connection.door, request):
                 return
         if not self._all_held and self._pending_bytes > self._options.pending_bytes_max:
-            self._hold_all()
+            self._all_held = True
+            self.holding.begin()
 
     def go_on(self, connection: BookieConnection) -> None:
         """See `Serving`."""
@@ -224,17 +226,11 @@ class BookieServer:
     def _pending_bytes(self) -> int:
         return self.entries.pending_bytes + self._loads.waiting_bytes
 
-    def _hold_all(self) -> None:
-        self._all_held = True
-        for connection in self._connections:
-            connection.hold()
-
     def _go_on(self) -> None:
         """Some of what waited has ended."""
         if self._all_held and self._pending_bytes <= self._options.pending_bytes_max // 2:
             self._all_held = False
-            for connection in self._connections:
-                connection.release()
+            self.holding.end()
         self.budget.look_soon()
 
     def _handle(self, connection: BookieConnection, request: Request) -> None:

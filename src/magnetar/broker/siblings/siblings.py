@@ -19,6 +19,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from magnetar.broker.ownership.records import BrokerUrls
+from magnetar.broker.siblings.shared_scrape import SharedScrape
 
 NOT_SHARED: Final = frozenset[int]()
 
@@ -45,6 +46,9 @@ class Siblings:
     ports: frozenset[int] = NOT_SHARED
     """Ports without TLS whose clients are told to stay at the address that they have; none of them when
     clients are sent to the own ports of the processes."""
+
+    metrics: SharedScrape | None = None
+    """The metrics of all processes; None: each shows its own ones only."""
 
     def find(self, named: str) -> Path | None:
         """Where the process that a CONNECT names receives sockets; None: it is this one, or none of them."""

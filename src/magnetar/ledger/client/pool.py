@@ -11,8 +11,7 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -176,8 +175,6 @@ class BookiePool:
         self.is_closed = False
         self._loop = asyncio.get_running_loop()
         self._channels: dict[tuple[str, int], _Channel] = {}
-        self._held_adds: list[tuple[str, AddRun, AddSink]] | None = None
-        """Adds that wait to be sent; None: adds are sent at once."""
         self._request_ids = itertools.count(1)
 
     def _channel(self, bookie: str, ledger_id: LedgerId, *, recovery: bool) -> _Channel:
@@ -213,9 +210,6 @@ class BookiePool:
 
     def send_adds(self, bookie: str, run: AddRun, sink: AddSink) -> None:
         """Sends adds of one ledger to one bookie; the sink is notified of each answer."""
-        if self._held_adds is not None:
-            self._held_adds.append((bookie, run, sink))
-            return
 
         def send(connection: BookieChannel | None) -> None:
             if connection is None:
@@ -224,22 +218,6 @@ class BookiePool:
                 connection.send_adds(run, sink)
 
         self._channel(bookie, run.ledger_id, recovery=run.recovery).use(send)
-
-    @contextmanager
-    def holding_adds(self) -> Iterator[None]:
-        """Sends no add in this block; adds made meanwhile are sent at its end, in their order.
-
-        An add carries the last add confirmed of its ledger. So the states of the bookies at different moments
-        of this block confirm no entry that a bookie lacked at its moment.
-        """
-        assert self._held_adds is None, "one at a time"
-        self._held_adds = []
-        try:
-            yield
-        finally:
-            held, self._held_adds = self._held_adds, None
-            for bookie, run, sink in held:
-                self.send_adds(bookie, run, sink)
 
     def repair(self, bookie: str, run: AddRun) -> None:
         """Adds copies to a bookie that should have had them; the outcome is not reported."""
@@ -252,12 +230,6 @@ class BookiePool:
 
     def forget(self, bookie: str, ledger_id: LedgerId, sink: AddSink, *, recovery: bool) -> None:
         """The sink is not notified any more."""
-        if self._held_adds is not None:
-            self._held_adds = [
-                (to, run, hears)
-                for to, run, hears in self._held_adds
-                if not (to == bookie and run.ledger_id == ledger_id and hears is sink)
-            ]
         connection = self._channel(bookie, ledger_id, recovery=recovery).current()
         if connection is not None:
             connection.forget(ledger_id, sink)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -280,10 +279,6 @@ class RemoteLedgers:
                 yield ledger_id, (await registry.read(ledger_id)).metadata.custom
             except NoSuchLedgerError:  # deleted since the listing
                 continue
-
-    def holding_adds(self) -> AbstractContextManager[None]:
-        """Sends no entry to a bookie in this block; see `BookiePool.holding_adds`."""
-        return self._client.cluster.pool.holding_adds()
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
         """Adds the ledger client's counters to a scrape."""

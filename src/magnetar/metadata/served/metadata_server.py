@@ -64,6 +64,8 @@ class MetadataServer:
         self.store = store
         self.makers: dict[str, tuple[ServedSession, int]] = {}
         """The session that made an ephemeral value, and the value's `Stat.creation`, by path."""
+        self.answered = 0
+        """Calls that were answered."""
         self.tasks = TaskGroup("metadata server")
         self._questions_max = max(1, round(silent_s / ASK_S))
         self._sessions: set[ServedSession] = set()
@@ -241,6 +243,7 @@ class ServedSession(asyncio.Protocol):
             self._calls -= 1
             if not self._calls:
                 self.idle.set()
+        self._server.answered += 1
         self._write(encode_answer(asked.number, result))
         if self._calls == CALLS_MAX - 1 and self._is_open:
             self._begin_calls()

@@ -56,6 +56,22 @@ CALL_TIMEOUT_S: Final = 30.0
 _RETRY_S: Final = 0.1
 """Between two attempts to connect."""
 
+_AWAY: Final = (
+    "the storage process of this server, which has the metadata, is away; it is started again by itself: try"
+    " again, and if this goes on, the server's log says why it ends"
+)
+_UNKNOWN: Final = (
+    "the storage process of this server, which has the metadata, ended before it answered: whether the change"
+    " was made is not known. It is started again by itself: look, or try again"
+)
+
+
+def _silent(waited_s: float) -> str:
+    return (
+        f"the storage process of this server, which has the metadata, did not answer in {waited_s:g} s: try"
+        " again, and if this goes on, look whether its disk or its processor is overloaded"
+    )
+
 
 class LinkLostError(MetadataError):
     """The connection ended before the answer."""
@@ -91,13 +107,13 @@ class ServedMetadataStore(RemoteStore):
 
     async def get(self, path: str) -> Value | None:
         paths.split(path)
-        value = await self._call(GetCall(path), path, repeats=True)
+        value = await self._call(GetCall(path), repeats=True)
         assert value is None or isinstance(value, Value), value
         return value
 
     async def children(self, path: str) -> list[str]:
         paths.check(path)
-        names = await self._call(ChildrenCall(path), path, repeats=True)
+        names = await self._call(ChildrenCall(path), repeats=True)
         assert isinstance(names, tuple), names
         return [name for name in names if isinstance(name, str)]
 
@@ -116,7 +132,7 @@ class ServedMetadataStore(RemoteStore):
         """
         paths.split(path)
         call = PutCall(Put(path, data, expected_version), ephemeral, sequential)
-        stat = await self._call(call, path, repeats=False)
+        stat = await self._call(call, repeats=False)
         assert isinstance(stat, Stat), stat
         return stat
 
@@ -125,12 +141,12 @@ class ServedMetadataStore(RemoteStore):
     ) -> None:
         paths.split(path)
         call = DeleteCall(Delete(path, expected_version, expected_creation))
-        await self._call(call, path, repeats=False)
+        await self._call(call, repeats=False)
 
     async def delete_recursive(self, path: str) -> None:
         paths.check(path)
         # Repeated, it would delete what another process has made there meanwhile.
-        await self._call(DeleteBelowCall(path), path, repeats=False)
+        await self._call(DeleteBelowCall(path), repeats=False)
 
     async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
         check_count(fixed := tuple(operations))
@@ -139,7 +155,7 @@ class ServedMetadataStore(RemoteStore):
         if not fixed:
             self._check_open()
             return []
-        stats = await self._call(TransactCall(fixed), fixed[0].path, repeats=False)
+        stats = await self._call(TransactCall(fixed), repeats=False)
         assert isinstance(stats, tuple), stats
         assert not isinstance(stats, Stat), stats
         return [stat for stat in stats if not isinstance(stat, str)]
@@ -155,7 +171,7 @@ class ServedMetadataStore(RemoteStore):
 
     # -- calls ---------------------------------------------------------------------------------------
 
-    async def _call(self, call: Call, path: str, *, repeats: bool) -> Result:
+    async def _call(self, call: Call, *, repeats: bool) -> Result:
         """The result of a call. `repeats`: whether it may be made twice.
 
         Raises StoreClosedError, StoreUnreachableError, OutcomeUnknownError, what the store raises.
@@ -171,11 +187,10 @@ class ServedMetadataStore(RemoteStore):
                 if self._closed:
                     raise StoreClosedError("the metadata store is closed") from error
                 if not repeats:
-                    raise OutcomeUnknownError(f"{path}: the connection was lost before the answer") from error
+                    raise OutcomeUnknownError(_UNKNOWN) from error
                 if isinstance(error, TimeoutError):
                     # Asked again on the same connection, it would be asked without end.
-                    waited = f"{path}: no answer from {self._place} in {self._call_timeout_s:g} s"
-                    raise StoreUnreachableError(waited) from error
+                    raise StoreUnreachableError(_silent(self._call_timeout_s)) from error
                 continue
             if isinstance(answered, MetadataError):
                 raise answered
@@ -187,7 +202,7 @@ class ServedMetadataStore(RemoteStore):
             async with asyncio.timeout_at(until_s):
                 await self._linked.wait()
         except TimeoutError as error:
-            raise StoreUnreachableError(f"the metadata at {self._place} cannot be reached") from error
+            raise StoreUnreachableError(_AWAY) from error
         assert self._link is not None, "it is linked"
         return self._link
 

@@ -223,7 +223,7 @@ class Staging:
             await in_thread(self._sources.link, staged)
             self._sources.note(staged, created_ms, await ends())
 
-    def renew(self, staged_id: str) -> bool:
+    async def renew(self, staged_id: str) -> bool:
         """Notes that the copying continues; False when the point in time was removed."""
         if self._current is None or self._current.staged_id != staged_id:
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from magnetar.base.clock import Clock
@@ -25,6 +25,7 @@ from magnetar.server.bookies.local_bookie import LocalBookie
 from magnetar.server.bookies.local_bookies import LocalBookies, bookie_names
 from magnetar.server.settings.config import MIB, StandaloneConfig
 from magnetar.server.storage.datafolder import METADATA_RESERVE_BYTES, DataFolder
+from magnetar.server.storage.opened_stores import Ends
 from magnetar.wire.bookkeeper.packets import AROUND_MESSAGE_BYTES
 
 
@@ -78,6 +79,20 @@ async def open_beside(
     cleanup.push_async_callback(bookies.close)
     await bookies.start()
     return BesideStorage(store, tree, registry, trust, guard, bookies)
+
+
+class KeptBeside:
+    """The messages on bookies beside this process, for backups."""
+
+    def __init__(self, guard: BesideGuard, bookies: LocalBookies) -> None:
+        self._guard = guard
+        self._bookies = bookies
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[Ends]:
+        """See `Kept`."""
+        async with self._guard.steady(), self._bookies.held():
+            yield self._bookies.ends
 
 
 def packet_bytes_max(config: StandaloneConfig) -> int:

@@ -1,11 +1,15 @@
 """Requests of a broker to the process of a bookie beside it, over that process's standard input and output.
 
-    NUMBER hold LF     stop deleting ledgers until `go`, or until the process ends
-    NUMBER ends LF     return the segments in use, and the byte up to which each is durable
-    NUMBER go LF       delete ledgers again
+    NUMBER hold LF      stop deleting ledgers until `go`, or until the process ends
+    NUMBER pause LF     read nothing more of clients until `read` or `go`
+    NUMBER ends LF      return the segments in use, and the byte up to which each is durable
+    NUMBER read LF      read clients again
+    NUMBER go LF        delete ledgers again
+    NUMBER metrics LF   return the metrics
 
-    NUMBER JSON LF     the answer: for `ends` an object with names of segments and bytes, else an empty one;
-                       {"error": TEXT} after a failure
+    NUMBER JSON LF      the answer: for `ends` an object with names of segments and bytes, for `metrics` one
+                        with families (`observability/merging.py`), else an empty one; {"error": TEXT} after a
+                        failure
 
 Nothing else is written there; the log goes to standard error.
 """
@@ -18,21 +22,32 @@ import itertools
 import json
 import logging
 from asyncio.subprocess import Process
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, TypeAlias
 
 from magnetar.base.errors import StorageError
 from magnetar.bookie.segment_store import SegmentStore
+from magnetar.observability.merging import as_answer, from_answer
+from magnetar.observability.metrics import FamilyText, Registry
 
 _log = logging.getLogger("magnetar.server")
 
 HOLD: Final = "hold"
+PAUSE: Final = "pause"
 ENDS: Final = "ends"
+READ: Final = "read"
 GO: Final = "go"
+METRICS: Final = "metrics"
 
-_ANSWER_S: Final = {HOLD: 10.0, ENDS: 2.0, GO: 2.0}
-"""Seconds to wait for an answer. Published messages wait during `ends` too."""
+LINE_BYTES_MAX: Final = 4 << 20
+"""Bytes of the longest answer."""
+_ANSWER_S: Final = {HOLD: 10.0, PAUSE: 2.0, ENDS: 2.0, READ: 2.0, GO: 2.0, METRICS: 4.0}
+"""Seconds to wait for an answer. Published messages wait from `pause` to `read`."""
 _ERROR: Final = "error"
+_FAMILIES: Final = "families"
+
+Answer: TypeAlias = dict[str, object]
 
 
 class BookieRequests:
@@ -43,7 +58,7 @@ class BookieRequests:
         self._name = name
         self._process = process
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[dict[str, int]]] = {}
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._has_ended = False
 
     async def listen(self) -> None:
@@ -73,13 +88,13 @@ class BookieRequests:
     def _ended(self) -> StorageError:
         return StorageError(f"{self._name} has ended: try again when it is back")
 
-    async def ask(self, what: str) -> dict[str, int]:
+    async def ask(self, what: str) -> Answer:
         """Sends a request and returns its answer. Raises StorageError when none comes or it is an error."""
         assert self._process.stdin is not None, "it is a pipe"
         if self._has_ended:
             raise self._ended()
         number = next(self._numbers)
-        asked: asyncio.Future[dict[str, int]] = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[number] = asked
         try:
             self._process.stdin.write(f"{number} {what}\n".encode())
@@ -92,13 +107,27 @@ class BookieRequests:
         finally:
             self._asked.pop(number, None)
 
+    async def ends(self) -> dict[str, int]:
+        """What `ends` returns. Raises StorageError."""
+        return {name: end for name, end in (await self.ask(ENDS)).items() if isinstance(end, int)}
+
+    async def metrics(self) -> list[FamilyText]:
+        """The bookie's metrics. Raises StorageError."""
+        return from_answer((await self.ask(METRICS)).get(_FAMILIES))
+
 
 class BookieAnswers:
     """The bookie's end; does no input or output."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: Registry, name: str) -> None:
+        """`registry`: the metrics of the bookie `name`."""
         self.stores: Sequence[SegmentStore] = ()
         """Empty until the bookie serves."""
+        self.paused: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+        """Makes a block in which nothing more of clients is read."""
+        self._registry = registry
+        self._name = name
+        self._pause = contextlib.ExitStack()
         self._rest = b""
         self._held = contextlib.ExitStack()
         self._is_holding = False
@@ -112,7 +141,9 @@ class BookieAnswers:
             answers.append(f"{number} {json.dumps(self._answer(what))}\n")
         return "".join(answers).encode()
 
-    def _answer(self, what: str) -> dict[str, int] | dict[str, str]:
+    def _answer(self, what: str) -> Answer:
+        if what == METRICS:
+            return {_FAMILIES: as_answer(filter(None, self._registry.families(self._name)))}
         if not self.stores:
             return {_ERROR: "it is still starting: try again in a moment"}
         if what == HOLD:
@@ -121,11 +152,18 @@ class BookieAnswers:
                 for store in self.stores:
                     self._held.enter_context(store.still.hold())
             return {}
-        if what == ENDS:
-            if not self._is_holding:
-                return {_ERROR: "it was restarted: try again"}
+        if what in (PAUSE, ENDS) and not self._is_holding:
+            return {_ERROR: "it was restarted: try again"}
+        # A pause begins anew with each request, and ends with the one for it.
+        if what != ENDS:
+            self._pause.close()
+        if what == PAUSE:
+            self._pause.enter_context(self.paused())
+        elif what == ENDS:
             return dict(store.supply.durable_end for store in self.stores)
-        assert what == GO, f"of one version with the broker: {what!r}"
-        self._is_holding = False
-        self._held.close()
+        elif what == GO:
+            self._is_holding = False
+            self._held.close()
+        else:
+            assert what == READ, f"of one version with the broker: {what!r}"
         return {}

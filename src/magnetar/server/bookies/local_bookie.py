@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import MagnetarError
+from magnetar.bookie import store_metrics
 from magnetar.bookie.network.access import Access
 from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.network.server import ServerOptions
 from magnetar.bookie.store_options import StoreOptions
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
-from magnetar.observability import logs
+from magnetar.observability import logs, process
+from magnetar.observability.metrics import Registry
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.tasks import race, won
 from magnetar.server import open_files
@@ -81,7 +83,10 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
     loop.add_signal_handler(signal.SIGTERM, over.set)
     # That is the broker's, which reads its credentials anew; a bookie beside it has none in files.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    answers = BookieAnswers()
+    metrics = Registry()
+    answers = BookieAnswers(metrics, bookie.name)
+    for collect in (process.collect, logs.collect, lambda out: store_metrics.collect(answers.stores, out)):
+        metrics.collector(collect)
 
     def read() -> None:
         data = os.read(sys.stdin.fileno(), _READ_BYTES)
@@ -112,7 +117,7 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
         ),
         registry,
     )
-    answers.stores = node.server.entries.stores
+    answers.stores, answers.paused = node.server.entries.stores, node.server.holding.paused
     try:
         failing, _ = await race(node.failed(), over.wait())
         if won(failing):

@@ -12,8 +12,16 @@ from typing import Final
 
 from magnetar.base.errors import StartupError, StorageError
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.observability.metrics import FamilyText
 from magnetar.runtime.tasks import TaskGroup, begin, gathered, pause
-from magnetar.server.bookies.bookie_requests import ENDS, GO, HOLD, BookieRequests
+from magnetar.server.bookies.bookie_requests import (
+    GO,
+    HOLD,
+    LINE_BYTES_MAX,
+    PAUSE,
+    READ,
+    BookieRequests,
+)
 from magnetar.server.bookies.local_bookie import LocalBookie, encode
 
 _log = logging.getLogger("magnetar.server")
@@ -87,6 +95,7 @@ class LocalBookies:
                 encode(bookie),
                 stdin=PIPE,
                 stdout=PIPE,
+                limit=LINE_BYTES_MAX,
                 start_new_session=True,
             )
             assert process.stdin is not None, "it is a pipe"
@@ -126,12 +135,45 @@ class LocalBookies:
     async def ends(self) -> Mapping[str, int]:
         """See `opened_stores.Ends`; call it within `held`. Raises StorageError when a bookie does not
         answer."""
-        told = await gathered(self._to(bookie).ask(ENDS) for bookie in self._bookies)
+        async with self._paused():
+            told = await gathered(self._to(bookie).ends() for bookie in self._bookies)
         return {
             f"bookies/{bookie.name}/segments/{name}": end
             for bookie, ends in zip(self._bookies, told, strict=True)
             for name, end in ends.items()
         }
+
+    @contextlib.asynccontextmanager
+    async def _paused(self) -> AsyncIterator[None]:
+        """A block in which no bookie reads anything of its clients.
+
+        An add carries the last add confirmed of its ledger. What a bookie reads after this block may confirm
+        an entry that another bookie has got since its end was read; what it read before, cannot.
+        """
+        asked: list[BookieRequests] = []
+        try:
+            for bookie in self._bookies:
+                asked.append(self._to(bookie))
+                await asked[-1].ask(PAUSE)
+            yield
+        finally:
+            for requests in asked:
+                # One that has ended reads nothing, and one that is late hears it later.
+                with contextlib.suppress(StorageError):
+                    await requests.ask(READ)
+
+    async def metrics(self) -> dict[str, list[FamilyText] | None]:
+        """The metrics of each bookie; None of one that does not answer."""
+
+        async def of(bookie: LocalBookie) -> list[FamilyText] | None:
+            try:
+                return await self._to(bookie).metrics()
+            except StorageError as error:
+                _log.info("its metrics are left out of a scrape: %s", error)
+                return None
+
+        found = await gathered(of(bookie) for bookie in self._bookies)
+        return {bookie.name: each for bookie, each in zip(self._bookies, found, strict=True)}
 
     def _to(self, bookie: LocalBookie) -> BookieRequests:
         if (requests := self._requests.get(bookie.name)) is None:

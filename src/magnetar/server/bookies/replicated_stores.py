@@ -14,16 +14,14 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, MetadataError, StartupError
 from magnetar.broker.ownership.listing import pulsar_brokers
-from magnetar.ledger.beside import BesideGuard
 from magnetar.ledger.client.ledger_options import LedgerUser
-from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.adoption import scope_of, store_of_cluster
 from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
@@ -40,15 +38,14 @@ from magnetar.metadata.outages import Outages
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
 from magnetar.runtime.syncer import NoSyncer
 from magnetar.runtime.tasks import pause
-from magnetar.server.bookies.beside_storage import open_beside, packet_bytes_max
+from magnetar.server.bookies.beside_storage import KeptBeside, open_beside, packet_bytes_max
 from magnetar.server.bookies.ledger_access import LedgerCredentials, client_options
 from magnetar.server.bookies.local_bookie import USER
-from magnetar.server.bookies.local_bookies import LocalBookies
 from magnetar.server.bookies.opened_ledgers import open_ledgers
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.ledger_settings import SERVED
 from magnetar.server.storage.datafolder import DataFolder
-from magnetar.server.storage.opened_stores import Ends, MessageStores
+from magnetar.server.storage.opened_stores import MessageStores
 
 _log = logging.getLogger("magnetar.server")
 
@@ -96,30 +93,10 @@ async def _beside(
         config, options, TreeLedgerRegistry(store, beside.tree), store, registry, clock, cleanup
     )
     collectors = (ledgers.collect_metrics, beside.guard.collect_metrics)
-    kept = KeptBeside(beside.guard, beside.bookies, ledgers)
+    kept = KeptBeside(beside.guard, beside.bookies)
     return MessageStores(
-        store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, beside.trust, kept
+        store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, beside.trust, kept=kept
     )
-
-
-class KeptBeside:
-    """The messages on bookies beside this process, for backups."""
-
-    def __init__(self, guard: BesideGuard, bookies: LocalBookies, ledgers: RemoteLedgers) -> None:
-        self._guard = guard
-        self._bookies = bookies
-        self._ledgers = ledgers
-
-    @contextlib.asynccontextmanager
-    async def held(self) -> AsyncIterator[Ends]:
-        """See `Kept`."""
-
-        async def ends() -> Mapping[str, int]:
-            with self._ledgers.holding_adds():
-                return await self._bookies.ends()
-
-        async with self._guard.steady(), self._bookies.held():
-            yield ends
 
 
 async def _on_cluster(

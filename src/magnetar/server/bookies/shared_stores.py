@@ -19,6 +19,7 @@ from magnetar.metadata.bookkeeper.bookkeeper_tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.outages import Outages
 from magnetar.metadata.served.served_store import ServedMetadataStore
+from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import NoSyncer
 from magnetar.server.bookies.beside_storage import packet_bytes_max
 from magnetar.server.bookies.ledger_access import client_options
@@ -26,6 +27,7 @@ from magnetar.server.bookies.local_bookie import USER
 from magnetar.server.bookies.opened_ledgers import open_ledgers
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.ledger_settings import SERVED
+from magnetar.server.storage.datafolder import FolderPaths
 from magnetar.server.storage.opened_stores import MessageStores
 
 SOCKET: Final = "metadata.sock"
@@ -38,8 +40,7 @@ PLACE: Final = "storage.json"
 class StoragePlace:
     """What a broker process must know of the storage."""
 
-    bookies_dir: str
-    metadata_file: str
+    data_dir: str
     password: str
     """The one that the bookies ask for; "": they ask for none."""
 
@@ -69,7 +70,8 @@ async def open_shared(
     store = await ServedMetadataStore.open(folder / SOCKET)
     cleanup.push_async_callback(store.close)
     tree = BookKeeperTree()
-    registry = FolderBookieRegistry(Path(place.bookies_dir), Path(place.metadata_file), tree)
+    held = FolderPaths(Path(place.data_dir))
+    registry = FolderBookieRegistry(held.bookies_dir, held.metadata_file, tree)
     options = client_options(config, packet_bytes_max=packet_bytes_max(config))
     if place.password:
         options = replace(options, user=LedgerUser(USER, place.password))
@@ -78,6 +80,14 @@ async def open_shared(
     )
     outages = Outages(store, clock)
     cleanup.callback(outages.close)
-    # Ledgers that metadata does not name are left to the storage process.
-    collectors = (ledgers.collect_metrics, outages.collect_metrics)
-    return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
+    # Ledgers that metadata does not name are left to the storage process, which also judges the metadata.
+    return MessageStores(
+        store,
+        ledgers,
+        None,
+        NoSyncer(),
+        registry.bookies,
+        (ledgers.collect_metrics, outages.collect_metrics),
+        MetadataTrust(registry.doubt),
+        beside=held,
+    )

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from magnetar.base.errors import StartupError
 from magnetar.broker.service import Broker
 from magnetar.runtime.descriptors import SocketReceiver, Taken
+from magnetar.runtime.local_calls import CallServer
 from magnetar.runtime.tasks import call_later
 from magnetar.server.banner import Endpoints
+from magnetar.server.processes.all_metrics import METRICS, AllMetrics
+from magnetar.server.processes.distant_points import DistantPoints
 from magnetar.server.processes.seat import Seat, encode_ready
 from magnetar.server.processes.storage_seat import with_storage
 from magnetar.server.settings.config import StandaloneConfig
@@ -84,6 +88,29 @@ class SharingProcess:
                 f"connections of other processes cannot be received at {place}: {error.strerror or error};"
                 " give another folder for temporary files with TMPDIR"
             ) from error
+
+    @contextlib.asynccontextmanager
+    async def answering(self, broker: Broker) -> AsyncIterator[None]:
+        """A block in which the other processes are answered, and the broker asks them what concerns all.
+        Raises StartupError."""
+        metrics = AllMetrics(self.seat, broker)
+        server = CallServer({METRICS: metrics.answer})
+        place = self.seat.calls(self.seat.number)
+        try:
+            await server.start(place)
+        except OSError as error:
+            raise StartupError(
+                f"calls of other processes cannot be answered at {place}: {error.strerror or error};"
+                " give another folder for temporary files with TMPDIR"
+            ) from error
+        assert broker.siblings is not None, "it has joined"
+        broker.siblings = replace(broker.siblings, metrics=metrics)
+        if self.seat.storage_calls is not None:
+            broker.points_in_time = DistantPoints(self.seat.storage_calls)
+        try:
+            yield
+        finally:
+            await server.close()
 
     def follow(self, broker: Broker, stop: Callable[[], None]) -> Callable[[], object]:
         """Does what the supervisor says, until the result is called: with it, all processes stop."""

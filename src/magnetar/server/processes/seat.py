@@ -6,8 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
 from magnetar.server.banner import Endpoints
+
+STORAGE_CALLS: Final = "storage.calls"
+"""In the folder where the processes meet: where the storage process answers the calls of the others."""
 
 STOP = b"stop\n"
 """From the supervisor: all processes are being stopped. The end of the connection says the same."""
@@ -54,6 +58,15 @@ class Seat:
     def place(self, number: int) -> Path:
         """Where a process receives sockets."""
         return Path(self.folder) / f"{number}.sock"
+
+    def calls(self, number: int) -> Path:
+        """Where a process answers the calls of the others."""
+        return Path(self.folder) / f"{number}.calls"
+
+    @property
+    def storage_calls(self) -> Path | None:
+        """Where the storage process answers; None: there is none."""
+        return Path(self.folder) / STORAGE_CALLS if self.storage else None
 
     def encode(self) -> str:
         """See `decode`."""

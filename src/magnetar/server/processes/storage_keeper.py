@@ -29,8 +29,10 @@ _STAYED_S: Final = 10.0
 class StorageKeeper:
     """`start`, then `close` when no broker process is left."""
 
-    def __init__(self, seat: StorageSeat, changed: Callable[[], None]) -> None:
-        """`changed` is called when another process has taken its place, and serves."""
+    def __init__(self, seat: StorageSeat, lock: int, changed: Callable[[], None]) -> None:
+        """`lock`: descriptor that locks the folder where the processes meet. `changed` is called when another
+        process has taken its place, and serves."""
+        self._lock = lock
         self._changed = changed
         self._seat = seat
         self._tasks = TaskGroup("storage process")
@@ -54,6 +56,7 @@ class StorageKeeper:
             *(sys.executable, "-m", PROGRAM),
             stdin=PIPE,
             stdout=PIPE,
+            pass_fds=(self._lock,),
             # Ctrl-C in a terminal is for the supervisor, which stops all in order.
             start_new_session=True,
         )

@@ -24,10 +24,15 @@ from magnetar.metadata.served.metadata_server import MetadataServer
 from magnetar.observability import logs
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
+from magnetar.runtime.local_calls import CallServer
 from magnetar.runtime.tasks import pause, race
 from magnetar.server import open_files
-from magnetar.server.bookies.beside_storage import open_beside
+from magnetar.server.backup.staging import Staging
+from magnetar.server.bookies.beside_storage import KeptBeside, open_beside
 from magnetar.server.bookies.shared_stores import SOCKET, StoragePlace
+from magnetar.server.moved_places import moved_places
+from magnetar.server.processes.seat import STORAGE_CALLS
+from magnetar.server.processes.storage_calls import calls_of
 from magnetar.server.processes.storage_seat import READY, StorageSeat, with_storage
 from magnetar.server.security import core_dumps
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir
@@ -61,6 +66,7 @@ class StorageProcess:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
         loop.add_reader(sys.stdin.fileno(), self._heard)
+        clock = SystemClock()
         async with contextlib.AsyncExitStack() as cleanup:
             folder = DataFolder(self._config.data_dir or default_data_dir())
             cleanup.callback(folder.release)
@@ -68,14 +74,19 @@ class StorageProcess:
                 self._config,
                 folder,
                 self._password,
-                clock=SystemClock(),
+                clock=clock,
                 cleanup=cleanup,
                 failed=self._failed,
             )
-            place = StoragePlace(str(folder.bookies_dir), str(folder.metadata_file), self._password)
-            place.write(self._folder)
+            StoragePlace(str(folder.root.absolute()), self._password).write(self._folder)
+            await moved_places(self._config, folder, beside.store, is_alone=True)
+            points = Staging(folder, KeptBeside(beside.guard, beside.bookies), clock)
+            cleanup.push_async_callback(points.close)
             server = MetadataServer(beside.store)
             cleanup.push_async_callback(server.close)
+            calls = CallServer(calls_of(server, beside, points))
+            cleanup.push_async_callback(calls.close)
+            await calls.start(self._folder / STORAGE_CALLS)
             await server.start(self._folder / SOCKET)
             sys.stdout.buffer.write(READY)
             sys.stdout.buffer.flush()

@@ -62,12 +62,6 @@ def with_storage(config: StandaloneConfig) -> StandaloneConfig:
             "with a metadata service, several processes are brokers of its cluster: start"
             " magnetar broker --processes"
         )
-    thresholds = (config.offload_threshold_bytes, config.offload_threshold_seconds)
-    if config.offload_url or max(thresholds) >= 0:
-        raise StartupError(
-            "several processes of a standalone server keep no history in object stores yet: leave the offload"
-            " settings out, or start one process, or brokers of a cluster"
-        )
     if config.bookies:
         return config
     return replace(config, bookies=1, ledger_ensemble_size=1, ledger_write_quorum=1, ledger_ack_quorum=1)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import secrets
@@ -21,7 +20,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -29,6 +27,7 @@ from typing import Final
 from magnetar.base.errors import StartupError
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
+from magnetar.runtime.locked_folder import LockedFolder
 from magnetar.runtime.tasks import TaskGroup, call_later
 from magnetar.server import open_files
 from magnetar.server.banner import Endpoints, remove_ready_file, say, write_ready
@@ -46,6 +45,7 @@ from magnetar.server.settings.config import StandaloneConfig
 _log = logging.getLogger("magnetar.server")
 
 PROGRAM: Final = "magnetar.server.processes.broker_process"
+FOLDER_PREFIX: Final = "magnetar-processes-"
 _LINE_BYTES_MAX: Final = 1 << 16
 
 
@@ -68,28 +68,23 @@ def run(
         return event_loop.run(supervisor.run())
 
 
-def meeting_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new folder for the sockets of the processes, which only this user can enter. Raises StartupError."""
+@contextlib.contextmanager
+def meeting_folder() -> Iterator[LockedFolder]:
+    """A new folder for the sockets of the processes, which only this user can enter. It goes at the end of
+    the block, and those of killed supervisors at its beginning, when their processes have ended too. The lock
+    keeps programs that remove old temporary files away, such as systemd-tmpfiles. Raises StartupError."""
     try:
-        return tempfile.TemporaryDirectory(prefix="magnetar-")
+        folder = LockedFolder.make(FOLDER_PREFIX)
     except OSError as error:
         # As in a container whose root is read-only.
         raise StartupError(
             f"several processes need a folder for their sockets: {error.strerror};"
             " name a folder for temporary files, which can be written to, with TMPDIR"
         ) from error
-
-
-@contextlib.contextmanager
-def _in_use(folder: str) -> Iterator[None]:
-    """Keeps programs that remove old temporary files away from a folder: systemd-tmpfiles leaves one alone
-    that is locked."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield
+        yield folder
     finally:
-        os.close(descriptor)
+        folder.close()
 
 
 class _Running:
@@ -128,7 +123,7 @@ class Supervisor:
         self._over = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._terminal = os.isatty(0)
-        self._folder = ""
+        self._folder, self._lock = "", -1
         self._manager = ServiceManager.taken()
 
     async def run(self) -> int:
@@ -138,12 +133,14 @@ class Supervisor:
             loop.add_signal_handler(number, self._stopped, number)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         loop.add_signal_handler(signal.SIGUSR2, lambda: self._do(self._supervision.restart()))
-        with meeting_folder() as self._folder, _in_use(self._folder):
+        with meeting_folder() as folder:
+            # Every process inherits its lock: they may outlive this one.
+            self._folder, self._lock = str(folder.path), folder.descriptor
             try:
                 if self._has_storage:
                     password = secrets.token_urlsafe() if self._config.authentication else ""
                     seat = StorageSeat(self._folder, str(self._file or ""), self._overrides, password)
-                    self._storage = StorageKeeper(seat, self._renew_ready)
+                    self._storage = StorageKeeper(seat, self._lock, self._renew_ready)
                     await self._storage.start()
                 self._do(self._supervision.begin(self._now_s()))
                 await self._over.wait()
@@ -298,7 +295,7 @@ class Supervisor:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", PROGRAM, str(number), str(theirs.fileno())),
                     stdin=subprocess.DEVNULL,
-                    pass_fds=(*inherited, theirs.fileno()),
+                    pass_fds=(*inherited, theirs.fileno(), self._lock),
                     # Ctrl-C in a terminal is for the supervisor, which stops all in order.
                     start_new_session=True,
                 )

@@ -47,28 +47,11 @@ def used_percent(folder: Path) -> float:
     return 100 * used / max(1, used + found.f_bavail)
 
 
-class DataFolder:
-    """A data folder that this process holds from `__init__` until `release`."""
+class FolderPaths:
+    """Where the parts of a data folder are, for a process that holds it, and for others of this machine."""
 
     def __init__(self, root: Path) -> None:
-        """Creates the folder if necessary, takes its lock, checks its format.
-
-        Only its owner may enter the folder. Raises StartupError when it is in use, of a newer format, not
-        writable, or the disk is full.
-        """
         self.root = root
-        try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if keep_private(root):
-                _log.warning("other users could enter the data folder %s; now only its owner can", root)
-            self._lock = FileLock(root / "LOCK", f"the data folder {root}")
-        except OSError as error:
-            raise _unusable(root, error) from error
-        try:
-            self._check()
-        except BaseException:
-            self._lock.release()
-            raise
 
     @property
     def metadata_file(self) -> Path:
@@ -104,6 +87,30 @@ class DataFolder:
     def lake_catalog_file(self) -> Path:
         """File of the catalog of tables."""
         return self.root / "lake" / "catalog.db"
+
+
+class DataFolder(FolderPaths):
+    """A data folder that this process holds from `__init__` until `release`."""
+
+    def __init__(self, root: Path) -> None:
+        """Creates the folder if necessary, takes its lock, checks its format.
+
+        Only its owner may enter the folder. Raises StartupError when it is in use, of a newer format, not
+        writable, or the disk is full.
+        """
+        super().__init__(root)
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if keep_private(root):
+                _log.warning("other users could enter the data folder %s; now only its owner can", root)
+            self._lock = FileLock(root / "LOCK", f"the data folder {root}")
+        except OSError as error:
+            raise _unusable(root, error) from error
+        try:
+            self._check()
+        except BaseException:
+            self._lock.release()
+            raise
 
     def release(self) -> None:
         """Releases the lock; may be called twice."""

@@ -14,6 +14,7 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.syncer import Syncer
+from magnetar.server.storage.datafolder import FolderPaths
 
 if TYPE_CHECKING:
     from magnetar.metadata.bookkeeper.registry import ListBookies
@@ -66,6 +67,9 @@ class MessageStores:
     """Metrics of the stores."""
     trust: MetadataTrust = field(default_factory=MetadataTrust)
     """Whether objects that metadata does not name may be deleted."""
+    beside: FolderPaths | None = None
+    """The data folder that another process of this machine holds, which has the messages; None: there is
+    none."""
     kept: Kept | None = None
     """The messages for backups of the data folder; None: they are not stored there."""
     adopted: bool = False

@@ -13,7 +13,7 @@ from magnetar.base.ids import LedgerId
 from magnetar.bookie.given_up import GivenUp, GivenUpFile, read_given_up, write_given_up
 from magnetar.managedlog.holes import HolePolicy
 from magnetar.server.settings.config import StandaloneConfig
-from magnetar.server.storage.datafolder import DataFolder, losses_dir
+from magnetar.server.storage.datafolder import FolderPaths, losses_dir
 
 
 def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
@@ -29,7 +29,8 @@ def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
     write_given_up(folder, [*read_given_up(folder), given_up])
 
 
-def holes_of(config: StandaloneConfig, folder: DataFolder | None) -> HolePolicy:
-    """The policy by which consumers skip lost entries."""
+def holes_of(config: StandaloneConfig, folder: FolderPaths | None) -> HolePolicy:
+    """The policy by which consumers skip lost entries. `folder`: with what was given up; None: nothing can
+    be."""
     given_up = None if folder is None else GivenUpFile(losses_dir(folder.root)).ranges
     return HolePolicy(skip_all=config.auto_skip_non_recoverable_data, given_up=given_up)

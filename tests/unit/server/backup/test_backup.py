@@ -248,8 +248,8 @@ def test_one_point_at_a_time_and_it_ends(tmp_path: Path) -> None:
             point = await points.begin()
             with pytest.raises(BackupError, match="under way"):
                 await points.begin()
-            assert points.renew(point.staged_id)
-            assert not points.renew("another")
+            assert await points.renew(point.staged_id)
+            assert not await points.renew("another")
             assert await points.end(point.staged_id)
             assert not await points.end(point.staged_id)
             assert list(folder.staged_dir.iterdir()) == []
@@ -267,7 +267,7 @@ def test_a_point_that_nobody_copies_goes(tmp_path: Path, monkeypatch: pytest.Mon
             assert points._watch is not None
             await points._watch
             assert not point.folder.exists()
-            assert not points.renew(point.staged_id)
+            assert not await points.renew(point.staged_id)
 
     run(scenario())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -12,9 +12,20 @@ import pytest
 
 from magnetar.base.errors import StorageError
 from magnetar.bookie.segment_store import SegmentStore
+from magnetar.observability.metrics import Registry
 from magnetar.server.bookies import bookie_requests
-from magnetar.server.bookies.bookie_requests import ENDS, GO, HOLD, BookieAnswers, BookieRequests
-from magnetar.server.bookies.replicated_stores import KeptBeside
+from magnetar.server.bookies.beside_storage import KeptBeside
+from magnetar.server.bookies.bookie_requests import (
+    ENDS,
+    GO,
+    HOLD,
+    PAUSE,
+    READ,
+    BookieAnswers,
+    BookieRequests,
+)
+from magnetar.server.bookies.local_bookie import LocalBookie
+from magnetar.server.bookies.local_bookies import LocalBookies
 from support.storage import Sink, run, store_in
 
 
@@ -26,6 +37,11 @@ class _Pipes:
         self.stdout = asyncio.StreamReader()
         self._bookie = bookie
 
+    @property
+    def bookie(self) -> BookieAnswers:
+        assert self._bookie is not None
+        return self._bookie
+
     def write(self, data: bytes) -> None:
         for piece in (data[:1], data[1:]):
             if self._bookie is not None:
@@ -34,7 +50,9 @@ class _Pipes:
 
 @asynccontextmanager
 async def talking(store: SegmentStore | None, *, silent: bool = False) -> AsyncIterator[BookieRequests]:
-    answers = BookieAnswers()
+    registry = Registry()
+    registry.gauge("up", "Whether it is there.").value = 1.0
+    answers = BookieAnswers(registry, "bookie-1")
     answers.stores = () if store is None else (store,)
     process = _Pipes(None if silent else answers)
     requests = BookieRequests("bookie-1", cast(Any, process))
@@ -111,12 +129,52 @@ def test_what_is_no_answer_is_passed_over(tmp_path: Path) -> None:
     run(scenario())
 
 
+class _Asked:
+    """A bookie that notes what is asked of it."""
+
+    def __init__(self, name: str, seen: list[str]) -> None:
+        self._name = name
+        self._seen = seen
+        self.fails = False
+
+    async def ask(self, what: str) -> dict[str, object]:
+        self._seen.append(f"{self._name} {what}")
+        return {}
+
+    async def ends(self) -> dict[str, int]:
+        await self.ask(ENDS)
+        if self.fails:
+            raise StorageError(f"{self._name} has ended")
+        return {"1.seg": 7}
+
+
+def test_all_ends_are_of_one_moment() -> None:
+    """No bookie reads while each is asked: an add that came later would confirm what another one has not."""
+
+    async def scenario() -> None:
+        seen: list[str] = []
+        bookies = LocalBookies(cast(Any, None), [bookie("b1"), bookie("b2")])
+        asked = {name: _Asked(name, seen) for name in ("b1", "b2")}
+        bookies._requests = cast(Any, asked)
+        assert await bookies.ends() == {f"bookies/{name}/segments/1.seg": 7 for name in asked}
+        asked["b2"].fails = True
+        with pytest.raises(StorageError, match="b2 has ended"):
+            await bookies.ends()
+        each = ["b1 pause", "b2 pause", "b1 ends", "b2 ends", "b1 read", "b2 read"]
+        assert seen == [*each, *each]
+        del bookies._requests["b2"]
+        with pytest.raises(StorageError, match="b2 does not run"):
+            await bookies.ends()
+        assert seen[12:] == ["b1 pause", "b1 read"], "the others go on"
+
+    run(scenario())
+
+
 class _Steps:
-    """The parts of a broker with bookies, each of which notes what is asked of it."""
+    """The guard of the folders, and the bookies, which note what is asked of them."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self.fails = False
 
     @asynccontextmanager
     async def steady(self) -> AsyncIterator[None]:
@@ -130,34 +188,65 @@ class _Steps:
         yield
         self.seen.append("deletions go on")
 
-    @contextmanager
-    def holding_adds(self) -> Any:
-        self.seen.append("adds wait")
-        try:
-            yield
-        finally:
-            self.seen.append("adds go on")
-
-    async def ends(self) -> Mapping[str, int]:
+    async def ends(self) -> dict[str, int]:
         self.seen.append("ends")
-        if self.fails:
-            raise StorageError("bookie-2 has ended")
-        return {"bookies/bookie-1/segments/1.seg": 7}
+        return {}
 
 
-def test_all_ends_are_of_one_moment() -> None:
-    """Adds wait while each bookie is asked: an add that came later would confirm what another one has not."""
-
+def test_the_generation_and_the_ledgers_stay_while_they_are_copied() -> None:
     async def scenario() -> None:
         steps = _Steps()
-        part = cast(Any, steps)
-        async with KeptBeside(part, part, part).held() as ends:
-            assert await ends() == {"bookies/bookie-1/segments/1.seg": 7}
-            steps.fails = True
-            with pytest.raises(StorageError):
-                await ends()
-        asked = ["adds wait", "ends", "adds go on"]
+        async with KeptBeside(cast(Any, steps), cast(Any, steps)).held() as ends:
+            await ends()
         begun = ["generation stays", "deletions wait"]
-        assert steps.seen == [*begun, *asked, *asked, "deletions go on", "generation may rise"]
+        assert steps.seen == [*begun, "ends", "deletions go on", "generation may rise"]
+
+    run(scenario())
+
+
+def bookie(name: str) -> LocalBookie:
+    return LocalBookie(
+        name=name,
+        folder="",
+        metadata_file="",
+        segment_bytes=1 << 20,
+        packet_bytes_max=1 << 20,
+        log_level="INFO",
+        log_json=False,
+    )
+
+
+def test_a_pause_ends_with_the_request_for_it_and_with_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        paused: list[str] = []
+
+        @contextmanager
+        def pausing() -> Iterator[None]:
+            paused.append("begins")
+            yield
+            paused.append("ends")
+
+        async with store_in(tmp_path) as store, talking(store) as requests:
+            cast(_Pipes, requests._process).bookie.paused = pausing
+            with pytest.raises(StorageError, match="was restarted"):
+                await requests.ask(PAUSE)
+            await requests.ask(HOLD)
+            await requests.ask(PAUSE)
+            assert await requests.ends() == dict([store.supply.durable_end])
+            assert paused == ["begins"]
+            await requests.ask(READ)
+            assert paused == ["begins", "ends"]
+            await requests.ask(PAUSE)
+            await requests.ask(GO)
+            assert paused == ["begins", "ends", "begins", "ends"]
+
+    run(scenario())
+
+
+def test_a_bookie_tells_its_metrics(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with store_in(tmp_path) as store, talking(store) as requests:
+            found = await requests.metrics()
+            assert ("up", 'up{process="bookie-1"} 1.0\n') in [(each.name, each.samples) for each in found]
 
     run(scenario())

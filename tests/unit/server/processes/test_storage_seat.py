@@ -29,8 +29,6 @@ def test_one_bookie_with_one_copy_unless_bookies_are_set() -> None:
     [
         (StandaloneConfig(processes=2, ephemeral=True), "leave --ephemeral or --processes out"),
         (StandaloneConfig(processes=2, metadata_url="etcd://h:1"), "magnetar broker --processes"),
-        (StandaloneConfig(processes=2, offload_url="file:///x"), "keep no history in object stores"),
-        (StandaloneConfig(processes=2, offload_threshold_bytes=0), "keep no history in object stores"),
     ],
 )
 def test_what_several_processes_cannot_do_is_refused(config: StandaloneConfig, reason: str) -> None:
