@@ -12,6 +12,7 @@ from sim.broker.mutations import BROKER_MUTATIONS
 from sim.cluster.mutations import CLUSTER_MUTATIONS
 from sim.mutations import LEDGER_MUTATIONS
 from sim.owners.mutations import OWNER_MUTATIONS
+from sim.renewing import PLACES, renewed, with_seed
 from sim.run import SCENARIOS, Outcome, first_to_fail, run_seed, story_of
 from sim.several.mutations import SEVERAL_MUTATIONS
 from sim.shrink import shrink
@@ -63,6 +64,13 @@ def arguments() -> argparse.ArgumentParser:
         metavar="NAME",
         help="break every rule in turn, or these: which seed notices it",
     )
+    add(
+        "--renew",
+        nargs="*",
+        metavar="NAME",
+        help="write seeds that notice their broken rule again in place of those that do not; of these rules,"
+        " the cheapest of some",
+    )
     return parser
 
 
@@ -72,6 +80,8 @@ def main(options: argparse.Namespace) -> int:
         return tell(options.story)
     if options.mutations is not None:
         return every_mutation({name: MUTATIONS[name] for name in options.mutations or MUTATIONS})
+    if options.renew is not None:
+        return renew(options.renew)
     if options.broken is not None:
         mutation = MUTATIONS[options.broken]
         with mutation.broken():
@@ -130,6 +140,22 @@ def every_mutation(mutations: Mapping[str, Mutation]) -> int:
         missed += noticed is None
         found = "not noticed" if noticed is None else f"seed {noticed.seed}"
         print(f"{name:32} {found:12} {mutation.rule}", flush=True)
+    return 1 if missed else 0
+
+
+def renew(names: Sequence[str]) -> int:
+    """Writes seeds that notice their broken rules into the files of mutations, which the tests read."""
+    missed = 0
+    for name in names or MUTATIONS:
+        mutation = MUTATIONS[name]
+        found = renewed(mutation, range(SEEDS_OF_A_MUTATION), anew=bool(names))
+        missed += found is None
+        if found is None:
+            print(f"{name:32} not noticed: {mutation.rule}", flush=True)
+            continue
+        print(f"{name:32} {mutation.found_by:5} -> {found.seed:5} {found.cpu_s:6.2f} CPU s", flush=True)
+        place = PLACES[mutation.scenario]
+        place.write_text(with_seed(place.read_text(encoding="utf-8"), name, found.seed), encoding="utf-8")
     return 1 if missed else 0
 
 

@@ -84,6 +84,8 @@ class _Steps:
 
     def __init__(self) -> None:
         self.touched: dict[int, Checked] = {}
+        self.later: dict[int, Checked] = {}
+        """What earlier steps touched and was put off."""
         self.depth = 0
         self.failures: list[AssertionError] = []
         self.checks = 0
@@ -94,6 +96,7 @@ class _Steps:
     def begin_story(self) -> None:
         """The next step is the first one of another story."""
         self.touched.clear()
+        self.later.clear()
         self.made.clear()
 
     def end(self) -> list[AssertionError]:
@@ -103,14 +106,20 @@ class _Steps:
         touched, self.touched = self.touched, {}
         self.checking = True
         self.steps += 1
+        due = self.steps % LATER_STEPS == 0
+        if due and self.later:
+            touched = self.later | touched
+            self.later = {}
+        made = self.made
         wrong = []
         try:
             for number, each in touched.items():
                 kind = type(each)
-                made = self.made[kind] = self.made.get(kind, 0) + 1
-                if made > EACH_STEP and self.steps % LATER_STEPS:
-                    self.touched[number] = each
+                before = made.get(kind, 0)
+                if before >= EACH_STEP and not due:
+                    self.later[number] = each
                     continue
+                made[kind] = before + 1
                 self.checks += 1
                 try:
                     each.check()
@@ -122,6 +131,7 @@ class _Steps:
 
 
 _STEPS: Final = _Steps()
+_running_loop: Final = asyncio._get_running_loop
 _RUN: Final[Callable[[asyncio.Handle], None]] = asyncio.Handle._run
 
 
@@ -162,6 +172,10 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
         steps = _STEPS
         if steps.checking:
             return function(self, *args, **kwargs)
+        if _running_loop() is not None:
+            result = function(self, *args, **kwargs)
+            steps.touched[id(self)] = self
+            return result
         steps.depth += 1
         try:
             result = function(self, *args, **kwargs)
@@ -169,7 +183,7 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
             steps.touched[id(self)] = self
         finally:
             steps.depth -= 1
-        if not steps.depth and asyncio._get_running_loop() is None:
+        if not steps.depth:
             wrong = steps.end()
             if wrong:
                 raise wrong[0]

@@ -271,7 +271,7 @@ CLUSTER_MUTATIONS: Final = {
     "mark-goes-last": Mutation(
         "a ledger is marked until its copies are there",
         [(ReplicationWorker, "_repair", _mark_goes_first)],
-        found_by=2,
+        found_by=10,
         scenario="cluster",
     ),
     "open-fragments-stay": Mutation(
@@ -280,13 +280,13 @@ CLUSTER_MUTATIONS: Final = {
             (checker, "fragments_of", _fragments_without_an_open_one),
             (replicating, "moved", _moved_open_or_not),
         ],
-        found_by=293,
+        found_by=201,
         scenario="cluster",
     ),
     "open-fragments-count": Mutation(
         "a ledger whose open end has a lost bookie lacks copies",
         [(LedgerChecker, "lacks", _lacks_of_closed)],
-        found_by=2,
+        found_by=10,
         scenario="cluster",
     ),
     "every-ensemble": Mutation(
@@ -316,7 +316,7 @@ CLUSTER_MUTATIONS: Final = {
     "all-or-nothing": Mutation(
         "a bookie takes a place when it has all copies of it",
         [(Replicator, "_copy", _copies_of_some)],
-        found_by=13,
+        found_by=57,
         scenario="cluster",
     ),
     "audits-come-to-an-end": Mutation(
@@ -346,7 +346,7 @@ CLUSTER_MUTATIONS: Final = {
     "listed-before-used": Mutation(
         "a ledger is in the list before the log goes on in it",
         [(LedgerLifecycle, "_roll", _used_before_listed)],
-        found_by=21,
+        found_by=27,
         scenario="cluster",
     ),
     "first-listed-before-used": Mutation(
@@ -358,13 +358,13 @@ CLUSTER_MUTATIONS: Final = {
     "held-until-drained": Mutation(
         "the next ledger takes entries when the one before is durable to its end",
         [(Appender, "append", _append_without_waiting)],
-        found_by=166,
+        found_by=256,
         scenario="cluster",
     ),
     "acknowledged-when-durable": Mutation(
         "an entry is acknowledged when its ledger says that it is durable",
         [(LedgerFeed, "durable", _all_is_durable)],
-        found_by=84,
+        found_by=150,
         scenario="cluster",
     ),
     "owners-fence": Mutation(
@@ -376,7 +376,7 @@ CLUSTER_MUTATIONS: Final = {
     "one-owner-lists": Mutation(
         "the list is changed only by the broker that read its newest version",
         [(StoredLog, "update", _updated_whoever_has_it)],
-        found_by=3,
+        found_by=10,
         scenario="cluster",
     ),
     "every-end": Mutation(

@@ -17,9 +17,9 @@ def test_everything_holds(first: int, nightly: bool) -> None:
 
 
 def test_a_seed_is_the_whole_run() -> None:
-    hashes = [run_seed(seed, "several").log_hash for seed in (1, 2)]
-    assert hashes == [run_seed(seed, "several").log_hash for seed in (1, 2)]
-    assert len(set(hashes)) == 2
+    one, again, other = (run_seed(seed, "several").log_hash for seed in (3, 3, 2))
+    assert one == again
+    assert one != other
 
 
 @pytest.mark.parametrize("name", SEVERAL_MUTATIONS)
