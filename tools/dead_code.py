@@ -120,7 +120,6 @@ ALLOWED = {
         ("broker_time_min_ms", "broker_time_max_ms", "row_groups"), _STORED
     ),
     "src/magnetar/wire/features.py": {"CPP_CLIENT_COMMANDS": "the rule that tests hold encoders to"},
-    "sim/breaking.py": {"found_by": "tests of the simulator begin at this seed"},
     "sim/cluster/loop.py": dict.fromkeys(
         ("call_at", "_timer_handle_cancelled", "get_debug", "executor"), "asyncio calls it on its loop"
     ),
