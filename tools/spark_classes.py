@@ -25,7 +25,24 @@ from typing import Final
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.java import find_java_home
 
-FOLDER: Final = Path(sys.prefix) / "spark-classes"
+
+def folder_of(environment: Path) -> Path:
+    """Where the archive of an environment is: beside its packages. Spark divides the options of Java at
+    spaces; an environment whose path has some has its archive under $XDG_CACHE_HOME, or ~/.cache."""
+    beside = environment / "spark-classes"
+    if not _has_spaces(beside):
+        return beside
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    cache = Path(home) if home.startswith("/") else Path.home() / ".cache"
+    name = hashlib.sha256(os.fsencode(environment)).hexdigest()[:16]
+    return cache / "magnetar" / f"spark-classes-{name}"
+
+
+def _has_spaces(path: Path) -> bool:
+    return any(character.isspace() for character in str(path))
+
+
+FOLDER: Final = folder_of(Path(sys.prefix))
 LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs of tests: they end before the second compiler has paid for itself (a session and a query take 8 s
 of CPU in place of 14), and threads that collect garbage have no core of their own."""
@@ -41,8 +58,7 @@ NOTE: Final = "made-of"
 
 def options(folder: Path = FOLDER) -> str:
     """Options of Java for a JVM of Spark in tests, with the archive when there is one."""
-    # Spark divides the options at spaces.
-    if not (folder / SPARK).exists() or any(character.isspace() for character in str(folder)):
+    if not (folder / SPARK).exists() or _has_spaces(folder):
         return LIGHT
     return f"{LIGHT} -XX:SharedArchiveFile={folder / SPARK} {QUIET}"
 
@@ -52,6 +68,8 @@ def make(folder: Path = FOLDER) -> bool:
 
     Takes about 45 s of CPU. Tests run without it, too, so nothing here fails.
     """
+    if _has_spaces(folder):
+        return False
     try:
         home = find_java_home(os.environ)
         about = _describe(home)
@@ -61,6 +79,7 @@ def make(folder: Path = FOLDER) -> bool:
     note = folder / NOTE
     # A note without an archive: it could not be made.
     if not note.exists() or note.read_text(encoding="utf-8") != about:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         # Renamed into place, so that a JVM of another run sees a whole archive.
         made = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
         try:

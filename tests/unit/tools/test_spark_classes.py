@@ -58,5 +58,25 @@ def test_a_java_that_makes_none_is_asked_once(
 
 def test_options_cannot_have_spaces(archives: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
-    assert spark_classes.make(folder)
+    folder.mkdir()
+    (folder / spark_classes.SPARK).touch()
     assert spark_classes.options(folder) == spark_classes.LIGHT
+    assert not spark_classes.make(folder)
+    assert archives == []
+
+
+def test_an_environment_whose_path_has_spaces_has_its_archive_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert spark_classes.folder_of(Path("/one")) == Path("/one/spark-classes")
+    folders = {spark_classes.folder_of(Path(f"/one {name}")) for name in ("two", "three")}
+    assert len(folders) == 2
+    assert {folder.parent for folder in folders} == {Path("/cache/magnetar")}
+
+
+def test_the_folder_of_archives_is_made(
+    archives: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert spark_classes.make(spark_classes.folder_of(Path("/one two")))
