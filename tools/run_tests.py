@@ -185,7 +185,7 @@ class Outcome:
     skipped: int = 0
     seconds: float = 0.0
     cpu_s: float = 0.0
-    """CPU seconds of all its processes for whose end their parents waited."""
+    """CPU seconds of all its processes that ended before it, or at once after it."""
     remark: str = ""
     unsteady: tuple[str, ...] = ()
     """Tests that failed beside others and passed alone."""
@@ -427,10 +427,11 @@ def pytest(
     # The traceback is written and the process ended by a thread of its own, without Python: also when a test
     # holds the interpreter's lock.
     limit = ["-o", f"faulthandler_timeout={test_s}", "-o", "faulthandler_exit_on_timeout=true"]
-    command = [sys.executable, "-m", "pytest", *limit, *arguments]
+    command = [sys.executable, ADOPTING, sys.executable, "-m", "pytest", *limit, *arguments]
     return wait_for(command, max(1.0, deadline - time.monotonic()), said=said, used=used)
 
 
+ADOPTING = str(Path(__file__).with_name("adopting.py"))
 _LOOK_S = 0.05
 """Seconds between two looks whether a command has ended. `Popen.wait` would lose what it used."""
 

@@ -39,6 +39,8 @@ class ProcessTree:
         self._used_s: dict[tuple[int, str], float] = {}
         """By process and by when it began, as numbers come again."""
         self._live: set[int] = set()
+        self._adopters = {1, *_ancestors(os.getpid())}
+        """Processes of which one is the new parent when a parent ends: process 1, or `tools/adopting.py`."""
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
@@ -49,8 +51,7 @@ class ProcessTree:
             live = set()
             for pid in below | self._live:
                 for parent, began, used_s in _status(pid):
-                    # A process whose parent ended belongs to process 1.
-                    if pid in below or parent == 1:
+                    if pid in below or parent in self._adopters:
                         live.add(pid)
                         self._used_s[pid, began] = used_s
             self._live = live
@@ -91,6 +92,13 @@ def _descendants(pid: int) -> Iterator[int]:
         for child in map(int, children.split()):
             yield child
             yield from _descendants(child)
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    """The parent of a process, and so on, as far as the system says."""
+    while pid > 1 and (found := next(_status(pid), None)) is not None:
+        pid = found[0]
+        yield pid
 
 
 def _status(pid: int) -> Iterator[tuple[int, str, float]]:
