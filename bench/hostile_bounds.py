@@ -60,7 +60,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "subscriptions": Bound(grown_mb=256),
     "subscription-properties": Bound(p99_ratio=8, grown_mb=512),
     "message-properties": Bound(grown_mb=128),
-    "bombs": Bound(p99_ratio=6, grown_mb=256),
+    "bombs": Bound(p99_ratio=10, grown_mb=256),
     "giant-http": Bound(p99_ratio=6),
     "slow-https": Bound(p99_ratio=6, grown_mb=320),
     "bookie-start-tls": Bound(grown_mb=128),

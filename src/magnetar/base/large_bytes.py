@@ -50,7 +50,8 @@ class LargeBuffer(mmap.mmap):
     """
 
     def __new__(cls, size: int) -> Self:
-        return super().__new__(cls, -1, size)
+        # Python's default is memory to share with other processes, whose pages cost several times as much.
+        return super().__new__(cls, -1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def __del__(self) -> None:
         if self.closed:

@@ -9,7 +9,7 @@ from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.session.session import Session
 from magnetar.broker.wildcards.wildcard_subscription import WildcardSubscription
-from magnetar.runtime.threads import in_thread
+from magnetar.runtime.threads import in_thread, in_turn
 from magnetar.websocket.asking_line import AskingLine
 from magnetar.websocket.deliveries import Opened, Opener
 from magnetar.wire.client import MessageEvent
@@ -56,6 +56,6 @@ class MessagePart:
         # Before they are stored: a socket may have to be closed for them.
         count(cost)
         try:
-            return await in_thread(lambda: opener.open(event, metadata))
+            return await in_turn(lambda: opener.open(event, metadata))
         finally:
             count(-cost)

@@ -265,6 +265,9 @@ async def _sent(response: Response, send: Send) -> None:
         piece = bytes(body[at : at + _PIECE_BYTES]) if len(body) > _PIECE_BYTES else bytes(body)
         more = at + _PIECE_BYTES < len(body)
         await send({"type": "http.response.body", "body": piece, "more_body": more})
+        if more:
+            # A client that reads fast never makes `send` wait.
+            await yield_loop()
 
 
 async def _compress(response: Response, request: Request) -> None:

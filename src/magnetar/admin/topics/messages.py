@@ -28,7 +28,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.topic.topic import Topic
 from magnetar.client.compression import UnknownCompressionError, plain_within
 from magnetar.client.errors import PayloadError
-from magnetar.runtime.threads import in_thread
+from magnetar.runtime.threads import in_turn
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -121,7 +121,7 @@ async def _message(topic: Topic, position: Position) -> Raw:
     runs = await topic.log.read(position, 1, 1)
     if not runs or (runs[0].ledger_id, runs[0].first_entry) != position:
         raise NotHereError(f"{topic.name} has no entry {position}")
-    return await in_thread(partial(message_answer, topic.name, runs[0]))
+    return await in_turn(partial(message_answer, topic.name, runs[0]))
 
 
 def message_answer(name: TopicName, run: EntryRun) -> Raw:

@@ -28,7 +28,7 @@ from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.visible_reading import last_visible_entry
 from magnetar.runtime.tasks import yield_loop
-from magnetar.runtime.threads import in_thread
+from magnetar.runtime.threads import in_turn
 
 _log = logging.getLogger("magnetar.broker.compaction")
 
@@ -224,7 +224,7 @@ class TopicCompaction:
         async for position, run, offset in self._entries(horizon):
             entry = run.entries[offset]
             if is_heavy(entry):
-                await in_thread(partial(survivors.see, position, entry))
+                await in_turn(partial(survivors.see, position, entry))
             else:
                 survivors.see(position, entry)
         side = self._side(cursor)
@@ -255,7 +255,7 @@ class TopicCompaction:
         async for position, run, offset in self._entries(horizon):
             stored = run.entries[offset]
             if is_heavy(stored):
-                entry = await in_thread(partial(survivors.keep, position, stored))
+                entry = await in_turn(partial(survivors.keep, position, stored))
             else:
                 entry = survivors.keep(position, stored)
             if entry is None:

@@ -167,3 +167,23 @@ def test_a_large_answer_is_sent_in_pieces() -> None:
         assert b"".join(piece["body"] for piece in pieces) == body
         assert all(len(piece["body"]) <= _PIECE_BYTES for piece in pieces)
         assert [piece["more_body"] for piece in pieces] == [True] * (len(pieces) - 1) + [False]
+
+
+def test_other_tasks_run_between_the_pieces_for_a_client_that_reads_fast() -> None:
+    async def scenario() -> None:
+        order: list[str] = []
+
+        async def send(message: Any) -> None:
+            order.append(message["type"].rpartition(".")[2])
+
+        async def other() -> None:
+            for _ in range(2):
+                order.append("other")
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_sent(Response(bytes(3 * _PIECE_BYTES)), send))
+            tasks.create_task(other())
+        assert order == ["start", "body", "other", "body", "other", "body"]
+
+    asyncio.run(scenario())
