@@ -658,7 +658,7 @@ SECURITY_RULES: Final = (
         "clients that go away take the places with them",
         "runtime/fair_places.py",
         "                # The place was assigned just before the cancellation.\n"
-        "                self._give_back()\n",
+        "                self.leave()\n",
         "                pass\n",
         (PLACES,),
     ),

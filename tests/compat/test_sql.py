@@ -55,6 +55,7 @@ def ask(
         return Client(keeper.broker_url, admin_url=admin_url or keeper.http_url)
 
     with Query(text, connect, QueryLimits(memory_mb=256, threads=2), admin_given=not admin_url) as query:
+        query.plan()
         meanwhile()
         _, batches = query.rows()
         rows = [row for batch in batches for row in batch.to_pylist()]

@@ -25,6 +25,7 @@ from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
 from support.brokers import BrokerOnFakes
+from support.queries import WrittenProcesses
 
 T = "/admin/v2/persistent/public/default"
 
@@ -100,6 +101,15 @@ class AdminApi(BrokerOnFakes):
         super().__init__(config, log_config={"entries_max_per_ledger": 4}, **guard)
         self.other_brokers: Exchange | None = None
         """Answers in the place of other brokers; None: they are not asked."""
+        self.sent: list[dict[str, Any]] = []
+        """What the last call was answered so far, as ASGI has it."""
+        self.left = asyncio.Event()
+        """The client of the last call has gone, or has its answer."""
+        self.whole = True
+        """Whether the last answer came to its end."""
+        self.processes = WrittenProcesses()
+        """Answer queries of SQL."""
+        self.queries = self.processes.places(self.broker.config.queries)
         self.certificate_role: str | None = None
         """Role in the verified client certificate of the calls."""
         service = Service(
@@ -107,6 +117,7 @@ class AdminApi(BrokerOnFakes):
             http_port=8080,
             loopback_only=loopback_only,
             exchanged=self._exchanged,
+            queries=self.queries,
         )
         self._app = build(self.broker, service, all_routes(registry_for(self.broker)))
 
@@ -132,21 +143,34 @@ class AdminApi(BrokerOnFakes):
             "server": ("127.0.0.1", 8080),
             "state": {} if self.certificate_role is None else {STATE_CERTIFICATE_ROLE: self.certificate_role},
         }
-        messages: list[dict[str, Any]] = []
+        messages = self.sent = []
+
+        asked = 0
+        left = self.left = asyncio.Event()
 
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": raw, "more_body": False}
+            nonlocal asked
+            asked += 1
+            if asked > 1:
+                await left.wait()
+            return {"type": "http.request" if asked == 1 else "http.disconnect", "body": raw}
 
         async def send(message: Any) -> None:
             messages.append(dict(message))
 
         await self._app(scope, receive, send)
+        left.set()
         start = messages[0]
+        self.whole = not messages[-1].get("more_body", False)
         return Answer(
             start["status"],
             {name.decode(): value.decode() for name, value in start["headers"]},
             b"".join(message.get("body", b"") for message in messages[1:]),
         )
+
+    async def close(self) -> None:
+        await self.queries.close()
+        await super().close()
 
     async def _exchanged(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         assert self.other_brokers is not None, f"{method} {url}: no other broker was to be asked"

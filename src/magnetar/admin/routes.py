@@ -22,6 +22,7 @@ from magnetar.admin.offload import lake, offload, offload_stores
 from magnetar.admin.policies import policy_routes as policies
 from magnetar.admin.produce import produce_routes as produce
 from magnetar.admin.serving import openapi, pages
+from magnetar.admin.sql import sql_routes
 from magnetar.admin.subscriptions import explain, subscriptions
 from magnetar.admin.tenants import resource_groups, tenants
 from magnetar.admin.topics import backlog, compaction, keys, messages, nonpersistent, schemas, stats, topics
@@ -60,6 +61,7 @@ _ROOMS = (
     proxy_stats,
     resource_groups,
     schemas,
+    sql_routes,
     stats,
     subscriptions,
     tenants,

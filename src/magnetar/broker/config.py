@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from magnetar.base.query_bounds import QueryBounds
 from magnetar.broker.balance.settings import BalanceSettings
 from magnetar.broker.dedup.dedup_state import DedupLimits
 from magnetar.broker.inactive.policy import InactivePolicy
@@ -92,6 +93,8 @@ class BrokerConfig:
     """Whether the admin service accepts WebSockets."""
     metrics_topics_max: int = 3_000
     """Loaded topics up to which each has its own series in `/metrics`; with more, only namespaces have."""
+    queries: QueryBounds = field(default_factory=QueryBounds)
+    """What queries of SQL over HTTP may use."""
     retention_minutes: int = 0
     """How long consumed entries are kept by default; -1: for ever."""
     retention_mib: int = 0

@@ -29,14 +29,18 @@ class FairPlaces:
     async def take(self, owner: Hashable) -> AsyncIterator[None]:
         """Waits for a place and holds it for the block. Raises CrowdedError at once when the owner has too
         many calls waiting."""
+        await self.enter(owner)
+        try:
+            yield
+        finally:
+            self.leave()
+
+    async def enter(self, owner: Hashable) -> None:
+        """As `take`, for a caller that gives its place back by `leave`."""
         if self._free:
             self._free -= 1
         else:
             await self._wait(owner)
-        try:
-            yield
-        finally:
-            self._give_back()
 
     async def _wait(self, owner: Hashable) -> None:
         line = self._waiting.setdefault(owner, deque())
@@ -49,15 +53,15 @@ class FairPlaces:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 # The place was assigned just before the cancellation.
-                self._give_back()
+                self.leave()
             elif turn in line:
                 line.remove(turn)
                 if not line and self._waiting.get(owner) is line:
                     del self._waiting[owner]
             raise
 
-    def _give_back(self) -> None:
-        """Hands the place to the next waiting call; places are free only while no call waits."""
+    def leave(self) -> None:
+        """Gives a place back: to the next waiting call; places are free only while no call waits."""
         while self._waiting:
             owner = next(iter(self._waiting))
             line = self._waiting.pop(owner)

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnetar.admin.serving.server import AdminServer
+from magnetar.admin.serving.server import AdminServer, SharedByPorts
 from magnetar.base.errors import MagnetarError
 from magnetar.bookie.store_options import Durability
 from magnetar.broker.full_disk import disk_measured
@@ -48,6 +48,7 @@ from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.broker_settings import broker_config, listeners_of, log_config
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
+from magnetar.server.settings.sql_settings import query_bounds
 from magnetar.server.storage.datafolder import DataFolder, functions_dir, used_percent
 from magnetar.server.storage.message_stores import open_stores
 from magnetar.server.storage.opened_stores import Kept, MessageStores
@@ -122,12 +123,11 @@ class Standalone:
         self._cleanup = contextlib.AsyncExitStack()
         self._admins: list[AdminServer] = []
         self._clients = client_entrance(config)
-        self._callers = open_files.http_entrance()
+        self._callers = SharedByPorts.of(open_files.http_entrance(), query_bounds(config))
         self._broker: Broker
         self._tiering: Tiering
         self._files: list[CredentialFiles] = []  # SIGHUP has them read anew.
-        self._terminal = os.isatty(0)
-        """Whether the process has a terminal; if so, SIGHUP says that the terminal was closed."""
+        self._terminal = os.isatty(0)  # If it has a terminal, SIGHUP says that the terminal was closed.
         self._backed_up: tuple[DataFolder, Kept] | None = None
         """What a backup copies; None: the messages do not lie in one folder here."""
         self._heap: Heap
@@ -142,6 +142,7 @@ class Standalone:
         """Returns when a client's produce is accepted. Raises StartupError."""
         config = self.config
         self._handle_signals()
+        self._cleanup.push_async_callback(self._callers.queries.close)
         check_exposure(config)
         if self._shares:
             from magnetar.server import membership
@@ -233,8 +234,9 @@ class Standalone:
         listener: socket.socket | None = None,
     ) -> int:
         """Binds the port of an admin service; `settle` begins to serve it. `listener`: it is bound."""
-        places = self._callers
-        admin = AdminServer(broker, host=host, port=port, ssl_context=tls, entrance=places, listener=listener)
+        admin = AdminServer(
+            broker, host=host, port=port, ssl_context=tls, shared=self._callers, listener=listener
+        )
         self._cleanup.push_async_callback(admin.stop)
         self._admins.append(admin)
         return admin.listen()
@@ -296,7 +298,7 @@ class Standalone:
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)
         of_process = [self._watch.collect_metrics, self._heap.collect_metrics]
-        of_sockets = [self._clients.collect_metrics, self._callers.collect_metrics]
+        of_sockets = [self._clients.collect_metrics, self._callers.entrance.collect_metrics]
         broker.collectors += [*stores.collectors, *of_process, *of_sockets, logs.holes.collect]
         self._cleanup.push_async_callback(broker.close)
         self._cleanup.push_async_callback(broker.drain)

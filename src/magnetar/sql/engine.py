@@ -10,8 +10,6 @@ Three walls, each enough by itself against reading files or the network by a que
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -27,6 +25,7 @@ from magnetar.sql.errors import (
     TooDeepError,
 )
 from magnetar.sql.limits import QueryLimits
+from magnetar.sql.spill_folders import SpillFolder
 from magnetar.sql.table_names import text_literal
 
 if TYPE_CHECKING:
@@ -52,12 +51,12 @@ class SqlEngine:
         self._errors = duckdb
         # A folder of its own, which only its user can read: it may hold messages, and the engine has access
         # to all that is in it.
-        self._folder = tempfile.mkdtemp(prefix="magnetar-sql-", dir=limits.spill_folder or None)
+        self._folder = SpillFolder(limits.spill_folder)
         self._connection: duckdb.DuckDBPyConnection = duckdb.connect(
             ":memory:",
             config={
                 "memory_limit": f"{limits.memory_mb}MB",
-                "temp_directory": self._folder,
+                "temp_directory": self._folder.path,
                 "max_temp_directory_size": f"{limits.spill_mb}MB",
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
@@ -79,7 +78,7 @@ class SqlEngine:
     def close(self) -> None:
         """Frees all that it holds."""
         self._connection.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def stop(self) -> None:
         """Ends a running query, from another thread or a handler of a signal."""
@@ -130,7 +129,7 @@ class SqlEngine:
 
     def begin(self) -> None:
         """Begins a query: `now()` is the same until `end`."""
-        self._scan_error, self._stopped = None, False
+        self._scan_error = None
         self._connection.begin()
 
     def end(self) -> None:
@@ -159,6 +158,7 @@ class SqlEngine:
     def query(self, statement: str, rows_per_batch: int) -> pa.RecordBatchReader:
         """Starts a statement; its rows come as they are made. Errors are raised here and by the reader's
         methods; `translated` makes those of this project of them."""
+        self._check_stopped()
         return self._connection.sql(statement).to_arrow_reader(rows_per_batch)
 
     def explain(self, statement: str) -> str:
@@ -188,7 +188,13 @@ class SqlEngine:
     def _run(self, statement: str) -> None:
         self._connection.execute(statement)
 
+    def _check_stopped(self) -> None:
+        """The engine forgets a stop that comes between two statements of a query."""
+        if self._stopped:
+            raise QueryStoppedError
+
     def _all(self, statement: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        self._check_stopped()
         try:
             return self._connection.execute(statement, list(values)).fetchall()
         except self._errors.Error as error:

@@ -76,19 +76,22 @@ def _mib(count: int) -> str:
 
 
 class Query:
-    """A statement over topics: planned when it is made, and then read once."""
+    """A statement over topics: planned, and then read once."""
 
     def __init__(
         self, text: str, connect: Callable[[], Client], limits: QueryLimits, *, admin_given: bool = False
     ) -> None:
-        """Takes the snapshot of positions. `connect`: opens a client of the cluster. `admin_given`: see
-        `TopicCluster`.
+        """Reads the statement, which computes nothing. `connect`: opens a client of the cluster.
+        `admin_given`: see `TopicCluster`.
 
-        Raises SqlError, ClientError.
+        Raises SqlError.
         """
         self._began = time.monotonic()
         self._connect = connect
+        self._admin_given = admin_given
         self._limits = limits
+        self._text: str | None = None
+        """The statement for the engine; None before `plan`."""
         self._engine = SqlEngine(limits)
         self.report = QueryReport(self._engine.name)
         self._files: dict[str, TopicName] = {}
@@ -96,12 +99,6 @@ class Query:
         try:
             self._engine.begin()
             self.statement = read_statement(self._engine.parse(text))
-            self._plan(self.statement, admin_given=admin_given)
-            self._text = self._engine.text_of(self.statement.document)
-        except Exception as error:
-            told = self._told(error)
-            self.close()
-            raise told from error
         except BaseException:
             self.close()
             raise
@@ -112,7 +109,10 @@ class Query:
         self._engine.close()
 
     def stop(self) -> None:
-        """Ends a running query, from another thread or a handler of a signal; it raises QueryStoppedError."""
+        """Ends a running query, from another thread or a handler of a signal; it raises QueryStoppedError.
+
+        An expression of constants is computed to its end: the engine does not listen meanwhile.
+        """
         self._engine.stop()
 
     def __enter__(self) -> Query:
@@ -121,14 +121,36 @@ class Query:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def topics(self) -> tuple[TopicName, ...]:
+        """The topics that the statement reads, each once."""
+        return tuple(dict.fromkeys(ref.topic for ref in self.statement.refs))
+
     # ------------------------------------------------------------ rows
+
+    def plan(self) -> None:
+        """Takes the snapshot of positions, unless it is taken. The other methods call it.
+
+        Raises SqlError, ClientError.
+        """
+        if self._text is not None:
+            return
+        deadline = self._deadline()
+        with deadline:
+            try:
+                self._plan(self.statement)
+                self._text = self._engine.text_of(self.statement.document)
+            except Exception as error:
+                raise self._told(error, deadline) from error
 
     def rows(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """The result: its columns, and its rows as they are made.
 
         Raises SqlError, ClientError, also by the iterator.
         """
-        deadline = Deadline(self._engine, self._limits.seconds_max)
+        self.plan()
+        assert self._text is not None, "it is planned"
+        deadline = self._deadline()
         with deadline:
             try:
                 reader = self._engine.query(self._text, ROWS_PER_BATCH)
@@ -136,11 +158,14 @@ class Query:
                 raise self._told(error, deadline) from error
         return reader.schema, self._batches(reader)
 
+    def _deadline(self) -> Deadline:
+        """Stops the engine when the time of the whole query is over."""
+        most = self._limits.seconds_max
+        left = None if most is None else max(0.001, most - (time.monotonic() - self._began))
+        return Deadline(self._engine, left)
+
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        left = self._limits.seconds_max
-        if left is not None:
-            left = max(0.001, left - (time.monotonic() - self._began))
-        deadline = Deadline(self._engine, left)
+        deadline = self._deadline()
         with deadline:
             while True:
                 try:
@@ -173,6 +198,8 @@ class Query:
 
     def explain(self) -> str:
         """The engine's plan, with the names of topics in place of the engine's names."""
+        self.plan()
+        assert self._text is not None, "it is planned"
         text = self._engine.explain(self._text)
         for ref in self.statement.refs:
             text = text.replace(ref.name, table_of(ref.topic)[: len(ref.name)].ljust(len(ref.name)))
@@ -180,9 +207,9 @@ class Query:
 
     # ------------------------------------------------------------ planning
 
-    def _plan(self, statement: Statement, *, admin_given: bool) -> None:
+    def _plan(self, statement: Statement) -> None:
         client = self._connect()
-        cluster = TopicCluster(client, admin_given=admin_given)
+        cluster = TopicCluster(client, admin_given=self._admin_given)
         try:
             tables: dict[TopicName, TopicTable] = {}
             logs: dict[TopicName, dict[TopicName, KnownLog]] = {}

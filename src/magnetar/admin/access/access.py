@@ -67,6 +67,8 @@ class Need:
 
 _PUBLIC: Final = ("/status.html", "/admin/v2/brokers/ready")
 """Routes for load balancers, which have no credentials; they only tell whether the broker works."""
+SQL: Final = "/sql"
+"""Its handler asks for the right to consume of each topic that the statement names."""
 _FOR_ALL_ROLES: Final = (
     "/",
     "/openapi.json",
@@ -109,7 +111,7 @@ def need(method: str, path: str) -> Need:
     reading = method in READING
     if path in _PUBLIC and reading:
         return Need(AccessScope.NOTHING)
-    if path in _FOR_ALL_ROLES and reading:
+    if (path in _FOR_ALL_ROLES and reading) or (path == SQL and method == "POST"):
         return Need(AccessScope.IDENTITY)
     if path == "/metrics" and reading:
         return Need(AccessScope.METRICS, Action.READ_METRICS)
@@ -228,9 +230,9 @@ async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
 
 def note_change(identity: Identity | None, request: Request, body: bytes) -> None:
     """Writes a change and its caller to the audit log; publishing is not logged, because it is too
-    frequent."""
+    frequent, and queries change nothing."""
     path = request.url.path
-    if request.method not in READING and not path.startswith("/topics/"):
+    if request.method not in READING and path != SQL and not path.startswith("/topics/"):
         changed(identity, peer_of(request), told_of_change(request.method, path, request.url.query, body))
 
 

@@ -6,6 +6,7 @@ A handler is `async def handler(call: Call) -> object`. Its result becomes the a
     Text            200 text/plain
     Raw             its own status, headers and body
     StoredBody      200 with the bytes of a file
+    Streamed        200 and a body that is made while it is sent
     anything else   200 application/json
 
 Handlers raise errors; `errors.py` maps them to statuses.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,9 +25,11 @@ from typing import Any, Final
 from magnetar.admin.calls import other_brokers
 from magnetar.admin.calls.coercion import LONG_BITS, as_boolean, as_whole
 from magnetar.admin.calls.errors import BadRequestError
+from magnetar.admin.calls.leaving import told_of_leaving
 from magnetar.admin.calls.other_brokers import Exchange
 from magnetar.admin.calls.rates import Rates
 from magnetar.auth.identity import Identity
+from magnetar.base.asgi import Receive
 from magnetar.base.ids import EARLIEST, LATEST, LedgerId, Position
 from magnetar.base.names import (
     NON_PERSISTENT,
@@ -35,10 +39,12 @@ from magnetar.base.names import (
     decode_local,
     is_entity_name,
 )
+from magnetar.base.query_bounds import QueryBounds
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.handlers.texts import NAME_CHARS_MAX, properties_fault
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import SingleFlight
+from magnetar.sql.serving.query_places import QueryPlaces
 
 BODY_BYTES_MAX = 1 << 20
 """Most bytes of a body; the largest legal body is a schema."""
@@ -73,6 +79,21 @@ class StoredBody:
     """Bytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer with status 200 whose body is made while it is sent.
+
+    When `pieces` raises a MagnetarError, the connection is closed in the middle of the answer: no client
+    takes a part for the whole.
+    """
+
+    pieces: AsyncIterator[bytes]
+    content_type: str
+    close: Callable[[], None]
+    """Called once the body is sent, or cannot be; also when the client goes while it waits for a piece."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 AUTHORITATIVE: Final = "authoritative"
 """Query parameter of a redirect: this broker was chosen for a topic that has no owner."""
 
@@ -95,6 +116,8 @@ class Service:
     """The running health check, which concurrent calls share."""
     exchanged: Exchange = other_brokers.send
     """How other brokers are asked."""
+    queries: QueryPlaces = field(default_factory=lambda: QueryPlaces(QueryBounds()))
+    """Running queries of SQL; all admin ports of a broker share them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +142,15 @@ class Call:
     """The caller's identity; None without authentication."""
     secure: bool = False
     """Whether the call came over TLS."""
+    receive: Receive | None = None
+    """What comes from the client behind its call: that it has gone."""
     pieces: AsyncIterator[bytes] | None = None
     """The body as it arrives, in place of `body`, of an Operation with an upload. Raises TooSlowError."""
+
+    def told_of_leaving(self, tell: Callable[[], None]) -> AbstractContextManager[None]:
+        """Within it, `tell` is called when the client has gone: for handlers that work for seconds."""
+        assert self.receive is not None, "it came from a client"
+        return told_of_leaving(self.receive, tell)
 
     # -- names ---------------------------------------------------------------------------------------
 
@@ -231,6 +261,8 @@ class Operation:
     upload: Mapping[str, str] | None = None
     """Parts of a multipart body, `file` or `text`, which the handler reads as they arrive; None: the body is
     read before, and is small."""
+    contents: tuple[str, ...] = ()
+    """Media types of the answer with status 200; empty: JSON, or any where `answer` is None."""
 
     def __call__(self, call: Call) -> Awaitable[object]:
         return self.handler(call)

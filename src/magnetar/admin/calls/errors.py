@@ -71,6 +71,8 @@ from magnetar.ledger.api import NoSuchEntryError, NoSuchLedgerError
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError, LogTerminatedError
 from magnetar.metadata.store import BadVersionError, HasChildrenError, NotFoundError, StoreClosedError
 from magnetar.schemas.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.sql.errors import SqlPackagesError, StatementError
+from magnetar.sql.serving.serving_errors import QueriesBusyError, QueryFailedError
 from magnetar.tiered.errors import ReadOnlyStoreError
 
 
@@ -168,6 +170,10 @@ STATUSES: Final[dict[type[MagnetarError], int]] = {
     UnreadablePayloadError: 422,
     FewerPartitionsError: 422,
     NotImplementedHereError: 501,
+    # SQL:
+    QueriesBusyError: 503,
+    StatementError: 400,
+    SqlPackagesError: 501,
     # Refusals of the broker:
     TopicNotFoundError: 404,
     SubscriptionNotFoundError: 404,
@@ -258,7 +264,7 @@ def words_of(error: MagnetarError, path: str) -> tuple[str, str]:
 
 def status_of(error: MagnetarError) -> int:
     """HTTP status for `error`; 503 for our failures that may be tried again."""
-    if isinstance(error, OtherBrokerError):
+    if isinstance(error, OtherBrokerError | QueryFailedError):
         return error.status
     status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
     return 503 if status == 500 and error.retriable and not isinstance(error, RefusedError) else status

@@ -32,6 +32,7 @@ from magnetar.admin.calls.call import (
     Route,
     Service,
     StoredBody,
+    Streamed,
     Text,
     as_json,
     decoded,
@@ -50,10 +51,12 @@ from magnetar.admin.calls.paths import PathTree
 from magnetar.admin.calls.sources import check_request, host_of
 from magnetar.admin.serving import elsewhere
 from magnetar.admin.serving.first_generation import present_path
+from magnetar.admin.serving.streaming import send_streamed
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
+from magnetar.sql.serving.serving_errors import QueriesBusyError
 
 _log = logging.getLogger("magnetar.admin")
 
@@ -144,10 +147,13 @@ class _Resource:
             response = await self._respond(handler, request)
         except ClientDisconnect:  # the client has disconnected: there is no answer
             return
+        if isinstance(response, Streamed):
+            await send_streamed(response, scope, receive, send)
+            return
         await _compress(response, request)
         await _sent(response, send)
 
-    async def _respond(self, handler: Handler, request: Request) -> Response:
+    async def _respond(self, handler: Handler, request: Request) -> Response | Streamed:
         try:
             check_request(request, self._service, changes=request.method not in access.READING)
             params = decoded(request.path_params)
@@ -175,6 +181,7 @@ class _Resource:
                 peer=access.peer_of(request),
                 identity=identity,
                 secure=request.url.scheme == "https",
+                receive=request.receive,
             )
             answer = await self._broker.quotas.timing(owner, _answered(handler, call))
             access.note_change(identity, request, call.body)
@@ -205,16 +212,18 @@ class _Resource:
 
 
 def _headers(error: MagnetarError, status: int) -> dict[str, str] | None:
-    if isinstance(error, TooMuchUsedError):
+    if isinstance(error, TooMuchUsedError | QueriesBusyError):
         return {"Retry-After": str(error.rest_s)}
     return _CHALLENGE if status == 401 else None
 
 
-async def _answered(handler: Handler, call: Call) -> Response:
+async def _answered(handler: Handler, call: Call) -> Response | Streamed:
     return _answer(await handler(call))
 
 
-def _answer(result: object) -> Response:
+def _answer(result: object) -> Response | Streamed:
+    if isinstance(result, Streamed):
+        return result
     if result is None:
         return Response(status_code=204)
     if isinstance(result, Text):

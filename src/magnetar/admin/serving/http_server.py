@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from typing import cast
 
 from magnetar.admin.calls.call import Service
 from magnetar.admin.calls.rates import Rates
@@ -15,6 +16,7 @@ from magnetar.admin.serving.loop_server import LoopServer, config_of
 from magnetar.admin.serving.websockets import PING_S, PONG_S, TEXT_BESIDE_BYTES, Gate, Upgrades
 from magnetar.broker.service import Broker
 from magnetar.runtime.entrance import Entrance
+from magnetar.sql.serving.query_places import QueryPlaces
 
 
 class HttpServer(LoopServer):
@@ -28,10 +30,16 @@ class HttpServer(LoopServer):
         loopback_only: bool,
         ssl_context: ssl.SSLContext | None = None,
         entrance: Entrance | None = None,
+        queries: QueryPlaces | None = None,
     ) -> None:
-        """`ssl_context`: serves HTTPS with it; `entrance` counts the sockets."""
+        """`ssl_context`: serves HTTPS with it; `entrance` counts the sockets; `queries`: those of all admin
+        ports of the broker, which its maker closes; None: this one has its own."""
+        self._queries = None if queries is not None else QueryPlaces(broker.config.queries)
         service = Service(
-            Rates(broker.clock, broker.clock_watch.began_ms), http_port=http_port, loopback_only=loopback_only
+            Rates(broker.clock, broker.clock_watch.began_ms),
+            http_port=http_port,
+            loopback_only=loopback_only,
+            queries=queries or cast(QueryPlaces, self._queries),
         )
         gate = Gate(broker, service)
         app = build(broker, service, all_routes(registry_for(broker)), gate)
@@ -51,6 +59,8 @@ class HttpServer(LoopServer):
         super().__init__(config, entrance)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Closes the WebSockets, which uvicorn does not know, then shuts uvicorn down."""
+        """Closes the WebSockets, which uvicorn does not know, and queries, then shuts uvicorn down."""
         await self._upgrades.shutdown()
+        if self._queries is not None:
+            await self._queries.close()
         await super().shutdown(sockets)

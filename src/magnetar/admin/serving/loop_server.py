@@ -14,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import Server
 
 from magnetar.admin.calls.call_places import CallPlaces
+from magnetar.admin.serving.streaming import STATE_CUT
 from magnetar.base.loop_shares import LoopShares, ShareSizes
 from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.clock import SystemClock
@@ -93,6 +94,7 @@ class CallProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self.app_state = {**self.app_state, STATE_CUT: transport.close}
         self.flow = _Flow(self)
         self._rest = bytearray()  # What was read and is not parsed yet: a read, and what came beside it.
         self._parses = False  # Whether a turn of the loop is going to parse a part of it.

@@ -88,6 +88,8 @@ def _operation(method: str, path: str, handler: Handler) -> dict[str, object]:
     declared = handler if isinstance(handler, Operation) else Operation(handler)
     summary = (declared.handler.__doc__ or "").strip().partition("\n")[0]
     answer = _ANY if declared.answer is None else {"application/json": {"schema": declared.answer}}
+    if declared.contents:
+        answer = {content: {"schema": {}} for content in declared.contents}
     found: dict[str, object] = {
         "operationId": _name(method, path),
         **({"summary": summary} if summary else {}),

@@ -13,13 +13,16 @@ import errno
 import ipaddress
 import logging
 import socket
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import StartupError
+from magnetar.base.query_bounds import QueryBounds
 from magnetar.broker.service import Broker
 from magnetar.runtime.entrance import Entrance
 from magnetar.runtime.tasks import begin, ended, race
 from magnetar.runtime.threads import in_thread
+from magnetar.sql.serving.query_places import QueryPlaces
 
 if TYPE_CHECKING:
     import ssl
@@ -32,6 +35,21 @@ _BACKLOG: Final = 256
 """Most connections that wait to be accepted."""
 
 
+@dataclass(frozen=True, slots=True)
+class SharedByPorts:
+    """What all admin ports of a broker have together."""
+
+    entrance: Entrance
+    """Counts their sockets."""
+    queries: QueryPlaces
+    """Runs their queries; its maker closes it."""
+
+    @classmethod
+    def of(cls, entrance: Entrance, bounds: QueryBounds) -> SharedByPorts:
+        """`bounds`: of their queries."""
+        return cls(entrance, QueryPlaces(bounds))
+
+
 class AdminServer:
     """The admin API, metrics and lookups over HTTP."""
 
@@ -42,12 +60,13 @@ class AdminServer:
         host: str,
         port: int,
         ssl_context: ssl.SSLContext | None = None,
-        entrance: Entrance | None = None,
+        shared: SharedByPorts | None = None,
         listener: socket.socket | None = None,
     ) -> None:
-        """`port` 0 takes a free one; `ssl_context`: serves HTTPS with it; `entrance` counts the sockets.
-        `listener` listens already, and `host` and `port` are its own; it is closed in the end."""
-        self._entrance = entrance
+        """`port` 0 takes a free one; `ssl_context`: serves HTTPS with it; `shared`: with other ports of the
+        broker, None: with none. `listener` listens already, and `host` and `port` are its own; it is closed
+        in the end."""
+        self._shared = shared
         self._ssl_context = ssl_context
         self._broker = broker
         self._host = host
@@ -110,7 +129,8 @@ class AdminServer:
             http_port=port,
             loopback_only=_is_loopback(listener.getsockname()[0]),
             ssl_context=self._ssl_context,
-            entrance=self._entrance,
+            entrance=None if self._shared is None else self._shared.entrance,
+            queries=None if self._shared is None else self._shared.queries,
         )
         await self._server.run_on(listener, self._serving)
 

@@ -12,19 +12,17 @@ In text formats bytes are text where they are UTF-8, and base64 elsewhere. Times
 
 from __future__ import annotations
 
-import base64
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, time
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 import click
 
 from magnetar.cli.output import styled
-from magnetar.sql.errors import StatementError
+from magnetar.sql.rows import json_line, plain, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,12 +44,12 @@ def write_result(schema: pa.Schema, batches: Batches, output: str, stream: TextI
         for line in table_lines(schema, batches):
             click.echo(line, file=stream)
     elif output == "json":
-        for row in _rows(batches):
-            stream.write(json.dumps({name: plain(value) for name, value in row}, ensure_ascii=False) + "\n")
+        for row in rows_of(batches):
+            stream.write(json_line(row))
     elif output == "csv":
         writer = csv.writer(stream)
         writer.writerow(schema.names)
-        for row in _rows(batches):
+        for row in rows_of(batches):
             writer.writerow(["" if value is None else cell(value) for _, value in row])
     else:
         _write_binary(schema, batches, output, stream.buffer)
@@ -72,34 +70,10 @@ def _write_binary(schema: pa.Schema, batches: Batches, output: str, stream: Bina
             parquet.write_batch(batch)
 
 
-def _rows(batches: Batches) -> Iterator[list[tuple[str, object]]]:
-    """The rows; names may occur twice in a result."""
-    for batch in batches:
-        names = batch.schema.names
-        columns = [_values(column) for column in batch.columns]
-        for values in zip(*columns, strict=True):
-            yield list(zip(names, values, strict=True))
-
-
-def _values(column: pa.Array) -> list[object]:
-    """The values of a column. Times that Python cannot hold, before the year 1 or after 9999, are texts."""
-    import pyarrow as pa
-
-    try:
-        return list(column.to_pylist())
-    except (OverflowError, ValueError) as error:
-        if not pa.types.is_temporal(column.type):
-            raise StatementError(
-                f"a result of the type {column.type} has times that cannot be shown ({error}): use"
-                " `-o parquet` or `-o arrow`, or select the times alone"
-            ) from error
-        return list(column.cast(pa.string()).to_pylist())
-
-
 def table_lines(schema: pa.Schema, batches: Batches) -> Iterator[str]:
     """The lines of a table with a head."""
     kinds = [_is_number(kind) for kind in schema.types]
-    rows = ([_cut(cell(value).translate(_CONTROLS)) for _, value in row] for row in _rows(batches))
+    rows = ([_cut(cell(value).translate(_CONTROLS)) for _, value in row] for row in rows_of(batches))
     first = list(islice(rows, _ROWS_FOR_WIDTHS))
     widths = (
         [max(map(len, column)) for column in zip(schema.names, *first, strict=True)] if len(schema) else []
@@ -132,28 +106,6 @@ def cell(value: object) -> str:
     if isinstance(made, bool):
         return "true" if made else "false"
     return json.dumps(made, ensure_ascii=False)
-
-
-def plain(value: object) -> object:
-    """A value as JSON has it: times as ISO texts, numbers with fixed places as texts."""
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        if value and all(isinstance(each, tuple) and len(each) == 2 for each in value):
-            return {str(plain(key)): plain(inner) for key, inner in value}
-        return [plain(each) for each in value]
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 def _cut(text: str) -> str:

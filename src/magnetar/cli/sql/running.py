@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from magnetar.cli.sql.interruptible import Interruptible
 from magnetar.cli.sql.results import write_result
 
 if TYPE_CHECKING:
-    from types import FrameType
+    import pyarrow as pa
 
     from magnetar.cli.caller import Caller
     from magnetar.sql.limits import QueryLimits
@@ -32,6 +32,8 @@ class Runner:
         self._caller = caller
         self._limits = limits
         self._quiet = quiet
+        self.abandoned = False
+        """Whether the engine still computes for a query that was interrupted."""
 
     def run(self, text: str, output: str) -> None:
         """Runs a statement and prints its result. Raises SqlError, ClientError, KeyboardInterrupt."""
@@ -45,16 +47,28 @@ class Runner:
             self._query(text, output)
 
     def _query(self, text: str, output: str) -> None:
-        with self._made(text) as query, _stopping(query):
-            schema, batches = query.rows()
-            write_result(schema, batches, output, sys.stdout)
+        with self._running(text) as (query, beside):
+            schema, batches = beside.call(query.rows)
+            write_result(schema, _each(batches, beside), output, sys.stdout)
             sys.stdout.flush()
         self._tell(query.report.lines())
 
     def _explain(self, text: str) -> None:
-        with self._made(text) as query:
-            click.echo(query.explain())
+        with self._running(text) as (query, beside):
+            click.echo(beside.call(query.explain))
         self._tell(query.report.lines()[:1])
+
+    @contextmanager
+    def _running(self, text: str) -> Iterator[tuple[Query, Interruptible]]:
+        """Within it, Ctrl-C ends the query, and is then raised as KeyboardInterrupt."""
+        query = self._made(text)
+        beside = Interruptible(query.stop)
+        try:
+            with beside:
+                yield query, beside
+        finally:
+            self.abandoned |= beside.abandoned
+            beside.finish(query.close)
 
     def topics(self, where: str = "") -> list[str]:
         """The tables of a namespace; empty: public/default. Raises SqlError, ClientError."""
@@ -103,23 +117,6 @@ def _write(rows: list[dict[str, str]], names: Sequence[str], output: str) -> Non
     write_result(schema, iter([pa.RecordBatch.from_pylist(rows, schema)]), output, sys.stdout)
 
 
-@contextmanager
-def _stopping(query: Query) -> Iterator[None]:
-    """Within it, Ctrl-C ends the query, and is then raised as KeyboardInterrupt."""
-    interrupted = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = True
-        query.stop()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    except Exception:
-        # The engine has several classes for a query that was stopped, and so has what feeds it.
-        if interrupted:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _each(batches: Iterator[pa.RecordBatch], beside: Interruptible) -> Iterator[pa.RecordBatch]:
+    while (batch := beside.call(lambda: next(batches, None))) is not None:
+        yield batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from magnetar.cli.caller import Caller, calls_with_formats
+from magnetar.cli.exit_codes import INTERRUPTED
 from magnetar.cli.given import given_as
 from magnetar.cli.sql.results import BINARY, FORMATS
 
@@ -74,14 +76,28 @@ def sql(caller: Caller, given: _Given) -> int:
     if caller.output in BINARY and sys.stdout.isatty():
         raise click.UsageError(f"-o {caller.output} is not for terminals: send it to a file with `>`")
     runner = Runner(caller, limits, quiet=given.quiet)
-    if given.statement is not None:
-        runner.run(given.statement, caller.output)
-    elif sys.stdin.isatty():
-        _shell(runner, caller.output)
-    else:
-        for statement in _given_statements(sys.stdin.read(), caller.output):
-            runner.run(statement, caller.output)
+    try:
+        if given.statement is not None:
+            runner.run(given.statement, caller.output)
+        elif sys.stdin.isatty():
+            _shell(runner, caller.output)
+        else:
+            for statement in _given_statements(sys.stdin.read(), caller.output):
+                runner.run(statement, caller.output)
+    except KeyboardInterrupt:
+        _leave(runner, INTERRUPTED)
+        raise
+    _leave(runner, 0)
     return 0
+
+
+def _leave(runner: Runner, code: int) -> None:
+    """Ends the process without what Python does at its end, when the engine still computes: it would use
+    what is gone by then."""
+    if runner.abandoned:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _given_statements(text: str, output: str) -> list[str]:

@@ -13,6 +13,7 @@ from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.settings.config import StandaloneConfig, names
 from magnetar.server.settings.limit_settings import default_limits, tenant_limits
+from magnetar.server.settings.sql_settings import query_bounds
 
 
 def listeners_of(
@@ -94,6 +95,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         http_calls_per_second=config.http_calls_per_second,
         websocket_enabled=config.websocket_enabled,
         metrics_topics_max=config.metrics_topics_max,
+        queries=query_bounds(config),
         retention_minutes=config.retention_minutes,
         retention_mib=config.retention_mib,
     )

@@ -44,6 +44,14 @@ _AT_LEAST_ONE: Final = (
 )
 """Limits that must be at least 1."""
 
+_SQL: Final = {
+    "sql_queries_max": 0,
+    "sql_seconds_max": 1,
+    "sql_memory_mib": 384,
+    "sql_spill_mib": 0,
+    "sql_rows_max": 1,
+}
+"""Least values of the settings of SQL over HTTP."""
 _SECONDS: Final = {
     "processes": 1,
     "idle_topic_unload_seconds": 0,
@@ -203,6 +211,8 @@ def _check_storage(config: StandaloneConfig) -> None:
     full = config.disk_full_percent
     _require(1 <= full <= 100, config, "disk_full_percent", "from 1 to 100")
     _require(config.http_calls_per_second >= 0, config, "http_calls_per_second", "0 or more")
+    for name, least in _SQL.items():
+        _require(getattr(config, name) >= least, config, name, f"at least {least}")
     _require(1 <= config.disk_resume_percent <= full, config, "disk_resume_percent", f"from 1 to {full}")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar.server.settings.limit_settings import LimitSettings
+from magnetar.server.settings.sql_settings import SqlSettings
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.storage import READ_CACHE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffloadSettings(LimitSettings):
+class OffloadSettings(SqlSettings):
     """The settings of offloading."""
 
     offload_url: str = ""

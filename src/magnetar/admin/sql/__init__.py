@@ -1,0 +1,1 @@
+"""SQL over HTTP. See README.md."""
