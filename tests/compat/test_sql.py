@@ -14,7 +14,7 @@ import pulsar
 import pytest
 
 from magnetar.client.client import Client
-from magnetar.sql.errors import RowsGoneError, UnknownTopicError
+from magnetar.sql.errors import RowsGoneError, StatementError, UnknownTopicError
 from magnetar.sql.limits import QueryLimits
 from magnetar.sql.queries import Query, QueryReport
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic
@@ -229,6 +229,31 @@ def test_topics_are_joined_from_one_snapshot(keeper: StandaloneProcess, client: 
         " SELECT count(*) AS n FROM left_side JOIN public.default.right_side r USING (key)",
     )
     assert rows == [{"n": 9}]
+
+
+def test_states_of_other_times(keeper: StandaloneProcess, client: pulsar.Client) -> None:
+    """History in two files, a part of one, and a tail: the state of each time is a beginning of the log."""
+    topic = HistoryTopic(keeper, "persistent://public/default/states")
+    for _ in range(2):
+        topic.fill_ledger(50)
+    topic.offload()
+    topic.fill_ledger(50)
+    rows, _ = ask(
+        keeper,
+        "SELECT epoch_ms(broker_time) AS ms FROM states ORDER BY ledger_id, entry_id, batch_index",
+    )
+    times = [row["ms"] for row in rows]
+    assert len(times) == 150
+    for moment in {times[0] - 1, times[0], times[49], times[60], times[99], times[120], times[149]}:
+        rows, _ = ask(
+            keeper,
+            "SELECT (SELECT count(*) FROM states) AS n, count(*) AS then_n, count(payload) AS payloads"
+            f" FROM states FOR SYSTEM_TIME AS OF to_timestamp({moment} / 1000.0) s",
+        )
+        there = sum(time <= moment for time in times)
+        assert rows == [{"n": 150, "then_n": there, "payloads": there}]
+    with pytest.raises(StatementError, match="a time to come"):
+        count(keeper, "states FOR SYSTEM_TIME AS OF now() + INTERVAL 1 HOUR")
 
 
 def test_without_an_admin_interface_all_messages_are_there(

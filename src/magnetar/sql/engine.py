@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from magnetar.runtime.threads import beside
 from magnetar.sql.bounds import KEY, TIME, Condition
@@ -124,6 +124,10 @@ class SqlEngine:
         if column not in kinds and kind not in _INTEGERS:
             return None
         return value if isinstance(value, int | bytes) else None
+
+    def now_ms(self) -> int:
+        """The time of the query, Unix ms: that of `now()`."""
+        return cast(int, self._all("SELECT epoch_ms(now())")[0][0])
 
     # ------------------------------------------------------------ queries
 

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.errors import RefusedError
-from magnetar.sql.bounds import Bounds
+from magnetar.sql.as_of import with_at_clauses
+from magnetar.sql.bounds import TIME, Bounds, Condition
 from magnetar.sql.engine import Deadline, SqlEngine
+from magnetar.sql.engine_tree import Node
 from magnetar.sql.errors import QueryLimitError, RowsGoneError, UnknownTopicError
 from magnetar.sql.limits import QueryLimits
 from magnetar.sql.native_files import is_plain_path, reads_values, selects
+from magnetar.sql.past_states import TimeAsked, log_at
 from magnetar.sql.plans import FilePart, PartitionPlan, ReadCounts, plan_partition
 from magnetar.sql.statements import Statement, TopicRef, read_statement
 from magnetar.sql.table_names import table_of
@@ -98,7 +101,7 @@ class Query:
         """The files that the engine reads by itself, by path."""
         try:
             self._engine.begin()
-            self.statement = read_statement(self._engine.parse(text))
+            self.statement = read_statement(self._engine.parse(with_at_clauses(text)))
         except BaseException:
             self.close()
             raise
@@ -213,10 +216,13 @@ class Query:
         try:
             tables: dict[TopicName, TopicTable] = {}
             logs: dict[TopicName, dict[TopicName, KnownLog]] = {}
+            past: dict[str, dict[TopicName, KnownLog]] = {}
             for ref in statement.refs:
                 if ref.topic not in tables:
                     logs[ref.topic] = _logs(cluster, ref.topic)
                     tables[ref.topic] = table_of_topic(client, ref.topic)
+                if ref.as_of is not None:
+                    past[ref.name] = self._logs_at(client, ref.as_of, logs[ref.topic])
         finally:
             cluster.close()
         for table in tables.values():
@@ -227,12 +233,27 @@ class Query:
         for ref in statement.refs:
             bounds = self._bounds(ref)
             table = tables[ref.topic]
-            planned.append((ref, bounds, table, self._partitions(logs[ref.topic], table, bounds)))
+            seen = past.get(ref.name) or logs[ref.topic]
+            planned.append((ref, bounds, table, self._partitions(seen, table, bounds)))
         for *_, plans in planned:
             self._files |= {_path(part): plan.topic for plan in plans for part in plan.files}
         self._engine.shut_in(self._files)
         for ref, bounds, table, plans in planned:
             self._add(ref, bounds, table, plans)
+
+    def _logs_at(
+        self, client: Client, time: Node, logs: dict[TopicName, KnownLog]
+    ) -> dict[TopicName, KnownLog]:
+        """The logs as they were at a time of the statement. Raises StatementError, ClientError."""
+        (time_ms,) = self._engine.values_of(Condition(TIME, "<=", (time,)))
+        asked = TimeAsked(time_ms if isinstance(time_ms, int) else None, self._engine.now_ms())
+        found = {topic: log_at(client, topic, log, asked) for topic, log in logs.items()}
+        self.report.remarks += [
+            f"the first {log.first_index:,} messages of {topic} were removed: its state does not have them"
+            for topic, log in logs.items()
+            if log.first_index
+        ]
+        return found
 
     def _bounds(self, ref: TopicRef) -> Bounds:
         bounds = Bounds()

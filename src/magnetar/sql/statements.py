@@ -60,6 +60,8 @@ class TopicRef:
     """The table's name in the rewritten statement."""
     topic: TopicName
     conditions: tuple[Condition, ...]
+    as_of: Node | None = None
+    """The engine's form of the time whose state it reads; None: now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +201,13 @@ def _walk_base(
     catalog, schema, table = (
         str(node.get(name) or "") for name in ("catalog_name", "schema_name", "table_name")
     )
+    as_of = _time_of(node, scope, found)
     if not catalog and not schema and table.lower() in scope:
+        if as_of is not None:
+            raise StatementError(f"{table} is a query, and only topics have states of other times")
         return
-    if node.get("at_clause"):
-        raise StatementError("AT is not there yet: use conditions on publish_time")
     topic = topic_of(catalog, schema, table)
-    ref = TopicRef(f"{found.prefix}{len(found.refs)}", topic, tuple(conditions.get(id(node), ())))
+    ref = TopicRef(f"{found.prefix}{len(found.refs)}", topic, tuple(conditions.get(id(node), ())), as_of)
     found.refs.append(ref)
     node["alias"] = node.get("alias") or table
     found.tables.add(_name_of(node))
@@ -212,6 +215,18 @@ def _walk_base(
     node["catalog_name"] = node["schema_name"] = ""
     node["table_name"] = ref.name
     node["qualified_name"] = {"path": [ref.name]}
+
+
+def _time_of(node: Node, scope: frozenset[str], found: _Found) -> Node | None:
+    """The time whose state a table reads, which is taken from its node; None: now."""
+    clause, node["at_clause"] = node.get("at_clause"), None
+    if not clause:
+        return None
+    time: Node = clause["expr"]
+    if str(clause.get("unit")).upper() != "TIMESTAMP" or not _is_constant(time):
+        raise StatementError("a state is that of a time, which depends on no row: FOR SYSTEM_TIME AS OF '…'")
+    _walk(time, scope, found)
+    return time
 
 
 def _check_expression(node: Node, found: _Found) -> None:

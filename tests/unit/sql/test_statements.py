@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from magnetar.sql.bounds import Bounds
+from magnetar.sql.bounds import Bounds, Condition
 from magnetar.sql.engine import SqlEngine
 from magnetar.sql.errors import SqlError, StatementError, TooDeepError
 from magnetar.sql.statements import Statement, read_statement
@@ -149,11 +149,6 @@ def test_what_is_no_query(engine: SqlEngine, text: str) -> None:
         read(engine, text)
 
 
-def test_a_time_of_the_system(engine: SqlEngine) -> None:
-    with pytest.raises(StatementError, match="AT is not there yet"):
-        read(engine, f"SELECT * FROM a AT (TIMESTAMP => {TIME})")
-
-
 def test_a_named_query_hides_no_topic(engine: SqlEngine) -> None:
     """The engine finds a named query before a table, so the names of topics must be others."""
     statement = read(engine, "WITH TOPIC_0 AS (SELECT 42 AS x) SELECT a.i, x FROM a, topic_0")
@@ -178,3 +173,28 @@ def test_many_operators_within_each_other(engine: SqlEngine, operator: str, coun
     with suppress(TooDeepError):
         statement = read(engine, f"SELECT {operator.join(['1'] * count)}")
         assert engine.query(engine.text_of(statement.document), 100).read_all().num_rows == 1
+
+
+def test_the_time_of_a_state(engine: SqlEngine) -> None:
+    text = "SELECT * FROM a AT (TIMESTAMP => TIMESTAMP '2026-01-01') JOIN a AS b USING (key)"
+    statement = read(engine, text)
+    first, second = statement.refs
+    assert first.as_of is not None
+    assert engine.values_of(Condition("publish_time", "<=", (first.as_of,))) == [1_767_225_600_000]
+    assert second.as_of is None
+    assert " AT " not in engine.text_of(statement.document)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM a AT (VERSION => 1)",
+        "WITH a AS (SELECT 1) SELECT * FROM a AT (TIMESTAMP => now())",
+        "SELECT * FROM a, LATERAL (SELECT * FROM b AT (TIMESTAMP => a.publish_time))",
+        "SELECT * FROM a AT (TIMESTAMP => (SELECT max(publish_time) FROM b))",
+        "SELECT * FROM a AT (TIMESTAMP => getenv('HOME')::TIMESTAMP)",
+    ],
+)
+def test_states_that_are_not_of_a_time(engine: SqlEngine, text: str) -> None:
+    with pytest.raises(StatementError):
+        read(engine, text)
