@@ -748,6 +748,22 @@ RULES: Final = (
         ("unit/broker/registry/test_deletions_of_others.py",),
     ),
     Rule(
+        "the owner is asked anew once the list of a log to be deleted was read",
+        "a broker whose session has ended deletes what the next owner has acknowledged",
+        "managedlog/logs.py",
+        "                await confirmed()\n",
+        "                pass\n",
+        ("unit/broker/registry/test_deletions_of_others.py",),
+    ),
+    Rule(
+        "a deletion takes no cursor that the next owner has read",
+        "a subscription of the next owner is gone, with what it has not acknowledged",
+        "managedlog/logs.py",
+        "transact([Check(emptied.path, made.version), *some])\n",
+        "transact(some)\n",
+        ("unit/broker/registry/test_deletions_of_others.py",),
+    ),
+    Rule(
         "a partitioned topic is marked before its first partition goes",
         "a client that comes back has its broker make the partition again, of a topic that is gone",
         "broker/registry/partitioned.py",

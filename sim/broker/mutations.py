@@ -37,13 +37,13 @@ def _blind_to(state: TopicState) -> Callable[[TopicRegistry, str], Any]:
     return under_way
 
 
-async def _ledgers_first(self: ManagedLogs, name: str) -> None:
+async def _ledgers_first(self: ManagedLogs, name: str, *confirmed: Any) -> None:
     """Ledgers go while the log's value still names them."""
     value = await self._store.get(log_path(name))
     if value is not None:
         for record in decode(value.data, name).ledgers:
             await self.ledgers.delete(record.ledger_id)
-    await _delete(self, name)
+    await _delete(self, name, *confirmed)
 
 
 async def _no_end(self: Subscription, *arguments: Any) -> None:

@@ -10,9 +10,11 @@ from magnetar.metadata.store import (
     ANY_CREATION,
     ANY_VERSION,
     BadVersionError,
+    Delete,
     NotFoundError,
     Notification,
     Operation,
+    Put,
     SessionEvent,
     Stat,
     Value,
@@ -66,7 +68,12 @@ class FakeMetadataStore:
         actual = -1 if known is None else known.stat.version
         if expected_version is not None and actual != expected_version:
             raise BadVersionError(path, expected_version, actual)
-        stat = Stat(path, actual + 1, 0, 0, ephemeral=False, created_by_self=True)
+        return self._store(path, data)
+
+    def _store(self, path: str, data: bytes) -> Stat:
+        known = self.values.get(path)
+        version = 0 if known is None else known.stat.version + 1
+        stat = Stat(path, version, 0, 0, ephemeral=False, created_by_self=True)
         self.values[path] = Value(data, stat)
         self.puts.append(path)
         return stat
@@ -88,7 +95,30 @@ class FakeMetadataStore:
             del self.values[key]
 
     async def transact(self, operations: Sequence[Operation]) -> list[Stat | None]:
-        raise NotImplementedError
+        """Takes effect as a whole; no two operations may name the same path."""
+        await asyncio.sleep(0)
+        if self.put_gate is not None:
+            await self.put_gate.wait()
+        if self._dead:
+            raise MetadataError("the process is dead")
+        if self.put_errors:
+            raise self.put_errors.pop(0)
+        for each in operations:
+            known = self.values.get(each.path)
+            if isinstance(each, Delete) and known is None:
+                raise NotFoundError(each.path)
+            actual = -1 if known is None else known.stat.version
+            if each.expected_version is not None and actual != each.expected_version:
+                raise BadVersionError(each.path, each.expected_version, actual)
+        return [self._done(each) for each in operations]
+
+    def _done(self, operation: Operation) -> Stat | None:
+        match operation:
+            case Put(path, data):
+                return self._store(path, data)
+            case Delete(path):
+                del self.values[path]
+        return None
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         raise NotImplementedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
@@ -27,7 +27,17 @@ from magnetar.managedlog.peeking import StoredSummary, peek, peek_sealed
 from magnetar.managedlog.recovery import ReadSources, recover_log
 from magnetar.managedlog.resources import LogResources
 from magnetar.managedlog.tail_cache import CacheBudget
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, HasChildrenError, MetadataStore
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    OPERATIONS_MAX,
+    BadVersionError,
+    Check,
+    Delete,
+    HasChildrenError,
+    MetadataStore,
+    NotFoundError,
+    Put,
+)
 from magnetar.runtime.tasks import begin, ended
 from magnetar.tiered.api import SealedLedger, Tiers
 
@@ -164,11 +174,15 @@ class ManagedLogs:
         parent = f"{namespace}/persistent"
         return [f"{parent}/{child}" for child in await self._store.children(f"{ROOT}/{parent}")]
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, confirmed: Callable[[], Awaitable[None]] | None = None) -> None:
         """Deletes a log with its cursors and ledgers; closes it first when it is open.
 
-        Raises LogNotFoundError, MetadataError, LedgerError, StoreError. When that happens half way, or the
-        process ends, calling it again finishes the work.
+        `confirmed` raises unless this process owns the log at a time after it is called. None: no other one
+        can own it.
+
+        Raises LogNotFoundError, MetadataError, LedgerError, StoreError, LogFencedError when another owner
+        opens it meanwhile, what `confirmed` raises. When that happens half way, or the process ends, calling
+        it again finishes the work.
         """
         async with self._lock(name):
             log = self._logs.get(name)
@@ -179,12 +193,13 @@ class ManagedLogs:
             if value is None:
                 raise LogNotFoundError(name)
             metadata = decode(value.data, path)
-            children = await self._store.children(path)
+            cursors: list[str] = []
             ids = [*(record.ledger_id for record in metadata.ledgers), *metadata.deleted_ledgers]
-            for child in children:
-                cursor = await self._store.get(f"{path}/{child}")
+            for child in await self._store.children(path):
+                cursor = await self._store.get(at := f"{path}/{child}")
                 if cursor is not None:
-                    info = decode_info(cursor.data, f"{path}/{child}")
+                    cursors.append(at)
+                    info = decode_info(cursor.data, at)
                     ids += [*info.deleted_ledgers, *info.side_ledgers]
                     ids += [info.ledger_id] if info.ledger_id != IN_STORE else []
             # Out of the list before they are deleted, in one change, and still known by their ids. The other
@@ -192,9 +207,11 @@ class ManagedLogs:
             # be opened again. This way it leaves an empty log.
             emptied = metadata.without(frozenset(record.ledger_id for record in metadata.ledgers))
             emptied = replace(emptied, deleted_ledgers=tuple(sorted(set(ids))))
-            stat = await self._store.put(path, encode(emptied), expected_version=value.stat.version)
-            for child in children:
-                await self._store.delete_recursive(f"{path}/{child}")
+            if confirmed is not None:
+                # After the list was read. An owner that opened the log before is still the owner, which is
+                # found here; one that opens it from now on changes the list's version.
+                await confirmed()
+            version = await self._empty(name, Put(path, encode(emptied), value.stat.version), cursors)
             for ledger_id in emptied.deleted_ledgers:
                 await self.ledgers.delete(ledger_id)
             if self._tiers is not None and metadata.copies:
@@ -202,12 +219,30 @@ class ManagedLogs:
             for copy in metadata.copies:
                 await delete_copy(self._tiers, name, copy)
             try:
-                await self._store.delete(path, expected_version=stat.version)
+                await self._store.delete(path, expected_version=version)
             except (BadVersionError, HasChildrenError) as error:
                 # Its new owner has opened it, empty, and acknowledges messages.
                 raise LogFencedError(f"log {name} was taken over by another owner") from error
             if self._tiers is not None and metadata.copies:
                 self._tiers.changed(name)
+
+    async def _empty(self, name: str, emptied: Put, cursors: Sequence[str]) -> int:
+        """Writes the list without ledgers and deletes the cursors at these paths; the version of the list.
+
+        A cursor goes only while no other owner has opened the log: the next owner keeps those that were left.
+        Raises LogFencedError, MetadataError.
+        """
+        left = [Delete(each) for each in cursors]
+        first, left = left[: OPERATIONS_MAX - 1], left[OPERATIONS_MAX - 1 :]
+        try:
+            made, *_ = await self._store.transact([emptied, *first])
+            assert made is not None, "a put has a version"
+            while left:
+                some, left = left[: OPERATIONS_MAX - 1], left[OPERATIONS_MAX - 1 :]
+                await self._store.transact([Check(emptied.path, made.version), *some])
+        except (BadVersionError, NotFoundError) as error:
+            raise LogFencedError(f"log {name} was taken over by another owner") from error
+        return made.version
 
     async def close(self) -> None:
         """Closes every log; nothing can be opened after. Errors are logged: reopening recovers.

@@ -168,6 +168,15 @@ class Claims:
             # The fence of its ledgers holds; the connection's return asks again.
             _log.warning("the owner of %s could not be read: %s", bundle, error)
             return
+        self._judge(bundle, session, value)
+
+    async def confirm(self, bundle: Bundle) -> None:
+        """As `look_at`, by what the store has at the time of this call or later. Raises MetadataError."""
+        session = self.ownership.session
+        await self._store.sync()
+        self._judge(bundle, session, await self._store.get(owner_path(bundle)))
+
+    def _judge(self, bundle: Bundle, session: int, value: Value | None) -> None:
         if value is None or not value.stat.created_by_self:
             if self.ownership.serves(bundle):
                 _log.warning("%s is not this broker's any more: its record was taken away", bundle)

@@ -291,6 +291,12 @@ class Owners:
         if not self.has(name):
             raise ServiceNotReadyError(f"{name} is not served by this broker any more; look it up again")
 
+    async def confirm(self, name: TopicName) -> None:
+        """As `check_owned`, by what the store has now. Raises MetadataError, NamespaceNotFoundError too."""
+        if not self._keeper(name):
+            await self._claims.confirm(await self.bundle_of(name))
+        self.check_owned(name)
+
     async def locate(self, name: TopicName, *, authoritative: bool) -> TopicPlace:
         """Where the topic is served; a bundle without an owner gets one.
 
@@ -298,7 +304,7 @@ class Owners:
         get it in time, NamespaceNotFoundError, MetadataError.
         """
         if keeper := self._keeper(name):
-            urls = self._urls_of_peer(keeper)
+            urls = self.peers.urls_of(keeper)
             return HERE if urls is None else TopicPlace(urls)
         # Asked anew each time: it may be split meanwhile.
         return await self._located(lambda: self.bundle_of(name), authoritative=authoritative)
@@ -344,23 +350,19 @@ class Owners:
                 return None
             to = await self._moves.destination(bundle)
             # Where it goes, what clients ask is held until it is there.
-            return None if to == self.broker_id else TopicPlace(self._urls_of_peer(to) or owner)
+            return None if to == self.broker_id else TopicPlace(self.peers.urls_of(to) or owner)
         if self.ownership.state(bundle) is BundleState.UNOWNED:
             # From this broker's former process, if it is known that no other one has its id.
             if self.peers.shown:
                 await self._claims.claim(bundle, stale=value)
             return None
         # It is on its way to this broker, or away from it.
-        target = self._urls_of_peer(await self._moves.destination(bundle))
+        target = self.peers.urls_of(await self._moves.destination(bundle))
         return None if target is None else TopicPlace(target)
-
-    def _urls_of_peer(self, broker_id: str | None) -> BrokerUrls | None:
-        report = self.peers.reports.get(broker_id or "")
-        return None if report is None or report.broker_id == self.broker_id else report.urls
 
     async def _place(self, bundle: Bundle, *, authoritative: bool) -> TopicPlace | None:
         """The best broker for a bundle without an owner."""
-        target = self._urls_of_peer(await self._moves.destination(bundle))
+        target = self.peers.urls_of(await self._moves.destination(bundle))
         if target is not None and not await self.peers.is_gone(target):
             return TopicPlace(target)
         chosen = self._chosen(bundle)
@@ -388,13 +390,9 @@ class Owners:
         excluded = self.broker_id if self.draining else ""
         allowed = self.allowed(bundle) - {excluded}
         able = {each.broker_id: each for each in self.peers.able() if each.broker_id in allowed}
-        wanted = self.rules.groups.preferred(bundle.namespace, able)
-        known = [
+        if (own := able.get(self.broker_id)) is not None:
             # Its own load is known better than from its last report.
-            each
-            if name != self.broker_id
-            else replace(each, load=replace(each.load, bundles=len(self.ownership)))
-            for name, each in able.items()
-            if name in wanted
-        ]
+            able[self.broker_id] = replace(own, load=replace(own.load, bundles=len(self.ownership)))
+        wanted = self.rules.groups.preferred(bundle.namespace, able)
+        known = [each for name, each in able.items() if name in wanted]
         return least_loaded(bundle, known, self._sent, excluded=excluded)

@@ -115,6 +115,11 @@ class Peers:
         for cancel in self._watches:
             cancel()
 
+    def urls_of(self, broker_id: str | None) -> BrokerUrls | None:
+        """How another broker is reached; None: it is this one, or not there."""
+        report = self.reports.get(broker_id or "")
+        return None if report is None or report.broker_id == self._own_id else report.urls
+
     def look_again(self) -> None:
         """Reads the whole table anew, soon."""
         self._any_changed = True

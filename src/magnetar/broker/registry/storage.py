@@ -103,8 +103,13 @@ class StoredTopics:
         if broker.owners is not None:
             # Only the owner ends a log: another broker would go on acknowledging, into ledgers of no list.
             await broker.owners.admit(name)
+
+        async def confirmed() -> None:
+            if broker.owners is not None:
+                await broker.owners.confirm(name)
+
         try:
-            await broker.logs.delete(name.log_name)
+            await broker.logs.delete(name.log_name, confirmed)
         except LogNotFoundError as error:
             if not await self._is_partition(name):
                 raise TopicNotFoundError(f"Topic {name} not found") from error

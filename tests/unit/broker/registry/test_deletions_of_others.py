@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from magnetar.broker.ownership.health_topics import health_topic
 from magnetar.broker.ownership.records import owner_path
 from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.log_metadata import log_path
+from magnetar.metadata.store import OPERATIONS_MAX, Operation, Stat, Value
 from magnetar.runtime.http_exchange import HttpAnswer
 from support.admin_api import AdminApi, T
 from support.shared_cluster import OtherBroker, bundles_of, on_a_shared_cluster, owners_of, settled
@@ -82,6 +84,76 @@ def test_a_log_that_another_broker_opened_during_its_deletion_is_kept() -> None:
     on_a_shared_cluster(story)
 
 
+def while_the_list_is_read(api: AdminApi, name: TopicName, happens: Callable[[], Awaitable[None]]) -> None:
+    """Something happens in the store when a deletion begins to read the list of the topic's ledgers."""
+    path, reading = log_path(name.log_name), api.store.get
+
+    async def get(at: str) -> Value | None:
+        if at == path:
+            api.store.get = reading  # type: ignore[method-assign]
+            await happens()
+        return await reading(at)
+
+    api.store.get = get  # type: ignore[method-assign]
+
+
+def test_a_topic_whose_owner_has_changed_when_its_list_is_read_keeps_its_data() -> None:
+    """This broker's session has ended, and it does not know. The next owner has acknowledged messages."""
+
+    async def story(api: AdminApi, _: OtherBroker) -> None:
+        await owners_of(api).require([NAME])
+        await api.publish(str(NAME), b"message")
+        path = log_path(NAME.log_name)
+        before = await api.store.get(path)
+        assert before is not None
+
+        async def lost() -> None:
+            await api.store.delete(owner_path(await owners_of(api).bundle_of(NAME)))
+            await api.store.put(path, before.data)  # as the next owner's ledger would be listed
+
+        admit = owners_of(api).admit
+
+        async def admitted(name: TopicName) -> None:
+            await admit(name)
+            while_the_list_is_read(api, name, lost)
+
+        owners_of(api).admit = admitted  # type: ignore[method-assign]  # it was asked before
+        with pytest.raises(ServiceNotReadyError, match="not served by this broker any more"):
+            await api.broker.delete_topic(NAME, force=True)
+        after = await api.store.get(path)
+        assert after is not None
+        assert after.data == before.data, "no ledger has left the list"
+
+    on_a_shared_cluster(story)
+
+
+def test_cursors_that_the_next_owner_has_read_are_kept() -> None:
+    async def story(api: AdminApi, _: OtherBroker) -> None:
+        await owners_of(api).require([NAME])
+        await api.publish(str(NAME), b"message")
+        count = 2 * OPERATIONS_MAX
+        for number in range(count):
+            await api.done("PUT", f"{T}/t/subscription/s{number:03d}")
+        path, transact = log_path(NAME.log_name), api.store.transact
+        calls: list[int] = []
+
+        async def counted(operations: Sequence[Operation]) -> list[Stat | None]:
+            calls.append(len(operations))
+            if len(calls) == 2:
+                value = await api.store.get(path)
+                assert value is not None
+                await api.store.put(path, value.data)  # as its first ledger would be listed
+            return await transact(operations)
+
+        api.store.transact = counted  # type: ignore[method-assign]
+        with pytest.raises(LogFencedError, match="taken over by another owner"):
+            await api.logs.delete(NAME.log_name)
+        assert calls == [OPERATIONS_MAX] * 2
+        assert len(await api.store.children(path)) == count - (OPERATIONS_MAX - 1)
+
+    on_a_shared_cluster(story)
+
+
 @pytest.mark.parametrize("force", ["true", "false"])
 def test_a_partitioned_topic_is_kept_whole_when_the_broker_of_a_part_cannot_be_asked(force: str) -> None:
     async def story(api: AdminApi, other: OtherBroker) -> None:
@@ -148,9 +220,9 @@ def test_the_bundles_of_a_namespace_move_here_before_it_is_deleted() -> None:
         existed: list[bool] = []
         delete = api.logs.delete
 
-        async def deleted(log: str) -> None:
+        async def deleted(log: str, *confirmed: Any) -> None:
             existed.append(owners_of(api).ownership.serves(first))
-            await delete(log)
+            await delete(log, *confirmed)
 
         api.logs.delete = deleted  # type: ignore[method-assign]  # looks at what is so at each deletion
         await api.done("DELETE", f"{N}/public/n?force=true")
