@@ -35,6 +35,15 @@ def _advise(fd: int, what: str) -> None:
         os.posix_fadvise(fd, 0, 0, advice)
 
 
+def _behind(pieces: list[bytes], count: int) -> list[bytes]:
+    """What follows the first `count` bytes of all pieces."""
+    at = 0
+    while count >= len(pieces[at]):
+        count -= len(pieces[at])
+        at += 1
+    return [pieces[at][count:], *pieces[at + 1 :]]
+
+
 class Disk:
     """Files of the operating system. Everything raises OSError."""
 
@@ -64,21 +73,15 @@ class Disk:
         total = sum(map(len, pieces))
         if len(pieces) > 1 and total < len(pieces) * _JOIN_PIECE_BYTES:
             pieces = [b"".join(pieces)]
-        at = 0
-        while at < len(pieces):
-            vector = pieces[at : at + _IOV_MAX]
-            written = os.pwritev(fd, vector, offset)
+        while True:
+            written = os.pwritev(fd, pieces[:_IOV_MAX], offset)
+            if written == total:
+                return
             if written <= 0:
                 raise OSError(errno.EIO, "nothing was written")
             offset += written
-            for piece in vector:
-                if written < len(piece):
-                    break
-                written -= len(piece)
-                at += 1
-            if written:
-                pieces = [pieces[at][written:], *pieces[at + 1 :]]
-                at = 0
+            total -= written
+            pieces = _behind(pieces, written)
 
     def open_direct(self, path: Path, access: int = os.O_WRONLY) -> int:
         """Opens a file for `write_zeros` or a `FileSearch`, past the page cache where the system supports

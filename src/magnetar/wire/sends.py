@@ -14,7 +14,7 @@ from typing import Final
 
 from magnetar.base.ids import ProducerId
 from magnetar.wire.checksum import crc32c
-from magnetar.wire.events import TxnBits
+from magnetar.wire.events import SendRun, TxnBits
 from magnetar.wire.frames import (
     CHECKSUM_HEAD,
     FRAME_HEAD,
@@ -24,7 +24,7 @@ from magnetar.wire.frames import (
     read_varint,
     varint,
 )
-from magnetar.wire.shapes import ENTRY_HEAD_BYTES
+from magnetar.wire.shapes import ENTRY_HEAD_BYTES, FrameShape
 
 _U32: Final = struct.Struct(">I")
 
@@ -129,6 +129,33 @@ def check_entry(entry: bytes) -> tuple[bool, bool]:
     if metadata_bytes > len(entry) - 4:
         raise FrameError(f"metadata of {metadata_bytes} bytes in an entry of {len(entry)}")
     return False, True
+
+
+def lone_send(shape: FrameShape, frame: bytes) -> SendRun | None:
+    """The run of the one SEND that `frame` is, from its first byte to its last; None when it is not of this
+    shape, or is not whole.
+
+    A client that waits for each receipt, or sends now and then, brings one SEND with each read.
+    """
+    size = len(frame)
+    if size < shape.head_bytes:
+        return None
+    total, prefix, low, tail, checksum, metadata_bytes = shape.unpack_from(frame)
+    low ^= shape.flag
+    if prefix != shape.prefix or tail != shape.tail or low > 0x7F:
+        return None
+    if total + 4 != size or metadata_bytes > total + shape.metadata_max:
+        return None
+    entry = frame[shape.entry_at :]
+    run = SendRun(ProducerId(shape.owner))
+    run.sequence_ids.append(shape.high | low)
+    run.entries.append(entry)
+    run.size_bytes = len(entry)
+    if crc32c(entry[6:]) != checksum:
+        run.note_bad(0)
+    if shape.count != 1:
+        run.counts = [shape.count]
+    return run
 
 
 def encode_send(

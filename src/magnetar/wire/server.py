@@ -33,7 +33,7 @@ from magnetar.wire.fields import check_fields
 from magnetar.wire.frames import FrameError, command_end, parse_command, read_varint
 from magnetar.wire.lengths import ENVELOPE_BYTES, check_command
 from magnetar.wire.long_lists import LONG_LIST_BYTES, long_list
-from magnetar.wire.sends import check_entry, decode_send, decode_send_in_txn
+from magnetar.wire.sends import check_entry, decode_send, decode_send_in_txn, lone_send
 from magnetar.wire.shapes import KEY_BYTES, SHAPES_MAX, FrameShape
 
 __all__ = ["AckEvent", "CommandEvent", "FlowEvent", "SendRun", "ServerEvent", "ServerParser"]
@@ -108,10 +108,16 @@ class ServerParser:
         self._commands_max = commands_max
         self.commands = 0
         self.stopped = False
+        self.needed = 0
+        if KEY_BYTES + 4 < size < self._large_bytes and _U32.unpack_from(buffer)[0] + 4 == size:
+            with memoryview(buffer) as view:
+                frame = bytes(view[:size])
+            shape = self._shapes.get(frame[4 : 4 + KEY_BYTES])
+            if shape is not None and (run := lone_send(shape, frame)) is not None:
+                return [run], size
         events = self._events = []
         runs = self._runs = {}
         self._ack = None
-        self.needed = 0
         try:
             with memoryview(buffer) as view:
                 return events, self._parse(view, size)

@@ -20,11 +20,13 @@ class WritingConnection(Protocol):
 class SharedBuffer:
     """What the connections of a loop share: the read buffer, and the write at the end of a tick."""
 
-    __slots__ = ("_unwritten", "data", "handing_over", "view")
+    __slots__ = ("_loop", "_unwritten", "data", "handing_over", "view")
 
     def __init__(self) -> None:
         self.data = bytearray(SHARED_BYTES)
         self.view = memoryview(self.data)
+        # Asking for it anew costs a system call: CPython looks at the process's id each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.handing_over = 0
         """Connections that wait until another process takes them."""
         # Each connection is in it once at most.
@@ -34,7 +36,9 @@ class SharedBuffer:
         """Calls the connection's `write_out` at the end of this tick."""
         if not self._unwritten:
             # One call for all of them: a commit may answer a thousand.
-            asyncio.get_running_loop().call_soon(self._write_out)
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._write_out)
         self._unwritten.append(connection)
 
     def _write_out(self) -> None:
