@@ -14,6 +14,18 @@ from magnetar.wire.server import SendRun, ServerParser
 
 FRAME_MAX = 64 * 1024
 FIRST = 200
+FIELDS = (
+    "producer_id",
+    "sequence_ids",
+    "highest_sequence_ids",
+    "counts",
+    "entries",
+    "size_bytes",
+    "bad",
+    "out_of_range",
+    "chunked",
+    "txn",
+)
 
 
 def send(sequence_id: int, count: int = 1, payload: bytes = b"hello", producer_id: int = 300) -> bytes:
@@ -23,7 +35,7 @@ def send(sequence_id: int, count: int = 1, payload: bytes = b"hello", producer_i
 
 def fields(run: object) -> list[object]:
     assert isinstance(run, SendRun)
-    return [getattr(run, name) for name in SendRun.__slots__]
+    return [getattr(run, name) for name in FIELDS]
 
 
 def read(parser: ServerParser, data: bytes) -> list[list[object]]:
