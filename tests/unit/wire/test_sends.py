@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.checksum import crc32c
 from magnetar.wire.frames import FrameError
 from magnetar.wire.payload import build_entry
-from magnetar.wire.sends import encode_send
+from magnetar.wire.sends import encode_send, lone_send
 from magnetar.wire.server import SendRun, ServerParser
+from magnetar.wire.shapes import FrameShape
 
 FRAME_MAX = 64 * 1024
 FIRST = 200
+PRODUCER = 40_000
+MAGIC = b"\x0e\x01"
 FIELDS = (
     "producer_id",
     "sequence_ids",
@@ -28,7 +30,9 @@ FIELDS = (
 )
 
 
-def send(sequence_id: int, count: int = 1, payload: bytes = b"hello", producer_id: int = 300) -> bytes:
+def send(
+    sequence_id: int, count: int = 1, *, payload: bytes = b"hello", producer_id: int = PRODUCER
+) -> bytes:
     metadata = pb.MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1)
     return encode_send(producer_id, sequence_id, count, build_entry(metadata, payload))
 
@@ -45,55 +49,82 @@ def read(parser: ServerParser, data: bytes) -> list[list[object]]:
     return [fields(event) for event in events]
 
 
-def damaged(frame: bytes) -> bytes:
-    return frame[:-1] + bytes((frame[-1] ^ 1,))
+def outcome(parser: ServerParser, frame: bytes) -> list[list[object]] | str:
+    try:
+        return read(parser, frame)
+    except FrameError as error:
+        return str(error)
 
 
+def with_entry(frame: bytes, entry: bytes) -> bytes:
+    """The same command with another entry."""
+    head = frame[4 : frame.index(MAGIC)]
+    return (len(head) + len(entry)).to_bytes(4, "big") + head + entry
+
+
+def flipped(frame: bytes, at: int, bits: int) -> bytes:
+    return frame[:at] + bytes((frame[at] ^ bits,)) + frame[at + 1 :]
+
+
+def sealed(metadata_bytes: int) -> bytes:
+    """An entry whose checksum matches, and its metadata size perhaps not."""
+    rest = metadata_bytes.to_bytes(4, "big") + b"metadata and payload"
+    return MAGIC + crc32c(rest).to_bytes(4, "big") + rest
+
+
+ALIKE = send(FIRST + 1)
+LOW_AT = ALIKE.index(b"\x10", 15) + 1
+FRAMES = {
+    "alike": ALIKE,
+    "larger": send(FIRST + 1, payload=b"x" * 9_000),
+    "empty": send(FIRST + 1, payload=b""),
+    "another high part": send(FIRST + 1_000),
+    "one byte of id": send(100),
+    "three messages": send(FIRST + 1, 3),
+    "another producer": send(FIRST + 1, producer_id=PRODUCER + 1),
+    "another producer of the same key": send(FIRST + 1, producer_id=PRODUCER + (1 << 14)),
+    "damaged": flipped(ALIKE, len(ALIKE) - 1, 1),
+    "an id that ends early": flipped(ALIKE, LOW_AT, 0x80),
+    "metadata that fits": with_entry(ALIKE, sealed(20)),
+    "metadata that does not fit": with_entry(ALIKE, sealed(21)),
+    "no metadata size": with_entry(ALIKE, MAGIC + bytes(4)),
+    "no checksum": with_entry(ALIKE, bytes(9)),
+    "hardly an entry": with_entry(ALIKE, MAGIC + bytes(2)),
+    "no entry": with_entry(ALIKE, b""),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize(
-    "frame_of",
-    [
-        lambda count: send(FIRST + 1, count),
-        lambda count: send(FIRST + 1, count, b"x" * 9_000),
-        lambda count: send(FIRST + 1, count, b""),
-        lambda count: send(FIRST + 1_000, count),
-        lambda count: send(FIRST + 1, count, producer_id=301),
-        lambda count: damaged(send(FIRST + 1, count)),
-    ],
-    ids=["alike", "larger", "empty", "another high part", "another producer", "damaged"],
-)
-def test_alone_in_its_read_it_is_the_same_run_as_in_a_parser_that_knows_no_shape(
-    count: int, frame_of: Callable[[int], bytes]
-) -> None:
-    frame = frame_of(count)
+def test_alone_in_its_read_it_is_what_it_is_for_a_parser_that_knows_no_shape(count: int, name: str) -> None:
     knows = ServerParser(FRAME_MAX)
     read(knows, send(FIRST, count))
-    assert read(knows, frame) == read(ServerParser(FRAME_MAX), frame)
-    assert read(knows, send(FIRST + 2, count)) == read(ServerParser(FRAME_MAX), send(FIRST + 2, count))
+    expected = outcome(ServerParser(FRAME_MAX), FRAMES[name])
+    assert outcome(knows, FRAMES[name]) == expected
+    if not isinstance(expected, str):
+        later = send(FIRST + 2, count)
+        assert read(knows, later) == read(ServerParser(FRAME_MAX), later)
+
+
+@pytest.mark.parametrize("first", [5, FIRST, FIRST << 7])
+@pytest.mark.parametrize("count", [1, 3])
+def test_it_is_cut_out_in_one_step(first: int, count: int) -> None:
+    frame = send(first, count)
+    stop = frame.index(MAGIC)
+    low_at = frame.index(b"\x10", 15) + 1
+    shape = FrameShape(PRODUCER, first, frame, 0, low_at, stop, count)
+    run = lone_send(shape, send(first + 1, count))
+    assert run is not None
+    assert [fields(run)] == read(ServerParser(FRAME_MAX), send(first + 1, count))
+    assert lone_send(shape, send(first + 1, count) + b"x") is None
 
 
 def test_of_a_frame_that_is_not_whole_nothing_is_taken_and_the_rest_of_the_next_one_stays() -> None:
     parser = ServerParser(FRAME_MAX)
     read(parser, send(FIRST))
-    frame = send(FIRST + 1)
-    for size in range(len(frame)):
-        assert parser.parse(bytearray(frame), size) == ([], 0)
-    both = frame + send(FIRST + 2)[:-1]
+    for size in range(len(ALIKE)):
+        assert parser.parse(bytearray(ALIKE), size) == ([], 0)
+    both = ALIKE + send(FIRST + 2)[:-1]
     events, consumed = parser.parse(bytearray(both), len(both))
-    assert consumed == len(frame)
-    assert [fields(event) for event in events] == read(ServerParser(FRAME_MAX), frame)
-
-
-def test_metadata_longer_than_the_entry_is_refused_as_elsewhere() -> None:
-    frame = bytearray(send(FIRST + 1))
-    entry_at = frame.index(b"\x0e\x01")
-    frame[entry_at + 6 : entry_at + 10] = (1 << 20).to_bytes(4, "big")
-    parsers = ServerParser(FRAME_MAX), ServerParser(FRAME_MAX)
-    read(parsers[0], send(FIRST))
-    outcomes = []
-    for parser in parsers:
-        try:
-            outcomes.append(read(parser, bytes(frame)))
-        except FrameError as error:
-            outcomes.append([[str(error)]])
-    assert outcomes[0] == outcomes[1]
+    assert consumed == len(ALIKE)
+    assert [fields(event) for event in events] == read(ServerParser(FRAME_MAX), ALIKE)
