@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar.base.ids import ProducerId
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.frames import FrameError
@@ -34,7 +35,7 @@ def send(
     sequence_id: int, count: int = 1, *, payload: bytes = b"hello", producer_id: int = PRODUCER
 ) -> bytes:
     metadata = pb.MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1)
-    return encode_send(producer_id, sequence_id, count, build_entry(metadata, payload))
+    return encode_send(ProducerId(producer_id), sequence_id, count, build_entry(metadata, payload))
 
 
 def fields(run: object) -> list[object]:
