@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
+import pulsar
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -275,6 +276,42 @@ def test_a_broker_without_the_store_does_not_make_another_one(cluster: BrokerClu
     history.fill_ledger(20)
     history.offload()
     assert use_of(first, url)["role"] == "owner"
+
+
+def test_lost_entries_are_given_up_for_all_brokers(cluster: BrokerCluster, tmp_path: Path) -> None:
+    """The only copy of a ledger is gone: consumers wait in front of it, then at whichever broker go on."""
+    folder = tmp_path / "lossy"
+    start(cluster, folder.as_uri())
+    history = SharedHistory(cluster, "lossy", lambda: set())
+    for _ in range(2):
+        history.fill_ledger(20)
+    history.offload()
+    history.delete_local()
+    hurt, whole = history.ledgers()
+    (file,) = files_in(folder, f"{hurt['ledgerId']:019d}-*.parquet")
+    file.unlink()
+    # What was read before is in no cache any more.
+    history.process.admin("PUT", f"{history.path}/unload")
+    words = ["storage", "accept-loss", str(hurt["ledgerId"]), "0", "--to", str(hurt["entries"] - 1)]
+    with contextlib.closing(history.client()) as client:
+        earliest = pulsar.InitialPosition.Earliest
+        consumer = client.subscribe(history.topic, "s", initial_position=earliest)
+
+        def explained() -> bool:
+            with contextlib.suppress(OSError):
+                subscriptions = history.process.admin("GET", f"{history.path}/stats")["subscriptions"]
+                return " ".join(words) in (subscriptions["s"].get("whyIdle") or "")
+            return False
+
+        wait_until(explained, DEADLINE_S, "why nothing comes is said, and what gives it up")
+        where = ["--yes", "--metadata", cluster.metadata]
+        subprocess.run([sys.executable, "-m", "magnetar", *words, *where], check=True, timeout=DEADLINE_S)
+        found = consumer.receive(timeout_millis=int(1_000 * DEADLINE_S)).message_id()
+        assert (found.ledger_id(), found.entry_id()) == (whole["ledgerId"], 0)
+    # The next owner knows it from the metadata.
+    history.process.kill()
+    history.follow()
+    assert history.read()[0].ledger_id == whole["ledgerId"]
 
 
 def owner_among(

@@ -10,7 +10,7 @@ Otherwise dispatch waits there and reports why: a copy of the disk may still be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LostEntriesError
@@ -25,6 +25,9 @@ ledger are lost, this many indexes (PIP-70) are left out for each, so that none 
 UNCERTAIN_INDEXES: Final = 1_000_000
 """The same when the number of lost entries is unknown."""
 
+GivenUpRanges: TypeAlias = Callable[[], Mapping[LedgerId, Sequence[tuple[int, int]]]]
+"""Returns the first and last entries by ledger, ascending."""
+
 
 class HolePolicy:
     """The operator's decisions about lost entries. One for all logs of a process."""
@@ -33,14 +36,14 @@ class HolePolicy:
         self,
         *,
         skip_all: bool = False,
-        given_up: Callable[[], Mapping[LedgerId, Sequence[tuple[int, int]]]] | None = None,
+        given_up: GivenUpRanges = dict,
     ) -> None:
-        """`given_up`: returns the first and last entries by ledger, ascending; called at each hole."""
         self.skip_all = skip_all
         """May be changed at any time."""
         self.skipped_entries = 0
         """Entries skipped since the process began."""
-        self._given_up = given_up or dict
+        self.given_up = given_up
+        """Called at each hole."""
 
     def collect(self, out: Exposition) -> Iterable[None]:
         """Adds its samples to a scrape."""
@@ -57,7 +60,7 @@ class HolePolicy:
         if self.skip_all and error.certain:
             return last
         assert error.ledger_id is not None
-        for first, stop in self._given_up().get(error.ledger_id, ()):
+        for first, stop in self.given_up().get(error.ledger_id, ()):
             if first <= error.first_entry <= stop:
                 return min(stop, last)
         return None

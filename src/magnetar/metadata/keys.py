@@ -22,6 +22,7 @@
 | `/loadbalance/brokers/{broker}` | broker data, JSON, ephemeral | broker |
 | `/loadbalance/leader` | the broker that evens the load, JSON, ephemeral | broker |
 | `/magnetar/ledgers-of` | which bookies the ledgers of this cluster are on, JSON | server |
+| `/magnetar/given-up` | lost entries of a cluster that operators gave up, JSON | server |
 | `/magnetar/last-moves` | bundles that the leader moved last, JSON | broker |
 | `/counters/producer-name` | sequential: makes names of producers unique | broker |
 | `/ledgers/...` | ledgers of BookKeeper | ledger |
@@ -105,6 +106,9 @@ LEADER: Final = "/loadbalance/leader"
 
 LEDGERS_OF: Final = "/magnetar/ledgers-of"
 """Which bookies the ledgers of this cluster are on."""
+
+GIVEN_UP: Final = "/magnetar/given-up"
+"""Lost entries that operators gave up."""
 
 LAST_MOVES: Final = "/magnetar/last-moves"
 """Bundles that the leader moved last."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from magnetar.base.errors import StartupError
+from magnetar.base.ids import LedgerId
 from magnetar.broker.balance import last_moves
 from magnetar.broker.balance.leadership import named_leader
 from magnetar.broker.ownership.bundle import Bundle
@@ -39,6 +40,7 @@ from magnetar.runtime.clock import SystemClock
 from magnetar.server.adoption.findings import AdoptionFindings
 from magnetar.server.adoption.importing import import_topic_policies
 from magnetar.server.adoption.survey import Survey
+from magnetar.server.storage.cluster_losses import accept_loss
 
 _PATIENCE_S: Final = 10.0
 """Seconds after which an operator is told that the metadata service cannot be reached."""
@@ -201,6 +203,10 @@ class ClusterMetadata:
         """Removes the mark: the broker may take bundles again. Raises MetadataError."""
         with contextlib.suppress(NotFoundError):  # it was not drained
             await self._store.delete(drain_path(broker))
+
+    async def accept_loss(self, ledger: LedgerId, first: int, last: int) -> None:
+        """See `accept_loss` of `server/storage/cluster_losses.py`."""
+        await accept_loss(self._store, ledger, first, last)
 
 
 def _row(name: str, report: BrokerReport, bundles: int, *, drained: bool) -> dict[str, object]:

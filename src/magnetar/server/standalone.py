@@ -273,7 +273,7 @@ class Standalone:
             config=log_config(config, for_pulsar=stores.adopted),
             spawn=self._tasks.spawn,
             tiers=tiering.storage,
-            holes=holes_of(config, folder or stores.beside),
+            holes=await holes_of(config, stores, folder, self._cleanup, shares=self._shares),
         )
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)

@@ -33,6 +33,7 @@ from magnetar.metadata.bookkeeper.known_ledgers import KnownLedgers, check_known
 from magnetar.metadata.documents import number_of, object_of
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.schemas.registry import SchemaRegistry
+from magnetar.server.storage.cluster_losses import decode_losses
 
 _TOPIC: Final = TopicName.parse("persistent://hit/n/t")
 _NAMESPACE: Final = NamespaceName("hit", "n")
@@ -156,6 +157,7 @@ READERS: Final[dict[str, tuple[str, Read]]] = {
         keys.LEDGERS_OF,
         lambda store, path: check_known_ledgers(store, "/magnetar/c", KnownLedgers("i", "/ledgers")),
     ),
+    "/magnetar/given-up": (keys.GIVEN_UP, _decoded(decode_losses)),
     "/magnetar/last-moves": (keys.LAST_MOVES, lambda store, path: read_last_moves(store)),
     "/magnetar/functions/{tenant}/{namespace}/{function}": (
         keys.function(_NAMESPACE, "f"),

@@ -364,7 +364,7 @@ def test_what_was_given_up_is_passed_over_whatever_the_store_says(tmp_path: Path
             await log.read(log.first_position, 100, 100)
         last = raised.value.last_entry
         assert last is not None
-        process.logs.holes._given_up = lambda: {log.first_position.ledger_id: [(0, last)]}
+        process.logs.holes.given_up = lambda: {log.first_position.ledger_id: [(0, last)]}
         assert (await log.read(log.first_position, 100, 100))[0].first_entry == last + 1
 
     asyncio.run(story())

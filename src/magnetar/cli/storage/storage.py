@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
@@ -118,6 +118,14 @@ def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -
     show(rebuild(folder, dry_run=dry_run), output)
 
 
+class _Place(TypedDict):
+    """Where it is noted that entries are given up."""
+
+    data: Path | None
+    metadata: str | None
+    cluster: str
+
+
 @storage.command(epilog="Example: magnetar storage accept-loss 17 4 --data /var/lib/magnetar")
 @click.argument("ledger", type=click.IntRange(0))
 @click.argument("entry", type=click.IntRange(0))
@@ -125,27 +133,49 @@ def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -
 @_YES
 @_DRY
 @_DATA
+@click.option(
+    "--metadata",
+    help="Metadata service of a cluster of several brokers, in place of --data: zk://… or etcd://…",
+)
+@click.option("--cluster", default="standalone", help="Name of that cluster.  [standalone]")
 def accept_loss(
-    ledger: LedgerId, entry: int, last: int | None, yes: bool, dry_run: bool, data: Path | None
+    ledger: LedgerId, entry: int, last: int | None, yes: bool, dry_run: bool, **place: Unpack[_Place]
 ) -> None:
     """Give up ENTRY of LEDGER, which no bookie or object store has any more: consumers skip it. This has
     an effect only when the entry cannot be read although every bookie of the entry, or the store, has
     answered. The log names such entries.
     """
-    from magnetar.server.settings.config import default_data_dir
-    from magnetar.server.storage.storage_losses import accept_loss as accept
-
     stop = entry if last is None else last
     if stop < entry:
         raise click.UsageError("--to is less than ENTRY: give the last entry")
+    if None not in (place["data"], place["metadata"]):
+        raise click.UsageError("give --data or --metadata, not both")
     told = f"entries {entry} to {stop} of ledger {ledger}"
     would = f"give up {told}, where they cannot be read"
     if not _agreed(f"would {would}", f"{would.capitalize()}?", yes=yes, dry_run=dry_run):
         return
-    accept(data or default_data_dir(), ledger, entry, stop)
+    _give_up(ledger, entry, stop, **place)
     click.echo(
         f"{told} are given up where they cannot be read. A running server applies this at its next check"
     )
+
+
+def _give_up(ledger: LedgerId, first: int, last: int, **place: Unpack[_Place]) -> None:
+    data, metadata = place["data"], place["metadata"]
+    if metadata is None:
+        from magnetar.server.settings.config import default_data_dir
+        from magnetar.server.storage.storage_losses import accept_loss as accept
+
+        accept(data or default_data_dir(), ledger, first, last)
+        return
+    from magnetar.runtime import loop
+    from magnetar.server.cluster_metadata import ClusterMetadata
+
+    async def accepted() -> None:
+        async with ClusterMetadata.opened(metadata, place["cluster"]) as found:
+            await found.accept_loss(ledger, first, last)
+
+    loop.run(accepted())
 
 
 @storage.command(epilog="Example: magnetar storage readmit bookie-1 --data /var/lib/magnetar")

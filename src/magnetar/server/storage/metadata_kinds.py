@@ -30,6 +30,7 @@ from magnetar.metadata.bookkeeper.racks import decode_racks
 from magnetar.metadata.documents import number_of, object_of, text_of
 from magnetar.schemas.pulsar_storage import decode_locator
 from magnetar.schemas.storage import decode_stored
+from magnetar.server.storage.cluster_losses import decode_losses
 
 Check = Callable[[str, bytes], Sequence[str]]
 """Names the parts of a value that are ignored. Raises MagnetarError or ValueError when none of it can be
@@ -81,6 +82,14 @@ def _number(path: str, data: bytes) -> Sequence[str]:
     return ()
 
 
+def _decoded(decode: Callable[[bytes, str], object]) -> Check:
+    def check(path: str, data: bytes) -> Sequence[str]:
+        decode(data, path)
+        return ()
+
+    return check
+
+
 def _parts(of: str) -> Check:
     return lambda path, data: unusable(object_of(path, data), of)
 
@@ -93,16 +102,6 @@ def _partitions(path: str, data: bytes) -> Sequence[str]:
 def _racks(path: str, data: bytes) -> Sequence[str]:
     object_of(path, data)
     decode_racks(data)
-    return ()
-
-
-def _log(path: str, data: bytes) -> Sequence[str]:
-    decode_log(data, path)
-    return ()
-
-
-def _cursor(path: str, data: bytes) -> Sequence[str]:
-    decode_info(data, path)
     return ()
 
 
@@ -133,11 +132,6 @@ def _places(path: str, data: bytes) -> Sequence[str]:
     return ()
 
 
-def _ledgers_of(path: str, data: bytes) -> Sequence[str]:
-    decode_known_ledgers(data, path)
-    return ()
-
-
 def _moves(path: str, data: bytes) -> Sequence[str]:
     decode_moves(data)
     return ()
@@ -147,11 +141,6 @@ def _header(path: str, data: bytes) -> Sequence[str]:
     *_, coordinator, number = path.split("/")
     txn_id = TxnId(int(coordinator), int(number))
     Transaction(txn_id, owner="", ttl_ms=0, started_ms=0, deadline_ms=0).read(data, 0)
-    return ()
-
-
-def _topic_part(path: str, data: bytes) -> Sequence[str]:
-    TopicPart.read(data, path)
     return ()
 
 
@@ -268,13 +257,13 @@ KINDS: Final = (
     ),
     ValueKind(
         name="/managed-ledgers/{tenant}/{namespace}/persistent/{topic}",
-        check=_log,
+        check=_decoded(decode_log),
         consequence="the topic cannot be loaded; its messages stay on disk, and no ledger is deleted",
         never_empty=True,
     ),
     ValueKind(
         name="/managed-ledgers/{...}/{topic}/{cursor}",
-        check=_cursor,
+        check=_decoded(decode_info),
         consequence="the topic cannot be loaded, as the position of the subscription is not known",
     ),
     ValueKind(
@@ -291,9 +280,15 @@ KINDS: Final = (
     ),
     ValueKind(
         name="/magnetar/ledgers-of",
-        check=_ledgers_of,
+        check=_decoded(decode_known_ledgers),
         consequence="the cluster's brokers do not start: whether these bookies have its messages is unknown",
         remedy="delete the value when `--metadata` names the right bookies: the next start writes it",
+    ),
+    ValueKind(
+        name="/magnetar/given-up",
+        check=_decoded(decode_losses),
+        consequence="brokers go on with the entries that they knew as given up; one that starts knows none",
+        remedy="delete the value, and give the entries up again: `magnetar storage accept-loss`",
     ),
     ValueKind(
         name="/magnetar/last-moves",
@@ -355,7 +350,7 @@ KINDS: Final = (
     ),
     ValueKind(
         name="/magnetar/transactions/parts/{...}/{topic}/{coordinator}-{number}",
-        check=_topic_part,
+        check=_decoded(TopicPart.read),
         consequence="the topic cannot be loaded: which of its messages belong to the transaction is unknown",
         remedy="restore the value from a backup, or give the transaction up: `magnetar transactions abort"
         " COORDINATOR NUMBER`",

@@ -5,6 +5,7 @@ The server may run meanwhile: it reads the file again at each hole that it meets
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from magnetar.bookie.given_up import GivenUp, GivenUpFile, read_given_up, write_
 from magnetar.managedlog.holes import HolePolicy
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.storage.datafolder import FolderPaths, losses_dir
+from magnetar.server.storage.opened_stores import MessageStores
 
 
 def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
@@ -29,8 +31,26 @@ def accept_loss(data: Path, ledger: LedgerId, first: int, last: int) -> None:
     write_given_up(folder, [*read_given_up(folder), given_up])
 
 
-def holes_of(config: StandaloneConfig, folder: FolderPaths | None) -> HolePolicy:
-    """The policy by which consumers skip lost entries. `folder`: with what was given up; None: nothing can
-    be."""
-    given_up = None if folder is None else GivenUpFile(losses_dir(folder.root)).ranges
-    return HolePolicy(skip_all=config.auto_skip_non_recoverable_data, given_up=given_up)
+async def holes_of(
+    config: StandaloneConfig,
+    stores: MessageStores,
+    folder: FolderPaths | None,
+    cleanup: AsyncExitStack,
+    *,
+    shares: bool,
+) -> HolePolicy:
+    """The policy by which consumers skip lost entries: what was given up stands in the data folder, or in the
+    metadata of a cluster of several brokers. Raises StartupError."""
+    policy = HolePolicy(skip_all=config.auto_skip_non_recoverable_data)
+    used = stores.beside or (None if shares else folder)
+    if used is not None:
+        policy.given_up = GivenUpFile(losses_dir(used.root)).ranges
+    elif shares:
+        # One broker alone need not load it.
+        from magnetar.server.storage.cluster_losses import ClusterLosses
+
+        losses = ClusterLosses(stores.metadata)
+        cleanup.push_async_callback(losses.close)
+        await losses.begin()
+        policy.given_up = losses.ranges
+    return policy

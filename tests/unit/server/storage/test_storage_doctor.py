@@ -52,7 +52,7 @@ async def opened(root: Path, *, given_up: bool = False) -> AsyncIterator[Managed
         ledgers=EmbeddedLedgers(store, metadata, ManualClock()),
         clock=ManualClock(),
         spawn=spawn,
-        holes=HolePolicy(given_up=GivenUpFile(root / "bookie").ranges if given_up else None),
+        holes=HolePolicy(given_up=GivenUpFile(root / "bookie").ranges if given_up else dict),
     )
     try:
         yield await logs.open(NAME)
