@@ -140,7 +140,7 @@ def test_a_write_without_an_answer_is_not_repeated(tmp_path: Path) -> None:
             stuck.set_result(None)
             for session in list(place.server._sessions):
                 session.end()
-            with pytest.raises(OutcomeUnknownError, match="/a"):
+            with pytest.raises(OutcomeUnknownError, match="whether the change was made is not known"):
                 await write
             assert await store.get("/a") is None
 
@@ -162,7 +162,7 @@ def test_a_deletion_without_an_answer_is_not_repeated(tmp_path: Path) -> None:
                     session.end()
 
             place.server.store.delete_recursive = delete  # type: ignore[method-assign]
-            with pytest.raises(OutcomeUnknownError, match="/a"):
+            with pytest.raises(OutcomeUnknownError, match="whether the change was made is not known"):
                 await store.delete_recursive("/a")
             assert await other.children("/a") == ["new"]
 
@@ -180,7 +180,7 @@ def test_a_read_without_an_answer_ends(tmp_path: Path) -> None:
 
             place.server.store.get = get  # type: ignore[method-assign, assignment]  # one that hangs
             async with asyncio.timeout(10):
-                with pytest.raises(StoreUnreachableError, match="/a: no answer"):
+                with pytest.raises(StoreUnreachableError, match=r"did not answer in 0\.1 s"):
                     await store.get("/a")
             place.server.tasks.spawn(place.server.tasks.close())
 
