@@ -123,6 +123,12 @@ class LedgerList:
     def __getitem__(self, index: int) -> Ledger:
         return self._ledgers[index]
 
+    @property
+    def current(self) -> Ledger | None:
+        """The last ledger while it is not sealed: entries are appended to it; None when there is none."""
+        last = self._ledgers[-1] if self._ledgers else None
+        return last if last is not None and last.sealed_end is None else None
+
     def find(self, ledger_id: LedgerId) -> Ledger | None:
         """The ledger of that id, or None."""
         index = bisect_left(self._ids, ledger_id)

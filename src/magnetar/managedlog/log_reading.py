@@ -68,6 +68,15 @@ class LogReading:
 
     def _start(self, position: Position) -> tuple[Position, Ledger] | None:
         """The first readable entry >= `position` and its ledger; None at the end of the log."""
+        current = self._ledgers.current
+        if (
+            current is not None
+            and position.ledger_id == current.ledger_id
+            and position.entry_id >= 0
+            and self.skipped is None
+        ):
+            # Readers that keep up are here, twice for each entry: once with it and once behind it.
+            return (position, current) if position.entry_id < current.entries else None
         start = self._ledgers.next_position(Position(position.ledger_id, position.entry_id - 1))
         if self.skipped is not None:
             start = self.skipped.behind(start)
