@@ -54,19 +54,22 @@ class Interruptible:
     def call(self, work: Callable[[], T]) -> T:
         """Returns what the work returns, or raises what it raises; after Ctrl-C KeyboardInterrupt, also when
         the signal came between two calls."""
-        if self._interrupted:
+        if self._has_signal():
             raise KeyboardInterrupt
         answer: Future[object] = Future()
         answer.add_done_callback(lambda _: self._woken.put(None))
         self._calls.put((work, answer))
         self._wait()
-        if self._interrupted:
+        if self._has_signal():
             try:
                 answer.exception(self._patience_s)
             except TimeoutError:
                 self.abandoned = True
             raise KeyboardInterrupt
         return cast(T, answer.result())
+
+    def _has_signal(self) -> bool:
+        return self._interrupted
 
     def _wait(self) -> None:
         """Returns when the call has ended, or a signal has come."""
