@@ -312,6 +312,52 @@ def test_the_command(keeper: StandaloneProcess, client: pulsar.Client) -> None:
     assert pa.ipc.open_stream(stream).read_all().to_pylist() == [{"one": 1, "key": b"k"}]
 
 
+def test_a_result_becomes_messages(keeper: StandaloneProcess, client: pulsar.Client) -> None:
+    """A schema that the command makes, and one that the official client has made before."""
+    producer = client.create_producer("persistent://public/default/sold")
+    for number in range(6):
+        producer.send(b"%d" % number, partition_key=f"k{number % 2}", event_timestamp=1000 + number)
+    producer.close()
+
+    def run(text: str) -> subprocess.CompletedProcess[bytes]:
+        place = ["--url", keeper.broker_url, "--admin-url", keeper.http_url]
+        command = [sys.executable, "-m", "magnetar", "sql", *place, text]
+        return subprocess.run(command, capture_output=True, check=False)
+
+    query = (
+        "SELECT key, max(event_time) AS event_time, decode(key) AS item, sum(decode(value)::INT) AS total"
+        " FROM sold GROUP BY key ORDER BY key"
+    )
+    found = run(f"INSERT INTO totals {query}")
+    assert found.returncode == 0, found.stderr
+    assert b"2 messages published to persistent://public/default/totals" in found.stderr
+    rows, _ = ask(keeper, "SELECT item, total, decode(key) AS k FROM totals ORDER BY item")
+    assert rows == [{"item": "k0", "total": 6, "k": "k0"}, {"item": "k1", "total": 9, "k": "k1"}]
+    seen = consumed(client, "persistent://public/default/totals")
+    assert sorted((each.partition_key(), each.event_timestamp()) for each in seen) == [
+        ("k0", 1004),
+        ("k1", 1005),
+    ]
+
+    fields = {"item": pulsar.schema.String(), "total": pulsar.schema.Long()}
+    Total = type("Total", (pulsar.schema.Record,), fields)  # noqa: N806
+    schema = pulsar.schema.AvroSchema(Total)
+    client.create_producer("persistent://public/default/avro_totals", schema=schema).close()
+    assert run(f"INSERT INTO avro_totals SELECT item, total FROM ({query})").returncode == 0
+    reader = client.create_reader(
+        "persistent://public/default/avro_totals", pulsar.MessageId.earliest, schema=schema
+    )
+    assert {(each.item, each.total) for each in (reader.read_next(30_000).value() for _ in range(2))} == {
+        ("k0", 6),
+        ("k1", 9),
+    }
+    reader.close()
+    # A query that fails publishes nothing.
+    assert run("INSERT INTO avro_totals SELECT item, total / 0 AS nope FROM totals").returncode == 1
+    assert run("INSERT INTO broken SELECT error('x') AS a FROM totals").returncode == 1
+    assert count(keeper, "avro_totals") == 2
+
+
 def test_a_topic_that_is_not_there(keeper: StandaloneProcess) -> None:
     with pytest.raises(UnknownTopicError, match="no topic nothing_here"):
         count(keeper, "nothing_here")

@@ -44,6 +44,8 @@ WORDS: Final = (
     "ALL",
     "WITH",
     "INTERVAL",
+    "INSERT",
+    "INTO",
     "FOR",
     "SYSTEM_TIME",
     "OF",

@@ -12,6 +12,7 @@ import click
 
 from magnetar.cli.sql.interruptible import Interruptible
 from magnetar.cli.sql.results import write_result
+from magnetar.sql.inserting import Insert, insert_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +44,8 @@ class Runner:
             self._describe(found[1], output)
         elif found := _EXPLAIN.fullmatch(text):
             self._explain(found[1])
+        elif (insert := insert_of(text)) is not None:
+            self._insert(insert)
         else:
             self._query(text, output)
 
@@ -52,6 +55,17 @@ class Runner:
             write_result(schema, _each(batches, beside), output, sys.stdout)
             sys.stdout.flush()
         self._tell(query.report.lines())
+
+    def _insert(self, insert: Insert) -> None:
+        """Publishes a result once all of it is there: a query that fails publishes nothing."""
+        from magnetar.cli.sql.inserted import Inserted
+
+        with self._running(insert.query) as (query, beside), Inserted(self._limits.spill_folder) as inserted:
+            schema, batches = beside.call(query.rows)
+            inserted.keep(schema, _each(batches, beside))
+            with self._caller.client() as client:
+                count = inserted.publish(client, insert.topic)
+        self._tell([*query.report.lines(), f"{count:,} messages published to {insert.topic}"])
 
     def _explain(self, text: str) -> None:
         with self._running(text) as (query, beside):

@@ -51,8 +51,8 @@ class _Given:
 def sql(caller: Caller, given: _Given) -> int:
     """Ask topics with SQL: history and the newest messages as one table (docs/sql.md).
 
-    STATEMENT is SELECT, DESCRIBE topic, SHOW TOPICS, or EXPLAIN. Without it the command is a shell, or runs
-    the statements of standard input.
+    STATEMENT is SELECT, INSERT INTO topic SELECT, DESCRIBE topic, SHOW TOPICS, or EXPLAIN. Without it the
+    command is a shell, or runs the statements of standard input.
     Topics are tables, by the names tenant.namespace.topic or, in public/default, topic. The rows go to
     standard output, and what was read to standard error. Times are UTC.
     """
