@@ -9,6 +9,7 @@ from mutant_rule import Rule
 ORDER: Final = "unit/broker/transactions/test_order.py"
 SESSIONS: Final = "unit/broker/transactions/test_sessions.py"
 REPAIRED: Final = "unit/broker/transactions/test_repaired.py"
+GOING_BACK: Final = "unit/broker/transactions/test_going_back.py"
 COMBINED: Final = "unit/broker/transactions/test_combinations.py"
 DAMAGED: Final = "unit/broker/transactions/test_damaged_values.py"
 MISSING: Final = "unit/broker/transactions/test_missing.py"
@@ -284,8 +285,8 @@ TRANSACTION_RULES: Final = (
         "cursors are durable before the header goes",
         "acknowledged messages come again after a crash",
         _TOPIC,
-        "            await gathered(each.cursor.flush() for each in subscriptions if each is not None)\n",
-        "            del subscriptions\n",
+        "        await subscription.cursor.flush()\n",
+        "",
         (KEPT,),
     ),
     Rule(
@@ -378,7 +379,7 @@ TRANSACTION_RULES: Final = (
         "messages of a batch are in one transaction at most",
         "a message counts in two transactions",
         _PENDING,
-        "            if other != txn_id and taken & bits:\n",
+        "            if other != txn_id and taken & bits and other not in self._going_back:\n",
         "            if False:\n",
         (COMBINED,),
     ),
@@ -450,9 +451,49 @@ TRANSACTION_RULES: Final = (
         "an aborted acknowledgement comes again",
         "a message is lost",
         _ACKS,
-        "            self._give_again(acks)\n",
+        "            self._give_again(given, last=last)\n",
         "            pass\n",
         (SESSIONS,),
+    ),
+    Rule(
+        "a turn gives a piece back",
+        "a large transaction that is aborted has the event loop for tens of milliseconds",
+        _ACKS,
+        "given, last = self.pending.given_back(PIECE_MAX)",
+        "given, last = self.pending.given_back(1 << 30)",
+        (GOING_BACK,),
+    ),
+    Rule(
+        "a turn counts a piece",
+        "a large transaction that commits has the event loop for tens of milliseconds",
+        _ACKS,
+        "        for _ in range(min(PIECE_MAX, len(left))):\n",
+        "        for _ in range(len(left)):\n",
+        (GOING_BACK,),
+    ),
+    Rule(
+        "a header stays until all pieces count",
+        "after a crash acknowledgements of a committed transaction are lost",
+        "broker/transactions/topic_transactions.py",
+        "            await subscription.transactions.counted(id_)\n",
+        "            pass\n",
+        (GOING_BACK,),
+    ),
+    Rule(
+        "what goes back is free for other transactions",
+        "a client that repeats its work after an abort is refused",
+        _PENDING,
+        "            holder = None if holder in self._going_back else holder\n",
+        "",
+        (GOING_BACK,),
+    ),
+    Rule(
+        "what another transaction took meanwhile is not given back",
+        "a message comes again that a transaction acknowledges",
+        _PENDING,
+        "            if self._whole.get(position) == txn_id:\n",
+        "            if position in self._whole:\n",
+        (GOING_BACK,),
     ),
     Rule(
         "what comes again counts as redelivered",

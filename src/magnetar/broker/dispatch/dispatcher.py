@@ -150,9 +150,9 @@ class Dispatcher(Protocol):
     def see(self, acks: AckView) -> None:
         """From now on asks this view for acknowledgements: the cursor, or its replacement."""
 
-    def again(self, positions: Sequence[Position]) -> None:
+    def again(self, positions: Sequence[Position], *, last: bool = True) -> None:
         """These entries, which counted as acknowledged, do not any more: they are sent again, with what a
-        consumer holds of them."""
+        consumer holds of them. Not `last`: later ones of the same transaction follow in a later turn."""
 
     def rewind(self, position: Position) -> None:
         """Forgets what was sent and reads again from `position` (seek, reset)."""

@@ -328,7 +328,7 @@ class SharedDispatcher:
     def see(self, acks: AckView) -> None:
         self._cursor = acks
 
-    def again(self, positions: Sequence[Position]) -> None:
+    def again(self, positions: Sequence[Position], *, last: bool = True) -> None:
         left = set(positions)
         for holder in self._consumers:
             # Intersecting walks the shorter side, so that many consumers cost no look for each position.

@@ -105,9 +105,10 @@ class SingleActiveDispatcher(ActiveConsumers):
     def see(self, acks: AckView) -> None:
         self._cursor = acks
 
-    def again(self, positions: Sequence[Position]) -> None:
-        """Order forbids to send single entries again: all unacknowledged ones are sent."""
-        self.rewind(self._successor(self._cursor.mark_delete))
+    def again(self, positions: Sequence[Position], *, last: bool = True) -> None:
+        """Order forbids to send single entries again: all unacknowledged ones are sent, after the last."""
+        if last:
+            self.rewind(self._successor(self._cursor.mark_delete))
 
     def rewind(self, position: Position) -> None:
         self.read_position = position

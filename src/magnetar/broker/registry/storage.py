@@ -38,7 +38,11 @@ class StoredTopics:
         if log is None:
             log = await self._make(name, create=create)
         resources = TopicResources(
-            clock=broker.clock, alarms=broker.alarms, spawn=broker.tasks.spawn, outputs=broker.outputs
+            clock=broker.clock,
+            alarms=broker.alarms,
+            spawn=broker.tasks.spawn,
+            outputs=broker.outputs,
+            turns=broker.turns,
         )
         topic = Topic(name, log, resources, disk=broker.disk)
         topic.limits.unacked_of_broker = broker.unacked

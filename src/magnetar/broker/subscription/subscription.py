@@ -67,6 +67,7 @@ class Subscription(AnySubscription):
         )
         self._pump = Pump(self._reads, self._turns, self.tally, resources.outputs, clock)
         self._clock, self._alarms, self._outputs = clock, alarms, resources.outputs
+        self.turns = resources.turns
         self._limits = SubscriptionLimits()
         self.transactions: SubscriptionAcks | None = None
         """None before the first acknowledgement in a transaction."""

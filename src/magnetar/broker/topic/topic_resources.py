@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from magnetar.base.clock import Clock
+    from magnetar.base.loop_shares import LoopShares
     from magnetar.broker.session.outputs import OutputBudget
     from magnetar.runtime.alarms import Alarms
 
@@ -23,3 +24,5 @@ class TopicResources:
     """Runs background work, reads of entries among it."""
     outputs: OutputBudget
     """Memory that reads for consumers may take, over all topics."""
+    turns: LoopShares
+    """Shares of the event loop for work that takes more than a turn, tenant after tenant."""

@@ -54,10 +54,6 @@ class TxnAcks:
         """Entries and batches that it names."""
         return len(self.whole) + len(self.parts) + (self.upto is not None)
 
-    def positions(self) -> list[Position]:
-        """Entries and batches that it names, ascending; a cumulative one names none."""
-        return sorted((*self.whole, *self.parts))
-
     # Stored form: JSON, runs of entries as one item each.
 
     def stored(self) -> dict[str, object]:

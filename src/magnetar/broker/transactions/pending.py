@@ -2,10 +2,17 @@
 
 A message is in at most one transaction, so that only one can acknowledge it. Pending messages are not
 delivered: for dispatchers they count as acknowledged, by `PendingView`.
+
+    (none) ── acknowledged ──▶ waits ── commit ──▶ (none), and acknowledged
+                                 └──── abort ────▶ goes back ── given back ──▶ (none), and sent again
+
+What an aborted transaction acknowledged goes back in pieces, in ascending order. Until its piece an entry is
+not sent, as if it were waiting still; but another transaction may acknowledge it at once, and has it then.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -43,9 +50,11 @@ class PendingAcks:
         self._parts: dict[Position, dict[TxnId, Part]] = {}
         self._upto: TxnId | None = None
         """The transaction with a cumulative acknowledgement."""
+        self._going_back: dict[TxnId, list[Position]] = {}
+        """What aborted transactions acknowledged and is not given back yet: heaps, the oldest abort first."""
 
     def __bool__(self) -> bool:
-        return bool(self.of)
+        return bool(self.of or self._going_back)
 
     @property
     def upto(self) -> Position | None:
@@ -108,6 +117,9 @@ class PendingAcks:
         if holder == txn_id:
             return
         others = self._parts.get(position, {}).keys() - {txn_id}
+        if self._going_back:
+            others -= self._going_back.keys()
+            holder = None if holder in self._going_back else holder
         if holder is not None or others or self._is_before_upto(position, txn_id):
             raise TransactionConflictError(
                 f"{position} is acknowledged in transaction {holder or next(iter(others), self._upto)}"
@@ -118,7 +130,7 @@ class PendingAcks:
     def _admit_part(self, txn_id: TxnId, position: Position, bits: int, cursor: PendingCursor) -> None:
         # One command may name 8,192 batches, which are one piece of work. So what is rare costs one look.
         holder = self._whole.get(position)
-        if (holder is not None and holder != txn_id) or (
+        if (holder is not None and holder != txn_id and holder not in self._going_back) or (
             self._upto is not None and self._is_before_upto(position, txn_id)
         ):
             raise TransactionConflictError(
@@ -126,7 +138,7 @@ class PendingAcks:
             )
         if (holders := self._parts.get(position)) is not None:
             for other, (taken, _) in holders.items():
-                if other != txn_id and taken & bits:
+                if other != txn_id and taken & bits and other not in self._going_back:
                     raise TransactionConflictError(
                         f"messages of the batch {position} are acknowledged in transaction {other}"
                     )
@@ -202,21 +214,56 @@ class PendingAcks:
     # -- the end -----------------------------------------------------------------------------------
 
     def take(self, txn_id: TxnId) -> TxnAcks | None:
-        """The transaction is decided: what it acknowledged, which waits no longer."""
+        """The transaction has committed: what it acknowledged, which waits no longer."""
         acks = self.of.pop(txn_id, None)
         if acks is None:
             return None
         for position in acks.whole:
             self._whole.pop(position, None)
         for position in acks.parts:
-            holders = self._parts.get(position)
-            if holders is not None:
-                holders.pop(txn_id, None)
-                if not holders:
-                    del self._parts[position]
+            self._leave_part(txn_id, position)
         if self._upto == txn_id:
             self._upto = None
         return acks
+
+    def give_back(self, txn_id: TxnId) -> TxnAcks | None:
+        """The transaction was aborted: what it acknowledged, which goes back by `given_back`. A cumulative
+        acknowledgement has gone back on return."""
+        acks = self.of.pop(txn_id, None)
+        if acks is None:
+            return None
+        if self._upto == txn_id:
+            self._upto = None
+        back = [*acks.whole, *acks.parts]
+        heapq.heapify(back)
+        self._going_back[txn_id] = back
+        return acks
+
+    def given_back(self, count_max: int) -> tuple[list[Position], bool]:
+        """The next entries and batches that go back, ascending, at most `count_max` > 0, all of one
+        transaction; and whether these are its last ones. They wait for it no longer, but perhaps for another
+        one."""
+        txn_id, back = next(iter(self._going_back.items()))
+        given = [heapq.heappop(back) for _ in range(min(count_max, len(back)))]
+        for position in given:
+            if self._whole.get(position) == txn_id:
+                del self._whole[position]
+            self._leave_part(txn_id, position)
+        if not back:
+            del self._going_back[txn_id]
+        return given, not back
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether there is more to be given back."""
+        return bool(self._going_back)
+
+    def _leave_part(self, txn_id: TxnId, position: Position) -> None:
+        holders = self._parts.get(position)
+        if holders is not None:
+            holders.pop(txn_id, None)
+            if not holders:
+                del self._parts[position]
 
     def check(self) -> None:
         """Asserts what must always hold."""
@@ -224,10 +271,17 @@ class PendingAcks:
             assert all(self._whole[position] == txn_id for position in acks.whole)
             assert all(self._parts[position][txn_id] == part for position, part in acks.parts.items())
             assert (acks.upto is not None) == (self._upto == txn_id)
-        assert len(self._whole) == sum(len(acks.whole) for acks in self.of.values())
+        assert not self.of.keys() & self._going_back.keys(), "it goes back, and may still commit"
+        back = {txn_id: set(positions) for txn_id, positions in self._going_back.items()}
+        assert len(self._whole) == sum(len(acks.whole) for acks in self.of.values()) + sum(
+            position in back.get(holder, ()) for position, holder in self._whole.items()
+        )
         for position, holders in self._parts.items():
             seen = 0
-            for bits, _ in holders.values():
+            for holder, (bits, _) in holders.items():
+                if holder not in self.of:
+                    assert position in back[holder], f"{position} of {holder} is never given back"
+                    continue
                 assert not seen & bits, f"{position} has a message in two transactions"
                 seen |= bits
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from weakref import ref
 
 from magnetar.base.ids import Position
 from magnetar.broker.errors import NotAllowedError, TransactionConflictError
 from magnetar.broker.subscription.any_subscription import SubscriptionType
 from magnetar.broker.transactions.acks import TxnAcks
-from magnetar.broker.transactions.ids import TxnState
+from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.pending import PendingAcks, PendingView
 from magnetar.broker.transactions.transaction import POSITION_BYTES, Transaction
 from magnetar.managedlog.cursors.ack_words import words_of_bits
 from magnetar.wire.events import AckEvent
 
 if TYPE_CHECKING:
+    from magnetar.base.loop_shares import LoopShares
     from magnetar.base.names import TopicName
     from magnetar.broker.compaction.compacted_source import CompactedSource
     from magnetar.broker.dispatch.dispatcher import Dispatcher
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 ACKS_MAX = 20_000
 """Entries and batches that a transaction may name in all subscriptions: its header stays small."""
+PIECE_MAX: Final = 128
+"""Entries and batches of a decided transaction that count, or go back, at once: a millisecond of work."""
 
 
 AbortOf = Callable[[str, str, str], Awaitable[None]]
@@ -40,6 +45,8 @@ class AckedSubscription(Protocol):
     name: str
     tally: Tally
     transactions: SubscriptionAcks | None
+    turns: LoopShares
+    """Shares of the broker's turns, for work that takes more than one."""
 
     @property
     def type(self) -> SubscriptionType: ...
@@ -58,6 +65,19 @@ class AckedSubscription(Protocol):
     def pump(self) -> None: ...
 
 
+class _Counting:
+    """A committed transaction whose acknowledgements become the cursor's."""
+
+    __slots__ = ("acks", "left", "now_ms")
+
+    def __init__(self, acks: TxnAcks, now_ms: int) -> None:
+        self.acks = acks
+        self.left = [*acks.whole, *acks.parts]
+        """A heap of what does not count yet."""
+        heapq.heapify(self.left)
+        self.now_ms = now_ms
+
+
 class SubscriptionAcks:
     """The acknowledgements of one subscription, from the first one in a transaction on."""
 
@@ -65,6 +85,11 @@ class SubscriptionAcks:
         self._of = ref(subscription)
         self._abort_of = abort_of
         self.pending = PendingAcks()
+        self._counting: dict[TxnId, _Counting] = {}
+        """Committed transactions whose acknowledgements become the cursor's, the oldest first."""
+        self._moved = asyncio.Event()
+        self._came_back = False
+        """Whether anything of the transaction that is being given back is to be sent again."""
 
     @property
     def view(self) -> PendingView:
@@ -145,45 +170,105 @@ class SubscriptionAcks:
 
     def decided(self, txn: Transaction, now_ms: int) -> None:
         """The transaction has committed, and its messages are acknowledged; or it was aborted, and they are
-        delivered again."""
-        acks = self.pending.take(txn.id)
-        if acks is None:
-            return
-        subscription = self._subscription
-        dispatcher = subscription.place().dispatcher
+        delivered again: a piece in a turn where there are many. May be repeated."""
+        waits = self._is_at_work
         if txn.state is TxnState.COMMITTED:
-            self._apply(acks, now_ms)
-        if not self.pending and dispatcher is not None:
-            dispatcher.see(subscription.acks)
-        if txn.state is not TxnState.COMMITTED:
-            self._give_again(acks)
-        subscription.pump()
+            acks = self.pending.of.get(txn.id)
+            if acks is None or txn.id in self._counting:
+                return
+            # Until its piece an entry stays pending: it is not delivered, and in no other transaction.
+            self._counting[txn.id] = _Counting(acks, now_ms)
+        else:
+            acks = self.pending.give_back(txn.id)
+            if acks is None:
+                return
+            self._came_back = self._came_back or acks.upto is not None
+        if waits:
+            return
+        if len(acks) <= PIECE_MAX:
+            self.go_on()
+        else:
+            self._wait()
 
-    def _apply(self, acks: TxnAcks, now_ms: int) -> None:
+    async def counted(self, txn_id: TxnId) -> None:
+        """Returns when all that a committed transaction acknowledged is acknowledged in the cursor."""
+        while txn_id in self._counting:
+            self._moved.clear()
+            await self._moved.wait()
+
+    @property
+    def _is_at_work(self) -> bool:
+        return bool(self._counting or self.pending.goes_back)
+
+    def _wait(self) -> None:
+        subscription = self._subscription
+        subscription.turns.wait(f"tenant {subscription.topic.tenant}", self)
+
+    def go_on(self) -> None:
+        """A piece of what a decided transaction acknowledged counts, or is given back: its turn has come."""
+        subscription = self._of()
+        if subscription is None:
+            return
+        if self._counting:
+            self._count_piece(*next(iter(self._counting.items())))
+            self._see()
+        else:
+            given, last = self.pending.given_back(PIECE_MAX)
+            self._see()
+            self._give_again(given, last=last)
+        subscription.pump()
+        if self._is_at_work:
+            self._wait()
+
+    def _see(self) -> None:
+        """The dispatcher asks the cursor again, once nothing is pending."""
+        dispatcher = self._subscription.place().dispatcher
+        if not self.pending and dispatcher is not None:
+            dispatcher.see(self._subscription.acks)
+
+    def _count_piece(self, txn_id: TxnId, counting: _Counting) -> None:
         subscription = self._subscription
         cursor, before = subscription.acks, subscription.mark_delete
-        if acks.whole:
-            cursor.ack(sorted(acks.whole))
-        for position, (bits, size) in acks.parts.items():
-            cursor.ack_batch(position, words_of_bits(((1 << size) - 1) & ~bits), size)
+        acks, left = counting.acks, counting.left
+        whole = []
+        for _ in range(min(PIECE_MAX, len(left))):
+            position = heapq.heappop(left)
+            bits, size = acks.parts.get(position, (0, 0))
+            if rest := ((1 << size) - 1) & ~bits:
+                cursor.ack_batch(position, words_of_bits(rest), size)
+            else:
+                whole.append(position)
+        if whole:
+            cursor.ack(whole)
+        if not left:
+            self._count_upto(acks)
+            self.pending.take(txn_id)
+            del self._counting[txn_id]
+            self._moved.set()
+        if subscription.mark_delete != before:
+            subscription.tally.advanced_ms = counting.now_ms
+
+    def _count_upto(self, acks: TxnAcks) -> None:
+        cursor = self._subscription.acks
         if acks.upto is not None and acks.upto_part is None:
             cursor.ack_cumulative(acks.upto)
         elif acks.upto is not None and acks.upto_part is not None:
             bits, size = acks.upto_part
             cursor.ack_cumulative_batch(acks.upto, words_of_bits(((1 << size) - 1) & ~bits), size)
-        if subscription.mark_delete != before:
-            subscription.tally.advanced_ms = now_ms
 
-    def _give_again(self, acks: TxnAcks) -> None:
+    def _give_again(self, given: list[Position], *, last: bool) -> None:
         subscription = self._subscription
         # The cursor alone is asked in a third of the time, which counts: these may be thousands.
         is_acked = self.view.is_acked if self.pending else subscription.acks.is_acked
-        again = [at for at in acks.positions() if not is_acked(at)]
+        again = [at for at in given if not is_acked(at)]
         dispatcher = subscription.place().dispatcher
         if again:
             subscription.cursor.redelivered(again)
-        if dispatcher is not None and (again or acks.upto is not None):
-            dispatcher.again(again)
+        self._came_back = self._came_back or bool(again)
+        if dispatcher is not None and self._came_back:
+            dispatcher.again(again, last=last)
+        if last:
+            self._came_back = False
 
 
 def acks_of(subscription: AckedSubscription, abort_of: AbortOf) -> SubscriptionAcks:

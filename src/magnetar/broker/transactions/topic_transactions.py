@@ -189,7 +189,12 @@ class TopicTransactions:
             self._unkept.pop(txn.id, None)
         if txn.state is TxnState.COMMITTED:
             subscriptions = map(self._subscriptions.get, txn.acks.get(self._name, ()))
-            await gathered(each.cursor.flush() for each in subscriptions if each is not None)
+            await gathered(self._keep_acks(each, txn.id) for each in subscriptions if each is not None)
+
+    async def _keep_acks(self, subscription: AckedSubscription, id_: TxnId) -> None:
+        if subscription.transactions is not None:
+            await subscription.transactions.counted(id_)
+        await subscription.cursor.flush()
 
     async def _keep_hidden(self, ledgers: Collection[LedgerId]) -> None:
         self._to_keep.update(ledgers)
