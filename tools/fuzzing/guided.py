@@ -22,6 +22,8 @@ _DONE: Final = re.compile(r"^Done (\d+) runs|^#(\d+)\s", re.MULTILINE)
 _MEGABYTES_MAX: Final = 2_048
 """Most megabytes of memory of a process, with the corpus that libFuzzer keeps."""
 _START_S: Final = 180
+_HANGS_S: Final = 300
+"""Seconds after which an input hangs, on a machine that may be busy."""
 
 
 def install() -> None:
@@ -55,7 +57,7 @@ def run(name: str, seconds: float, folder: Path) -> dict[str, Any]:
     command += [
         f"-max_len={HARNESSES[name].input_bytes_max}",
         f"-rss_limit_mb={_MEGABYTES_MAX}",
-        "-timeout=20",
+        f"-timeout={_HANGS_S}",
     ]
     done = subprocess.run(
         command,
