@@ -38,6 +38,9 @@ class OnlyOwner:
     async def admit(self, name: TopicName) -> None:
         self.check_owned(name)
 
+    async def confirm(self, name: TopicName) -> None:
+        self.check_owned(name)
+
     async def locate(self, name: TopicName, *, authoritative: bool) -> TopicPlace:
         return HERE if self.has(name) else ELSEWHERE
 
