@@ -154,7 +154,7 @@ SEVERAL_MUTATIONS: Final = {
     "txns-adopted": Mutation(
         "transactions that a former owner began late are found",
         [(SharedTransactions, "_adopt", _knows_all)],
-        found_by=2,
+        found_by=13,
         scenario="several",
     ),
 }

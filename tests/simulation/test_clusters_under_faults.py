@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from sim.cluster.mutations import CLUSTER_MUTATIONS
-from sim.run import first_to_fail, run_seed, story_of
+from sim.run import first_to_fail, story_of
 from sim.shrink import shrink
+
+from support.seeds import check_noticed, failing, is_the_whole_run, outcome_of
 
 SEEDS = 1000
 """In so many every broken rule must be noticed."""
@@ -15,7 +17,7 @@ SEEDS = 1000
 def test_everything_holds(first: int, nightly: bool) -> None:
     """Half of the seeds by day, all at night, before those that are new."""
     seeds = range(first, first + 10, 1 if nightly else 2)
-    assert [outcome for seed in seeds if (outcome := run_seed(seed, "cluster")).violations] == []
+    assert failing(seeds, "cluster") == []
 
 
 # Seeds that failed once.
@@ -28,24 +30,16 @@ def test_everything_holds(first: int, nightly: bool) -> None:
     ],
 )
 def test_what_failed_once_holds(seed: int) -> None:
-    assert run_seed(seed, "cluster").violations == ()
+    assert outcome_of(seed, "cluster").violations == ()
 
 
 def test_a_seed_is_the_whole_run() -> None:
-    one, again, other = (run_seed(seed, "cluster").log_hash for seed in (1, 1, 2))
-    assert one == again
-    assert one != other
+    assert is_the_whole_run(1, 2, "cluster")
 
 
 @pytest.mark.parametrize("name", CLUSTER_MUTATIONS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """The seed that found it, or another one: what the product does differently makes other stories of the
-    seeds. `./dev sim --mutations` finds them anew."""
-    mutation = CLUSTER_MUTATIONS[name]
-    with mutation.broken():
-        noticed = first_to_fail(mutation.scenario, [mutation.found_by, *range(SEEDS)])
-        assert noticed is not None, f"{mutation.rule}: broken, and nobody noticed"
-    assert run_seed(noticed.seed, mutation.scenario).violations == ()
+    check_noticed(CLUSTER_MUTATIONS[name], range(SEEDS))
 
 
 def test_a_failing_story_is_told_shortly() -> None:

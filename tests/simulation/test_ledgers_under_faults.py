@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from sim.mutations import LEDGER_MUTATIONS
-from sim.run import first_to_fail, run_seed
+from sim.run import first_to_fail
 from sim.shrink import shrink
 from sim.story import LedgerStory
+
+from support.seeds import check_noticed, failing, is_the_whole_run
 
 SEEDS = 1000
 """In so many every broken rule must be noticed."""
@@ -16,24 +18,16 @@ SEEDS = 1000
 def test_everything_holds(first: int, nightly: bool) -> None:
     """Half of the seeds by day, all at night, before those that are new."""
     seeds = range(first, first + 40, 1 if nightly else 2)
-    assert [outcome for seed in seeds if (outcome := run_seed(seed)).violations] == []
+    assert failing(seeds, "ledgers") == []
 
 
 def test_a_seed_is_the_whole_run() -> None:
-    one, again, other = (run_seed(seed).log_hash for seed in (1, 1, 2))
-    assert one == again
-    assert one != other
+    assert is_the_whole_run(1, 2, "ledgers")
 
 
 @pytest.mark.parametrize("name", LEDGER_MUTATIONS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    """The seed that found it, or another one: what the product does differently makes other stories of the
-    seeds. `./dev sim --mutations` finds them anew."""
-    mutation = LEDGER_MUTATIONS[name]
-    with mutation.broken():
-        noticed = first_to_fail(mutation.scenario, [mutation.found_by, *range(SEEDS)])
-        assert noticed is not None, f"{mutation.rule}: broken, and nobody noticed"
-    assert run_seed(noticed.seed, mutation.scenario).violations == ()
+    check_noticed(LEDGER_MUTATIONS[name], range(SEEDS))
 
 
 def test_a_failing_story_is_told_shortly() -> None:
