@@ -31,7 +31,11 @@ class SpillFolder:
         delete_left_behind(parent)
         while True:
             self.path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                # A cleaner took it at once.
+                continue
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             if _is_at(self._lock, self.path):
                 return

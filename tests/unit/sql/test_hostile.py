@@ -121,3 +121,8 @@ def test_settings_stay(engine: SqlEngine) -> None:
     for text in ("SET memory_limit = '9GB'", "SET allowed_paths = ['/']", "RESET lock_configuration"):
         with pytest.raises(Exception, match=r"lock|chang|disabled"):
             engine._connection.execute(text)
+
+
+def test_a_nul_character_does_not_shorten_a_text(engine: SqlEngine) -> None:
+    with pytest.raises(SqlError, match="NUL"):
+        engine.parse("SELECT * FROM x WHERE key = 'a\0b'")

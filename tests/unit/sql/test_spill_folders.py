@@ -67,3 +67,23 @@ def test_a_folder_that_a_cleaner_took_before_its_lock_is_made_again(
     assert folder.path == made[1]
     assert Path(folder.path).is_dir()
     folder.close()
+
+
+def test_a_folder_that_a_cleaner_took_before_it_was_opened_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    make = spill_folders.tempfile.mkdtemp
+
+    def taken_once(**options: str) -> str:
+        path = make(**options)
+        if not made:
+            os.rmdir(path)
+        made.append(path)
+        return path
+
+    monkeypatch.setattr(spill_folders.tempfile, "mkdtemp", taken_once)
+    folder = SpillFolder(str(tmp_path))
+    assert len(made) == 2
+    assert Path(folder.path).is_dir()
+    folder.close()
