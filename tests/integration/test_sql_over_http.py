@@ -6,6 +6,8 @@ import http.client
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,15 @@ from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.options import ClientOptions
 from magnetar.client.producer import Producer
+from magnetar.sql.serving.query_frames import (
+    PREFIX,
+    TOPICS,
+    WorkerQuestion,
+    WorkerReading,
+    line_of,
+    size_of,
+)
+from magnetar.sql.serving.query_process import PROGRAM
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 from support.standalone import StandaloneProcess, wait_until
@@ -168,6 +179,33 @@ def test_a_process_that_is_killed_is_an_error_and_not_the_brokers_end(broker: St
     assert answer.status == 500
     assert b"process has ended" in answer.read()
     assert ask(broker, "SELECT 1 AS one") == (200, b'{"one": 1}\n')
+
+
+def test_a_process_ends_with_its_broker_whatever_it_computes() -> None:
+    """Nothing but the end of its input tells it: the engine writes no row, and hears of no deadline."""
+    question = WorkerQuestion(
+        statement="SELECT sleep_ms(600000)",
+        form="json",
+        memory_mib=256,
+        spill_mib=64,
+        seconds_max=600,
+        rows_max=10,
+    )
+    reading = WorkerReading(service_url="pulsar://127.0.0.1:1", admin_url="http://127.0.0.1:1")
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(line_of(question))
+        kind, size = size_of(worker.stdout.read(PREFIX.size))
+        assert (kind, worker.stdout.read(size)) == (TOPICS, b"[]")
+        worker.stdin.write(line_of(reading))
+        worker.stdin.close()
+        try:
+            assert worker.wait(60) == 1
+        finally:
+            worker.kill()
 
 
 def workers(broker: StandaloneProcess) -> list[int]:

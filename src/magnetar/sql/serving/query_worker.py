@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.history.history_worker import NoPandas
+from magnetar.runtime.threads import beside
 from magnetar.sql.errors import QueryLimitError, StatementError
 from magnetar.sql.serving.query_frames import (
     ARROW,
@@ -47,6 +49,9 @@ _THREADS: Final = 2
 _RETRY_S: Final = 10.0
 """Seconds for which a broker that does not answer is asked again."""
 _UNPROCESSABLE: Final = 422
+_SAID_MAX: Final = 2
+"""Lines of the broker that are read ahead: it says no more."""
+_READ_BYTES: Final = 64 << 10
 _LINES_MAX: Final = 50
 """Lines of a report that are told."""
 
@@ -180,6 +185,24 @@ def _json(document: object) -> bytes:
     return json.dumps(document).encode()
 
 
+def said_by_broker(source: int, gone: Callable[[], object]) -> Iterator[bytes]:
+    """The broker's lines, as they come. Once there are no more, the broker is gone, which would have ended
+    this process: `gone` is called from another thread, whatever the engine computes."""
+    lines: queue.Queue[bytes] = queue.Queue(maxsize=_SAID_MAX)
+
+    def read() -> None:
+        rest = b""
+        while data := os.read(source, _READ_BYTES):
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                lines.put(line)
+        gone()
+
+    beside(read, name="lines of the broker")
+    while True:
+        yield lines.get()
+
+
 def main() -> None:
     """Answers one question of standard input."""
     os.nice(NICE)
@@ -205,7 +228,7 @@ def main() -> None:
             # The broker is gone. Nothing is to be written at the exit.
             os._exit(1)
 
-    answer(iter(sys.stdin.buffer.readline, b""), say)
+    answer(said_by_broker(sys.stdin.fileno(), lambda: os._exit(1)), say)
 
 
 if __name__ == "__main__":
