@@ -42,8 +42,19 @@ def _values(column: pa.Array) -> list[object]:
 
 
 def json_line(row: list[tuple[str, object]]) -> str:
-    """A row as one line of JSON, with its end."""
-    return json.dumps({name: plain(value) for name, value in row}, ensure_ascii=False) + "\n"
+    """A row as one line of JSON, with its end. Names that occur twice get numbers, as in the engine's own
+    tables: `key`, `key_1`."""
+    members = {name: plain(value) for name, value in row}
+    if len(members) != len(row):
+        names = {name for name, _ in row}
+        members = {}
+        for name, value in row:
+            own, number = name, 0
+            while own in members or (number and own in names):
+                number += 1
+                own = f"{name}_{number}"
+            members[own] = plain(value)
+    return json.dumps(members, ensure_ascii=False) + "\n"
 
 
 def plain(value: object) -> object:

@@ -226,7 +226,7 @@ class RunningQuery:
     async def pieces(self) -> AsyncIterator[bytes]:
         """The result. Raises QueryFailedError when it ends before it is whole; JSON lines then have a last
         one that says so."""
-        frame = self._first
+        frame, line_is_whole = self._first, True
         try:
             while True:
                 kind, body = frame or await self._any()
@@ -236,10 +236,13 @@ class RunningQuery:
                     return
                 if kind != frames.DATA:
                     raise _unexpected(kind)
+                line_is_whole = body.endswith(b"\n")
                 yield body
         except QueryFailedError as error:
             if self._form == frames.JSON_LINES:
-                yield json.dumps({"error": str(error)}).encode() + b"\n"
+                # A row that is larger than a frame may have begun.
+                begin = b"" if line_is_whole else b"\n"
+                yield begin + json.dumps({"error": str(error)}).encode() + b"\n"
             raise
 
     def close(self) -> None:

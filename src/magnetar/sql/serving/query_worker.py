@@ -143,13 +143,20 @@ def _client(reading: WorkerReading) -> Client:
 
 
 def _pieces(form: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """The result in pieces of about DATA_BYTES, and of no more than a frame may have."""
+    """The result in pieces of about DATA_BYTES, and of no more than a frame may have. Rows are whole, so that
+    an error has a line of its own, but for a row that is larger than a frame."""
     waiting = bytearray()
     for part in _arrow(schema, batches) if form == ARROW else _lines(batches):
+        if len(waiting) + len(part) > BODY_BYTES_MAX and waiting:
+            yield bytes(waiting)
+            waiting.clear()
         waiting += part
-        while len(waiting) >= DATA_BYTES:
+        while len(waiting) > BODY_BYTES_MAX:
             yield bytes(waiting[:DATA_BYTES])
             del waiting[:DATA_BYTES]
+        if len(waiting) >= DATA_BYTES:
+            yield bytes(waiting)
+            waiting.clear()
     if waiting:
         yield bytes(waiting)
 

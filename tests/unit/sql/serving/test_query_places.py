@@ -276,3 +276,21 @@ def test_a_caller_that_leaves_while_its_process_starts() -> None:
 
 def test_places_are_those_of_a_broker() -> None:
     assert QueryPlaces(QueryBounds()).running == 0
+
+
+def test_an_error_has_a_line_of_its_own_also_behind_a_part_of_a_row() -> None:
+    async def story() -> None:
+        told = said(frames.ERROR, {"status": 422, "reason": "too much"})
+        for piece, between in ((b'{"n": 1}\n{"n', b"\n"), (b'{"n": 1}\n', b"")):
+            processes = WrittenProcesses(T, after=[*result(piece)[:-1], told])
+            places = processes.places()
+            query = await places.begin(asked())
+            await query.read(READING)
+            got: list[bytes] = []
+            with pytest.raises(QueryFailedError, match="too much"):
+                await collect(query, got)
+            assert b"".join(got) == piece + between + b'{"error": "too much"}\n'
+            query.close()
+            await places.close()
+
+    run(story)
