@@ -72,6 +72,9 @@ class Workers:
         if self.error is not None:
             raise self.error
 
+    async def end(self, function: StoredFunction, *, forget: bool) -> None:
+        self.asked.append((function.full_name, "end", forget))
+
     async def trigger(self, function: StoredFunction, topic: str | None, value: bytes) -> bytes | None:
         self.asked.append((function.full_name, topic, value))
         if self.error is not None:

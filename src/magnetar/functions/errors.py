@@ -5,6 +5,8 @@ FunctionError
 ├── UnreadableInputError  an entry of an input topic cannot be given to a function
 ├── BadResultError        a result or a published value cannot be encoded
 ├── StateFileError        the file of a function's state cannot be read or written
+├── CannotConfineError    the system cannot confine a process
+├── ConfinementError      the code cannot be kept from what is not its own
 ├── NoDeduplicationError  effectively once cannot be kept: deduplication of an output is off
 ├── NoOwnerError          nothing says whose rights the function's code has
 ├── NoSuchInstanceError   the function has no instance of this number
@@ -36,6 +38,14 @@ class StateFileError(FunctionError):
     """The state of a function cannot be read or written."""
 
     retriable = True
+
+
+class CannotConfineError(FunctionError):
+    """The system cannot confine a process. The message says why."""
+
+
+class ConfinementError(FunctionError):
+    """The code cannot be kept from the server's files, and must be."""
 
 
 class NoDeduplicationError(FunctionError):

@@ -153,6 +153,11 @@ class FunctionWorkers(Protocol):
         NoSuchInstanceError."""
         ...
 
+    async def end(self, function: StoredFunction, *, forget: bool) -> None:
+        """Ends all instances, which the catalogue has as stopped; with `forget` removes the state too.
+        Raises StateFileError."""
+        ...
+
     async def trigger(self, function: StoredFunction, topic: str | None, value: bytes) -> bytes | None:
         """Publishes `value` to an input topic, the only one by default, and returns the function's result;
         None when it has none. Raises TriggerError: nothing runs, no such topic, no result in 5 s."""

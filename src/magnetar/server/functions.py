@@ -112,7 +112,11 @@ class FunctionsBeside:
                 functions.reason = f"this installation has no workers that run functions: {error}"
                 return
             place = plans.WorkerPlace(
-                service_url=self._urls.broker_url, admin_url=self._urls.http_url, folder=self._folder
+                service_url=self._urls.broker_url,
+                admin_url=self._urls.http_url,
+                folder=self._folder,
+                confines=not self._config.functions_unconfined,
+                must_confine=self._broker.guard is not None and not self._config.functions_unconfined,
             )
             made: LocalWorkers = workers.LocalFunctionWorkers(
                 functions.catalogue, lambda: place, self._credentials()

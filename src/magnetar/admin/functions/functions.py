@@ -13,6 +13,7 @@ from typing import Final
 from magnetar.admin.calls.call import Call, Operation, Route, StoredBody
 from magnetar.admin.calls.errors import BadRequestError, NotHereError, NotImplementedHereError
 from magnetar.admin.functions.receiving import Received, functions_of, received
+from magnetar.admin.functions.removing import remove
 from magnetar.auth.permissions import Action
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
@@ -125,8 +126,9 @@ async def update_function(call: Call) -> None:
 
 
 async def delete_function(call: Call) -> None:
-    """Deletes a function and its code; its subscriptions and its state stay (docs/functions.md)."""
-    await (await functions_of(call)).catalogue.delete(call.namespace(), name_of(call))
+    """Deletes a function, its code, its subscriptions and its state; with `cleanupSubscription` false the
+    last two stay."""
+    await remove(call, await functions_of(call), call.namespace(), name_of(call))
 
 
 async def download_function(call: Call) -> StoredBody:

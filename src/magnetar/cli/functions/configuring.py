@@ -44,6 +44,9 @@ _OPTIONS: Final = (
     ),
     click.option("--retries", type=click.IntRange(min=0), help="Deliveries after the first one.  [no limit]"),
     click.option("--dead-letter-topic", help="Topic of messages that fail often; needs --retries.  [none]"),
+    click.option(
+        "--keep-subscriptions", is_flag=True, help="Keep subscriptions and state when it is deleted."
+    ),
     click.option("--log-topic", help="Topic of the code's log records.  [none]"),
     click.option("--user-config", help="Values for the code, a JSON object.  [none]"),
     click.option(
@@ -89,6 +92,8 @@ def form_of(code: Path | None, given: Mapping[str, object], *, creates: bool) ->
     for flag, field in (("retain_ordering", "retainOrdering"), ("retain_key_ordering", "retainKeyOrdering")):
         if given[flag]:
             config[field] = True
+    if given["keep_subscriptions"]:
+        config["cleanupSubscription"] = False
     if given["user_config"] is not None:
         config["userConfig"] = _object(str(given["user_config"]), "--user-config")
     parts: dict[str, str | FormFile] = {}

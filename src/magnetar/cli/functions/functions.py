@@ -96,11 +96,12 @@ VERBS: Final = (
     ),
     Verb(
         name="delete",
-        help="Delete FUNCTION and its code. Its subscriptions and its state stay.",
+        help="Delete FUNCTION, its code, subscriptions and state. --keep-subscriptions at its creation"
+        " lets the last two stay.",
         method="DELETE",
         path="{function}",
         done="{function} is deleted",
-        question="Delete function {function} and its code?",
+        question="Delete function {function}, its code and its state?",
         example="functions delete exclamation",
     ),
     Verb(

@@ -14,6 +14,7 @@ from magnetar.functions.errors import BadResultError
 from magnetar.functions.instance.batches_in import TakenEntry
 from magnetar.functions.instance.batches_out import Output, OutputMessage
 from magnetar.functions.instance.call_effects import CallEffects, EntryMessage
+from magnetar.functions.instance.limits import described
 from magnetar.functions.instance.loading import LoadedFunction, user_trace
 from magnetar.functions.instance.outcome import TRIGGER, CallOutcome
 from magnetar.functions.instance.retries import FailedMessage
@@ -278,4 +279,7 @@ def settle(effects: CallEffects, state: PendingState | None, into: CallOutcome) 
 def failure(entry: TakenEntry, row: int, error: BaseException, topic: str) -> FailedMessage:
     """What is remembered of a call that raised an exception."""
     place = f"message {entry.position}" + (f":{row}" if entry.said is not None else "") + f" of {topic}"
-    return FailedMessage(entry, row, 1, f"{type(error).__name__}: {error}", f"{place}\n{user_trace(error)}")
+    said, trace = described(error), user_trace(error)
+    if said not in trace:
+        trace = f"{trace}\n{said}"
+    return FailedMessage(entry, row, 1, said, f"{place}\n{trace}")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 AT_MOST_ONCE: Final = "ATMOST_ONCE"
@@ -94,11 +96,25 @@ class InstancePlan:
     """Path of the function's state; empty: it has none."""
     work_folder: str = ""
     """Folder where packages are unpacked; empty: a temporary one."""
+    confines: bool = False
+    """Whether the code is kept from files of the machine, as far as the system can."""
+    must_confine: bool = False
+    """Whether it does not run where the system cannot."""
+    memory_bytes_max: int = 0
+    """Most bytes of memory; 0: no limit."""
+    file_bytes_max: int = 0
+    """Most bytes of a file that the code writes; 0: no limit."""
 
     @property
     def full_name(self) -> str:
         """`tenant/namespace/name`."""
         return f"{self.tenant}/{self.namespace}/{self.name}"
+
+    @property
+    def code_folder(self) -> str:
+        """Folder of this instance alone, where its package is unpacked and its code may write."""
+        name = f"{self.name}-{self.version}-{self.instance}"
+        return str(Path(self.work_folder or tempfile.gettempdir()) / self.tenant / self.namespace / name)
 
     @property
     def once(self) -> bool:

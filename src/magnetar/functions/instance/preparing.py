@@ -6,7 +6,6 @@ It outlives the connections.
 from __future__ import annotations
 
 import importlib
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -67,9 +66,7 @@ class PreparedFunction:
         self.state = state
         official_names.provide()
         package = Path(plan.package)
-        folder = (
-            Path(plan.work_folder or tempfile.gettempdir()) / f"{plan.name}-{plan.version}-{plan.instance}"
-        )
+        folder = Path(plan.code_folder) / "package"
         self.loaded: LoadedFunction = load(plan.class_name, package, import_paths(package, folder))
         self.facilities = InstanceFacilities(has_state=state is not None)
         self.facilities.find_serde = self._serde

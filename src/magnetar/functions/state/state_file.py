@@ -127,3 +127,13 @@ class StateFile(Closing):
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def remove_state(path: Path) -> None:
+    """Removes the file of a state that is open nowhere, if there is one. Raises StateFileError."""
+    try:
+        # The log first: alone, it would be taken for that of a new file.
+        for each in (path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"), path):
+            each.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateFileError(f"the state {path} cannot be removed: {error.strerror}") from error

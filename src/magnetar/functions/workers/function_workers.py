@@ -26,7 +26,7 @@ from magnetar.functions.ports import (
     StoredFunction,
 )
 from magnetar.functions.state.state_change import StateChange
-from magnetar.functions.state.state_file import StateFile
+from magnetar.functions.state.state_file import StateFile, remove_state
 from magnetar.functions.workers.figures import stats_of, status_of
 from magnetar.functions.workers.plans import WorkerPlace, plan_of, state_path
 from magnetar.functions.workers.restarts import Restarts
@@ -261,6 +261,15 @@ class LocalFunctionWorkers:
                 seat.again.set()
                 if seat.process is not None:
                     seat.process.is_running = False
+
+    async def end(self, function: StoredFunction, *, forget: bool) -> None:
+        """See FunctionWorkers."""
+        seats = [seat for (name, _), seat in self._seats.items() if name == function.full_name]
+        for seat in seats:
+            seat.leave.set()
+        await gathered(seat.gone.wait() for seat in seats)
+        if forget:
+            await in_thread(remove_state, self._state_path(function))
 
     async def trigger(self, function: StoredFunction, topic: str | None, value: bytes) -> bytes | None:
         """See FunctionWorkers."""

@@ -22,6 +22,7 @@ from magnetar.functions.instance.control import ControlLine
 from magnetar.functions.instance.outcome import TRIGGER
 from magnetar.functions.instance.plan import InstancePlan
 from magnetar.functions.instance.running import Instance, trace_of
+from magnetar.functions.workers.confinement import confine
 
 _GC_OBJECTS: Final = 50_000
 """New objects between two collections: messages are freed without them."""
@@ -79,6 +80,7 @@ def main() -> int:
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     try:
+        confine(plan)
         instance = Instance(plan, WorkerLine(line))
     except FunctionError as error:
         line.tell({"is": "failed", "text": str(error)})

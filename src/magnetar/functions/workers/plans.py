@@ -21,6 +21,10 @@ class WorkerPlace:
 
     service_url: str
     admin_url: str
+    confines: bool = True
+    """Whether code is kept from files of the machine where the system can."""
+    must_confine: bool = False
+    """Whether code does not run where it cannot."""
     folder: Path
     """State and unpacked code of functions."""
 
@@ -59,6 +63,10 @@ def plan_of(function: StoredFunction, instance: int, place: WorkerPlace, token: 
         token=token,
         state_file=str(state_path(function, place.folder)),
         work_folder=str(place.folder / "code"),
+        confines=place.confines,
+        must_confine=place.must_confine,
+        memory_bytes_max=config.resources.ram,
+        file_bytes_max=config.resources.disk,
     )
 
 

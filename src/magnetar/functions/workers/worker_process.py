@@ -81,7 +81,8 @@ class InstanceProcess:
         try:
             environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", PROGRAM, str(its.fileno()), str(stacks)),
+                # -P: modules of the server's folder are not imported.
+                *(sys.executable, "-P", "-m", PROGRAM, str(its.fileno()), str(stacks)),
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=asyncio.subprocess.STDOUT,

@@ -157,6 +157,9 @@ class StandaloneConfig(LedgerSettings):
     functions: bool = True
     """True: the admin API takes functions and packages, and functions run beside the broker. No process runs
     before the first one is created."""
+    functions_unconfined: bool = False
+    """True: the code of functions may read and write what the server can. False: it is kept from the server's
+    files; with authentication it does not run where the system cannot do that."""
     function_package_bytes_max: int = 128 * MIB
     """Size of the largest file of a function or package, in bytes. From 1 MiB to
     `function_packages_bytes_max`."""

@@ -54,7 +54,8 @@ def test_a_function_is_created_from_a_file(magnetar: Run, server: FakeAdminServe
     words = (
         "--input a --input b --output-topic o --parallelism 2 --guarantees effectively_once --from earliest"
     )
-    more = "--retain-ordering --retries 3 --dead-letter-topic d --log-topic l --subscription s"
+    more = "--retain-ordering --keep-subscriptions --retries 3 --log-topic l --subscription s"
+    more += " --dead-letter-topic d"
     ended = magnetar(
         *("functions", "create", "ex", code, *words.split(), *more.split()),
         *("--user-config", '{"a": 1}', "--url", server.url),
@@ -74,6 +75,7 @@ def test_a_function_is_created_from_a_file(magnetar: Run, server: FakeAdminServe
         "subscriptionPosition": "Earliest",
         "retainOrdering": True,
         "userConfig": {"a": 1},
+        "cleanupSubscription": False,
         "py": "ex.py",
     }
 
