@@ -734,6 +734,14 @@ SECURITY_RULES: Final = (
         "",
         (ENTRANCE,),
     ),
+    Rule(
+        "a first message that comes byte by byte wakes the loop twice",
+        "clients that crawl have the event loop",
+        "runtime/hello_waits.py",
+        "            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wants)\n",
+        "",
+        ("unit/runtime/test_hello_waits.py",),
+    ),
     # -- clients that have not authenticated
     Rule(
         "a connection that waits for CONNECT has a deadline",
