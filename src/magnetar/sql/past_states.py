@@ -40,5 +40,6 @@ def log_at(client: Client, topic: TopicName, log: KnownLog, asked: TimeAsked) ->
         raise StatementError(
             f"the brokers of {topic} do not say when they stored a message: use conditions on publish_time"
         )
-    end = client.admin.position_by_time(topic, asked.time_ms + 1)
+    # Brokers know no time before 1970; nothing was stored by then.
+    end = client.admin.position_by_time(topic, max(0, asked.time_ms + 1))
     return replace(log, end=max(end, log.first)) if end < log.end else log

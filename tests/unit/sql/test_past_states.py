@@ -82,3 +82,9 @@ def test_an_empty_log_has_empty_states() -> None:
 def test_states_that_cannot_be_known(changed: dict[str, Any], asked: TimeAsked, said: str) -> None:
     with pytest.raises(StatementError, match=said):
         log_at(Broker(at(3, 1)).client, T, replace(LOG, **changed), asked)
+
+
+def test_a_time_before_1970_is_asked_as_the_first_one() -> None:
+    broker = Broker(at(3, 0))
+    assert log_at(broker.client, T, LOG, TimeAsked(-11_676_095_999_999, 2000)).end == LOG.first
+    assert broker.asked == [0]
