@@ -42,7 +42,7 @@ class SqlEngine:
     `stop`."""
 
     def __init__(self, limits: QueryLimits) -> None:
-        """Raises SqlPackagesError."""
+        """Raises SqlPackagesError, QueryLimitError."""
         try:
             import duckdb
         except ImportError as error:
@@ -51,7 +51,12 @@ class SqlEngine:
         self._errors = duckdb
         # A folder of its own, which only its user can read: it may hold messages, and the engine has access
         # to all that is in it.
-        self._folder = SpillFolder(limits.spill_folder)
+        try:
+            self._folder = SpillFolder(limits.spill_folder)
+        except OSError as error:
+            raise QueryLimitError(
+                f"no folder can be made for what does not fit into the memory: {error}"
+            ) from error
         self._connection: duckdb.DuckDBPyConnection = duckdb.connect(
             ":memory:",
             config={

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from magnetar.sql.engine import SqlEngine
-from magnetar.sql.errors import SqlError
+from magnetar.sql.errors import QueryLimitError, SqlError
+from magnetar.sql.limits import QueryLimits
 from magnetar.sql.statements import read_statement
 
 SECRET = "the secret in a file"
@@ -126,3 +127,8 @@ def test_settings_stay(engine: SqlEngine) -> None:
 def test_a_nul_character_does_not_shorten_a_text(engine: SqlEngine) -> None:
     with pytest.raises(SqlError, match="NUL"):
         engine.parse("SELECT * FROM x WHERE key = 'a\0b'")
+
+
+def test_a_disk_without_room_for_a_folder_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(QueryLimitError, match="no folder can be made"):
+        SqlEngine(QueryLimits(spill_folder=str(tmp_path / "nothing")))
