@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import resource
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +44,6 @@ def confine(plan: InstancePlan) -> None:
     state = Path(plan.state_file).parent
     for folder in (temporary, state):
         folder.mkdir(parents=True, exist_ok=True)
-    tempfile.tempdir = str(temporary)
     os.environ["TMPDIR"] = os.environ["HOME"] = str(temporary)
     reads = [*map(Path, _SYSTEM), *_pythons(), Path(plan.package).resolve().parent]
     _refuse_open(reads, Path(plan.work_folder))
