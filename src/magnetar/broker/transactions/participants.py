@@ -196,10 +196,7 @@ class Participants(Resolving):
         if notification.change not in (Change.CREATED, Change.MODIFIED):
             return
         found, owners = part_at(notification.path), self._broker.owners
-        if found is None or owners is None:
-            return
-        name = TopicName.from_log_name(found[0])
-        if owners.has(name):
+        if found is not None and owners is not None and owners.has(name := TopicName.from_log_name(found[0])):
             self.knocked(str(name), found[1], new=notification.change is Change.CREATED)
 
     def knocked(self, name: str, id_: TxnId, *, new: bool = False) -> None:
@@ -273,9 +270,12 @@ class Participants(Resolving):
         await self._settled_in(topic, mirror)
         if topic.closed or self.loaded(mirror.topic) is not topic:
             return  # its next owner says so
+        mirror.durable = not (mirror.lost or mirror.missing)
+        mirror.changed()
+        await self._say(mirror)
+
+    async def _say(self, mirror: Mirror) -> None:
         try:
-            mirror.durable = not (mirror.lost or mirror.missing)
-            mirror.changed()
             await self.save(mirror)
         except MetadataError as error:
             _log.warning("transaction %s cannot be closed in %s: %s", mirror.id, mirror.topic, error)
@@ -287,7 +287,7 @@ class Participants(Resolving):
 
     def _again(self, mirror: Mirror) -> None:
         if self._has(mirror):
-            self._broker.tasks.spawn(self._quietly(self.save(mirror), f"transaction {mirror.id}"))
+            self._broker.tasks.spawn(self._say(mirror))
 
     async def _settled_in(self, topic: Topic, mirror: Mirror) -> None:
         await self.part_of(topic).settled(mirror.id)

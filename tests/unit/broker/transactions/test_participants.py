@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -383,5 +384,39 @@ def test_a_topic_that_is_added_for_messages_later_takes_them_though_its_header_i
         await client.add_partitions(txn)
         await client.publish(txn, 1, b"a")
         await client.commit(txn)
+
+    in_cluster(story)
+
+
+def test_a_topic_says_that_it_is_closed_once_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was away for longer than one attempt. Else the commit would wait until its time is over."""
+    monkeypatch.setattr(part_waits, "_KNOCK_S", 0.01)
+
+    async def story(world: World, _: object) -> None:
+        client = await opened(world)
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"a")
+        write_part, failures = KeptParts.write_part, 3
+
+        async def away(self: KeptParts, log_name: str, id_: TxnId, data: bytes, *more: Any) -> int:
+            nonlocal failures
+            if b'"c":1' in data and failures:
+                failures -= 1
+                raise StoreUnreachableError("the store is away")
+            return await write_part(self, log_name, id_, data, *more)
+
+        monkeypatch.setattr(KeptParts, "write_part", away)
+        ending = asyncio.ensure_future(client.commit(txn))
+
+        def is_over() -> bool:
+            world.clock.advance(1_000)
+            world.broker.alarms.ring()
+            return ending.done()
+
+        await world.until(is_over, "the end")
+        await ending
+        assert failures == 0
+        await world.until(lambda: bodies(client.peer) == [b"a"], "the message")
 
     in_cluster(story)
