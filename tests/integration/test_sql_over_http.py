@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -206,6 +207,37 @@ def test_a_process_ends_with_its_broker_whatever_it_computes() -> None:
             assert worker.wait(60) == 1
         finally:
             worker.kill()
+
+
+def test_a_query_over_tls_trusts_the_authority_of_the_brokers(tmp_path: Path) -> None:
+    """What `magnetar secure init` makes: no other program of the machine trusts its authority."""
+    folder = tmp_path / "secure"
+    secure = [sys.executable, "-m", "magnetar", "secure", "init", str(folder)]
+    subprocess.run(secure, check=True, capture_output=True, timeout=120)
+    ready = tmp_path / "ready.json"
+    options = ("--config", str(folder / "secure.toml"))
+    environment = {"MAGNETAR_BROKER_TLS_PORT": "0", "MAGNETAR_HTTPS_PORT": "0"}
+    admin = (folder / "tokens" / "admin.token").read_text().strip()
+    with StandaloneProcess(tmp_path, options=options, environment=environment) as process:
+        told = json.loads(ready.read_text())
+        options_of_client = ClientOptions(token=admin, tls_trust_certs_file=str(folder / "ca.pem"))
+        with (
+            Client(told["broker_tls_url"], options_of_client, admin_url=told["https_url"]) as client,
+            Producer(client, TopicName.parse("orders")) as producer,
+        ):
+            metadata = pb.MessageMetadata(producer_name=producer.name, sequence_id=0, publish_time=1)
+            producer.send(0, build_entry(metadata, b"one"))
+            producer.flush()
+        trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+        connection = http.client.HTTPSConnection(
+            urlsplit(told["https_url"]).netloc, timeout=120, context=trust
+        )
+        body = json.dumps({"statement": "SELECT count(*) AS n FROM orders"})
+        connection.request("POST", "/sql", body, {"Authorization": f"Bearer {admin}"})
+        answer = connection.getresponse()
+        found = answer.status, answer.read()
+        connection.close()
+        assert found == (200, b'{"n": 1}\n'), process.log_text()
 
 
 def workers(broker: StandaloneProcess) -> list[int]:

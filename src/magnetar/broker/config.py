@@ -24,6 +24,9 @@ class BrokerConfig:
     """Whether Apache Pulsar made the cluster: what it reads is stored in its form (metadata/adoption.py)."""
     advertised_host: str | None = None
     """Host in lookup answers; None: the address through which the client reached us."""
+    trust_certs: str = ""
+    """PEM file of the authorities that sign the certificates of the cluster's brokers; "": those that the
+    system trusts."""
     message_bytes_max: int = 5 * 1024 * 1024
     """Largest message; announced to clients, which cut larger ones into chunks."""
     skip_lost: bool = False

@@ -8,14 +8,13 @@ when the client came over TLS.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
-from functools import cache
 from typing import Final, cast
 from urllib.parse import urlsplit
 
 from magnetar.base.names import TopicName
 from magnetar.broker.listeners import Addresses
+from magnetar.runtime.broker_trust import broker_context
 from magnetar.websocket.asking_line import WAITING_BYTES_MAX, AskingLine
 from magnetar.websocket.far_lines import unreachable
 from magnetar.wire import pulsar_pb2 as pb
@@ -43,9 +42,11 @@ class FarLine(AskingLine, asyncio.Protocol):
         *,
         hear: Callable[[ClientEvent], None],
         ended: Callable[[str], None],
+        trust_certs: str = "",
     ) -> None:
-        """`hear`, `ended`: see `AskingLine`."""
+        """`hear`, `ended`: see `AskingLine`; `trust_certs`: see `broker_context`."""
         super().__init__(message_bytes_max, hear=hear, ended=ended)
+        self._trust_certs = trust_certs
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._waiting_bytes = 0
@@ -56,8 +57,8 @@ class FarLine(AskingLine, asyncio.Protocol):
         if not url:
             raise unreachable("the other broker has no TLS port, and what came over TLS stays on TLS")
         parts = urlsplit(url)
-        tls = _tls() if parts.scheme == "pulsar+ssl" else None
         try:
+            tls = broker_context(self._trust_certs) if parts.scheme == "pulsar+ssl" else None
             async with asyncio.timeout(CONNECT_S):
                 await self._loop.create_connection(
                     lambda: self, parts.hostname or "", parts.port or 0, ssl=tls
@@ -146,11 +147,6 @@ class FarLine(AskingLine, asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         self._ended(reason)
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
 
 
 def _encoded(event: ServerEvent) -> list[bytes]:

@@ -90,6 +90,7 @@ class SocketLines:
                 self.home.broker.config.message_bytes_max,
                 hear=self._hear,
                 ended=lambda reason: self._ended(urls.broker_id, made),
+                trust_certs=self.home.broker.config.trust_certs,
             )
             self._far[urls.broker_id] = made
             try:

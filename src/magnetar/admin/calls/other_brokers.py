@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
 from magnetar.admin.calls.errors import OtherBrokerError
 from magnetar.broker.ownership.records import BrokerUrls
+from magnetar.runtime.broker_trust import broker_context
 from magnetar.runtime.http_exchange import HttpAnswer, exchange
 
 ANSWER_S: Final = 30.0
@@ -53,14 +52,12 @@ def credentials(headers: Mapping[str, str], *, known: bool) -> dict[str, str]:
     return found
 
 
-async def send(method: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-    """One exchange over the network. Raises OSError, ValueError."""
-    return await exchange(method, url, body, headers, tls=_tls() if url.startswith("https:") else None)
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
+async def send(
+    method: str, url: str, body: bytes, headers: Mapping[str, str], *, trust_certs: str = ""
+) -> HttpAnswer:
+    """One exchange over the network. `trust_certs`: see `broker_context`. Raises OSError, ValueError."""
+    tls = broker_context(trust_certs) if url.startswith("https:") else None
+    return await exchange(method, url, body, headers, tls=tls)
 
 
 async def ask(

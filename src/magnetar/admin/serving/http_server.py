@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
+from functools import partial
 from typing import cast
 
+from magnetar.admin.calls import other_brokers
 from magnetar.admin.calls.call import Service
 from magnetar.admin.calls.rates import Rates
 from magnetar.admin.metrics.broker_metrics import registry_for
@@ -39,6 +41,7 @@ class HttpServer(LoopServer):
             Rates(broker.clock, broker.clock_watch.began_ms),
             http_port=http_port,
             loopback_only=loopback_only,
+            exchanged=partial(other_brokers.send, trust_certs=broker.config.trust_certs),
             queries=queries or cast(QueryPlaces, self._queries),
         )
         gate = Gate(broker, service)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -74,9 +75,12 @@ def _reading(call: Call) -> WorkerReading:
         raise OtherBrokerError(
             503, f"a query needs ports for clients and for calls: there are no {ports}", remedy=_DIRECTLY
         )
+    reading = WorkerReading(
+        service_url=service_url, admin_url=admin_url, trust_certs=broker.config.trust_certs
+    )
     identity = call.identity
     if identity is None:
-        return WorkerReading(service_url=service_url, admin_url=admin_url)
+        return reading
     if identity.via:
         raise OtherBrokerError(503, "a query cannot be asked through a proxy", remedy=_DIRECTLY)
     authorization = call.headers.get("authorization", "")
@@ -87,14 +91,12 @@ def _reading(call: Call) -> WorkerReading:
                 "the query's process cannot show a client certificate, which only its owner can",
                 remedy=f"call with a token; or {_DIRECTLY}",
             )
-        return WorkerReading(service_url=service_url, admin_url=admin_url)
+        return reading
     shown = credentials_of(authorization, "", certificate_role=None, takes_certificates=False)
     if shown.method == METHOD_BASIC:
         user, _, password = shown.data.decode("utf-8", "replace").partition(":")
-        return WorkerReading(service_url=service_url, admin_url=admin_url, user=user, password=password)
-    return WorkerReading(
-        service_url=service_url, admin_url=admin_url, token=shown.data.decode("utf-8", "replace")
-    )
+        return replace(reading, user=user, password=password)
+    return replace(reading, token=shown.data.decode("utf-8", "replace"))
 
 
 _DIRECTLY: Final = "ask with `magnetar sql`, which connects to brokers itself"

@@ -115,6 +115,7 @@ def settings(wanted: Wanted) -> str:
         "tls_certificate": str(folder / "broker.pem"),
         "tls_key": str(folder / "broker.key"),
         "tls_ca": str(folder / "ca.pem"),
+        "broker_tls_ca": str(folder / "ca.pem"),
         "authentication": "token,tls",
         "token_secret_key": str(folder / "token-secret.key"),
         "superuser_roles": wanted.roles[0],

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from magnetar.auth.authentication import Authentication, Provider
 from magnetar.auth.parts import Part, composed, parts
+from magnetar.base.errors import StartupError
+from magnetar.runtime.broker_trust import new_context, use_context
 from magnetar.server.security import security
 from magnetar.server.security.served_tls import RenewedContext, renewed
 from magnetar.server.security.watched_files import TLS, CredentialFiles, Watched
 from magnetar.server.settings.config import StandaloneConfig
+
+_BROKERS: Final = "trust in brokers"
 
 
 class BrokerCredentials:
@@ -24,7 +29,7 @@ class BrokerCredentials:
         self.tls: RenewedContext | None = None
         """None: TLS is not served."""
         secret = (config.tls_key, config.token_secret_key, config.basic_users)
-        watched = self._tls() + self._parts()
+        watched = self._tls() + self._trust() + self._parts()
         used = {file for each in watched for file in each.files}
         self.files = CredentialFiles(watched, [file for file in secret if file in used])
         self.files.begin()
@@ -52,6 +57,23 @@ class BrokerCredentials:
             return serve
 
         return [Watched(TLS, tuple(file for file in files if file is not None), read)]
+
+    def _trust(self) -> list[Watched]:
+        file = self._config.broker_tls_ca
+        if file is None:
+            return []
+
+        def read() -> Callable[[], None]:
+            try:
+                context = new_context(str(file))
+            except OSError as error:
+                raise StartupError(
+                    f"the certificates in {file} cannot be used: {error.strerror or error};"
+                    " check broker_tls_ca"
+                ) from error
+            return partial(use_context, str(file), context)
+
+        return [Watched(_BROKERS, (file,), read)]
 
     def _parts(self) -> list[Watched]:
         return [Watched(part.name, part.files, partial(self._part, part)) for part in parts(self._settings)]

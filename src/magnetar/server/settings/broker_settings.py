@@ -45,6 +45,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
     return BrokerConfig(
         cluster=config.cluster,
         advertised_host=config.advertised_address or None,
+        trust_certs=str(config.broker_tls_ca or ""),
         message_bytes_max=config.max_message_bytes,
         skip_lost=config.auto_skip_non_recoverable_data,
         exposes_broker_metadata=config.expose_broker_metadata,

@@ -175,6 +175,9 @@ class StandaloneConfig(LedgerSettings):
     """Private key of the certificate, PEM."""
     tls_ca: Path | None = None
     """PEM file of the authorities that sign clients' certificates; empty: clients are not asked for one."""
+    broker_tls_ca: Path | None = None
+    """PEM file of the authorities that sign the certificates of the cluster's brokers, for calls from one to
+    another; empty: those that the system trusts."""
     tls_require_client_certificate: bool = False
     """True: TLS clients without a valid certificate are refused."""
     tls_protocols: str = ""

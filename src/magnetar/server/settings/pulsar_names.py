@@ -36,6 +36,7 @@ SAME: Final = {
     "brokerDeleteInactiveTopicsEnabled": "inactive_topic_deletion",
     "brokerDeleteInactiveTopicsMode": "inactive_topic_mode",
     "autoSkipNonRecoverableData": "auto_skip_non_recoverable_data",
+    "brokerClientTrustCertsFilePath": "broker_tls_ca",
     "brokerServicePort": "broker_port",
     "brokerServicePortTls": "broker_tls_port",
     "clusterName": "cluster",

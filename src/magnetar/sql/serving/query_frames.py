@@ -69,6 +69,8 @@ class WorkerReading:
     token: str = field(default="", repr=False)
     user: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
+    trust_certs: str = ""
+    """PEM file of the authorities that sign brokers' certificates; empty: those that the system trusts."""
 
 
 def line_of(said: WorkerQuestion | WorkerReading) -> bytes:

@@ -137,7 +137,11 @@ def _client(reading: WorkerReading) -> Client:
     from magnetar.client.options import ClientOptions
 
     options = ClientOptions(
-        retry_timeout_s=_RETRY_S, token=reading.token, user=reading.user, password=reading.password
+        retry_timeout_s=_RETRY_S,
+        token=reading.token,
+        user=reading.user,
+        password=reading.password,
+        tls_trust_certs_file=reading.trust_certs,
     )
     return Client(reading.service_url, options, admin_url=reading.admin_url)
 

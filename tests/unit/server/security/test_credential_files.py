@@ -17,6 +17,7 @@ from magnetar.auth.identity import Credentials
 from magnetar.auth.token import new_token
 from magnetar.base.errors import StartupError
 from magnetar.observability.metrics import Exposition
+from magnetar.runtime.broker_trust import broker_context
 from magnetar.server.security.credential_files import BrokerCredentials
 from magnetar.server.settings.config import StandaloneConfig
 from support.certificates import Authority
@@ -177,6 +178,27 @@ def test_one_broken_file_keeps_no_other_from_being_read(tmp_path: Path) -> None:
     assert look(credentials) == []
     assert credentials.tls is served, "listeners hold it for ever"
     assert served.current is not before
+
+
+def test_trust_in_brokers_is_read_again_and_a_broken_file_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "brokers.pem"
+    file.write_bytes(Authority(tmp_path).file.read_bytes())
+    credentials = BrokerCredentials(StandaloneConfig(broker_tls_ca=file))
+    before = broker_context(str(file))
+    assert len(before.get_ca_certs()) == 1
+    replaced(file, b"no certificate")
+    assert look(credentials) == ["trust in brokers"]
+    assert broker_context(str(file)) is before
+    other = tmp_path / "other"
+    other.mkdir()
+    replaced(file, Authority(other).file.read_bytes())
+    assert look(credentials) == []
+    assert broker_context(str(file)).get_ca_certs() != before.get_ca_certs()
+
+
+def test_trust_in_brokers_that_cannot_be_read_starts_nothing(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="check broker_tls_ca"):
+        BrokerCredentials(StandaloneConfig(broker_tls_ca=tmp_path / "missing.pem"))
 
 
 def test_nothing_is_watched_where_nothing_is_asked() -> None:
