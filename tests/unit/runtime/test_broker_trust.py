@@ -1,4 +1,4 @@
-"""Who signs the certificates of brokers."""
+"""Trust in the certificates of brokers."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def test_without_a_file_the_system_says_whom_to_trust() -> None:
 def test_a_file_without_certificates_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "none.pem"
     file.write_text("nothing")
-    with pytest.raises(OSError, match="certificate|PEM"):
+    with pytest.raises(OSError, match=r"certificate|PEM"):
         broker_context(str(file))
