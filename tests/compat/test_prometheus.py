@@ -36,6 +36,7 @@ ABSENT = (
     "magnetar autorecovery",
     "magnetar proxy",
     "one of several brokers",
+    "several processes share",
     "several bookies",
     "TLS or authentication",
     "--metadata zk",

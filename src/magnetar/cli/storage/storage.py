@@ -135,7 +135,8 @@ class _Place(TypedDict):
 @_DATA
 @click.option(
     "--metadata",
-    help="Metadata service of a cluster of several brokers, in place of --data: zk://… or etcd://…",
+    help="Metadata service of a cluster of several brokers, in place of --data: zk://HOST:PORT or"
+    " etcd://HOST:PORT.  [none]",
 )
 @click.option("--cluster", default="standalone", help="Name of that cluster.  [standalone]")
 def accept_loss(
