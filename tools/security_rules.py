@@ -730,7 +730,7 @@ SECURITY_RULES: Final = (
         "each surplus handshake ends another one",
         "unfinished TLS handshakes take all memory",
         "runtime/acceptor.py",
-        "        del self._opening[opening.accepted]\n",
+        "        self._opening.remove(opening.accepted)\n",
         "",
         (ENTRANCE,),
     ),

@@ -20,21 +20,22 @@ import errno
 import logging
 import socket
 import ssl
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 from magnetar.base.loop_shares import LoopShares, ShareSizes
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.entrance import ADDRESS, FILES, TLS, Entrance
-from magnetar.runtime.hello_waits import HelloWaits
+from magnetar.runtime.hello_waits import HelloWaits, has_gone
 from magnetar.runtime.tasks import soon
 
 _log = logging.getLogger("magnetar.runtime")
 
 _PER_TURN_MAX: Final = 32
 """Connections accepted per turn of the loop: a few milliseconds of work."""
+_TLS_PER_TURN_MAX: Final = 8
+"""The same with TLS: the turn begins a handshake, too, and many of a flood are refused."""
 _SHARES: Final = ShareSizes(per_read=1, per_turn=1, turn_ms=0.0)
 """No time for a second TLS handshake in a turn: each takes a millisecond, most of it in the turn after its
 beginning, where no time can be counted."""
@@ -93,6 +94,47 @@ class _Opening:
         self._begin(self)
 
 
+class _Openings:
+    """All of them, the oldest of each address first."""
+
+    __slots__ = ("_by_address", "_by_socket")
+
+    def __init__(self) -> None:
+        self._by_socket: dict[socket.socket, _Opening] = {}
+        self._by_address: dict[str, dict[_Opening, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_socket)
+
+    def __iter__(self) -> Iterator[_Opening]:
+        return iter(list(self._by_socket.values()))
+
+    def add(self, opening: _Opening) -> None:
+        self._by_socket[opening.accepted] = opening
+        self._by_address.setdefault(opening.accepted.address, {})[opening] = None
+
+    def of(self, accepted: socket.socket) -> _Opening:
+        return self._by_socket[accepted]
+
+    def remove(self, accepted: socket.socket) -> None:
+        """Does nothing for one that was removed before."""
+        opening = self._by_socket.pop(accepted, None)
+        if opening is None:
+            return
+        address = opening.accepted.address
+        del self._by_address[address][opening]
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def count(self, address: str) -> int:
+        return len(self._by_address.get(address, ()))
+
+    def oldest_of_most(self) -> _Opening:
+        """The oldest one of the address that has most. There must be one."""
+        crowded = max(self._by_address, key=self.count)
+        return next(iter(self._by_address[crowded]))
+
+
 class Acceptor:
     """Accepts from one listening socket, which the caller still owns and closes."""
 
@@ -116,8 +158,7 @@ class Acceptor:
         self._handshake_s = handshake_s
         self._make_room = make_room
         self._loop = asyncio.get_running_loop()
-        self._opening: dict[socket.socket, _Opening] = {}
-        """Connections that are being set up, the oldest first."""
+        self._opening = _Openings()
         self._hellos = None if tls is None else HelloWaits(self._greeted, self._left)
         self._turns = LoopShares(soon, SystemClock().monotonic_ms, _SHARES)
         self._ending: set[asyncio.Task[None]] = set()
@@ -135,7 +176,7 @@ class Acceptor:
             self._pause.cancel()
         else:
             self._loop.remove_reader(self._listener.fileno())
-        for opening in list(self._opening.values()):
+        for opening in self._opening:
             self._end(opening, "the port is closed")
         if self._hellos is not None:
             self._hellos.close()
@@ -152,12 +193,12 @@ class Acceptor:
 
     async def wait_closed(self) -> None:
         """Returns when no connection is being set up any more."""
-        tasks = [opening.task for opening in self._opening.values() if opening.task is not None]
+        tasks = [opening.task for opening in self._opening if opening.task is not None]
         if unfinished := [*tasks, *self._ending]:
             await asyncio.wait(unfinished)
 
     def _accept(self) -> None:
-        for _ in range(_PER_TURN_MAX):
+        for _ in range(_PER_TURN_MAX if self._tls is None else _TLS_PER_TURN_MAX):
             try:
                 accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -196,7 +237,8 @@ class Acceptor:
             self._failed(counted, ConnectionAbortedError("too many TLS handshakes of its address"))
             return
         counted.setblocking(False)
-        opening = self._opening[counted] = _Opening(counted, protocol, self._begin)
+        opening = _Opening(counted, protocol, self._begin)
+        self._opening.add(opening)
         if self._hellos is None:
             self._begin(opening)
         else:
@@ -205,10 +247,9 @@ class Acceptor:
     def _end_one(self, newest: _Counted) -> bool:
         """Ends the oldest handshake of the address that has most of them; False: the newest is of an address
         that has as many, and the oldest is young."""
-        addresses = Counter(opening.accepted.address for opening in self._opening.values())
-        ((crowded, most),) = addresses.most_common(1)
-        oldest = next(each for each in self._opening.values() if each.accepted.address == crowded)
-        if addresses[newest.address] == most and newest.since_s - oldest.accepted.since_s < _YOUNG_S:
+        oldest = self._opening.oldest_of_most()
+        as_many = self._opening.count(newest.address) == self._opening.count(oldest.accepted.address)
+        if as_many and newest.since_s - oldest.accepted.since_s < _YOUNG_S:
             return False
         self._end(oldest, "others wait for its place")
         return True
@@ -217,7 +258,7 @@ class Acceptor:
         """Ends a connection that is being set up."""
         # One with a task is cancelled in the next turn, and many are accepted in this one: each must end
         # another one.
-        del self._opening[opening.accepted]
+        self._opening.remove(opening.accepted)
         if opening.task is not None:
             self._ending.add(opening.task)
             opening.task.cancel()
@@ -228,14 +269,20 @@ class Acceptor:
         self._failed(opening.accepted, ConnectionAbortedError(why))
 
     def _greeted(self, accepted: socket.socket) -> None:
-        opening = self._opening[accepted]
+        opening = self._opening.of(accepted)
         self._turns.wait(opening.accepted.address, opening)
 
     def _left(self, accepted: socket.socket, error: OSError) -> None:
-        self._failed(self._opening.pop(accepted).accepted, error)
+        opening = self._opening.of(accepted)
+        self._opening.remove(accepted)
+        self._failed(opening.accepted, error)
 
     def _begin(self, opening: _Opening) -> None:
         counted = opening.accepted
+        if self._hellos is not None and has_gone(counted):
+            # It waited for its turn, and did not wait for the answer.
+            self._left(counted, ConnectionResetError("closed before its TLS handshake"))
+            return
         opening.task = self._loop.create_task(self._open(counted, opening.protocol))
         opening.task.add_done_callback(partial(self._opened, counted))
 
@@ -258,7 +305,7 @@ class Acceptor:
         counted.close()
 
     def _opened(self, counted: _Counted, task: asyncio.Task[None]) -> None:
-        self._opening.pop(counted, None)
+        self._opening.remove(counted)
         self._ending.discard(task)
         if task.cancelled():
             # Perhaps before it began: so it cannot do this itself.

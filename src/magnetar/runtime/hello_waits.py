@@ -11,6 +11,7 @@ without a word when its client resets the connection.
 from __future__ import annotations
 
 import asyncio
+import select
 import selectors
 import socket
 from collections.abc import Callable
@@ -23,6 +24,14 @@ class _Selector(Protocol):
     """A selector of the operating system's own: it is a descriptor itself."""
 
     def fileno(self) -> int: ...
+
+
+def has_gone(accepted: socket.socket) -> bool:
+    """Whether the client has closed or reset the connection, perhaps behind bytes that are still unread."""
+    gone = select.poll()
+    # Where the system does not tell of a client that writes no more, TLS finds out.
+    gone.register(accepted, getattr(select, "POLLRDHUP", 0))
+    return bool(gone.poll(0))
 
 
 class HelloWaits:

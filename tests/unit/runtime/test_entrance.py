@@ -173,6 +173,28 @@ def test_unfinished_handshakes_are_bounded_and_one_address_pushes_out_its_own(
         asyncio.run(story(stack))
 
 
+def test_a_client_that_went_away_while_it_waited_for_its_turn_costs_no_handshake() -> None:
+    async def story(stack: ExitStack) -> None:
+        entrance = Entrance("clients")
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+        listener.setblocking(False)
+        for number in range(6):
+            made = stack.enter_context(socket.create_connection(listener.getsockname(), 60))
+            made.sendall(HELLO)
+            if number % 2:
+                made.close()
+        acceptor = _Counting(
+            listener, entrance, asyncio.Protocol, tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), handshake_s=600
+        )
+        await _until(lambda: len(acceptor.begun) + entrance.refused[TLS] == 6)
+        assert (len(acceptor.begun), entrance.refused[TLS], len(entrance)) == (3, 3, 0)
+        acceptor.close()
+        await acceptor.wait_closed()
+
+    with ExitStack() as stack:
+        asyncio.run(story(stack))
+
+
 class _Counting(Acceptor):
     """One that notes in which turn of the loop each connection is set up, and of which port."""
 
@@ -205,9 +227,8 @@ def test_one_handshake_begins_in_a_turn_address_after_address_and_once_its_messa
 
         for _ in range(5):
             connect("127.0.0.1", HELLO[:100])
-        for _ in range(20):
-            connect("127.0.0.1", HELLO)
-        connect("127.0.0.2", HELLO)
+        for source in ("127.0.0.1", "127.0.0.1", "127.0.0.2", *["127.0.0.1"] * 18):
+            connect(source, HELLO)
         acceptor = _Counting(
             listener, entrance, asyncio.Protocol, tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), handshake_s=600
         )
