@@ -383,20 +383,22 @@ def command(folder: Path) -> list[str]:
     return [*words, "--id", "node", "--ready-file", str(folder / "ready.json"), "--http-port", "0"]
 
 
+def initialize(folder: Path) -> None:
+    async def body() -> None:
+        store = EmbeddedMetadataStore.open(folder / "metadata.db", clock=ManualClock(), durable=False)
+        await initialize_cluster(store, BookKeeperTree(), "cluster")
+        await store.close()
+
+    asyncio.run(body())
+
+
 @pytest.mark.process
 def test_the_process_starts_and_ends_when_asked(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     missing = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=60)
     assert missing.returncode != 0
     assert "no cluster was initialized here" in missing.stderr
-    file = tmp_path / "metadata.db"
-
-    async def body() -> None:
-        store = EmbeddedMetadataStore.open(file, clock=ManualClock(), durable=False)
-        await initialize_cluster(store, BookKeeperTree(), "cluster")
-        await store.close()
-
-    asyncio.run(body())
+    initialize(tmp_path)
     process = subprocess.Popen(command(tmp_path), stdout=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: ready.exists() or process.poll() is not None, 60, "auto-recovery is ready")
@@ -410,3 +412,29 @@ def test_the_process_starts_and_ends_when_asked(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert "auto-recovery node is ready" in out
     assert not ready.exists()
+
+
+@pytest.mark.process
+def test_the_process_reads_its_credentials_again_on_sighup(tmp_path: Path) -> None:
+    initialize(tmp_path)
+    ready, log, password = tmp_path / "ready.json", tmp_path / "log", tmp_path / "password"
+    password.write_text("old")
+    password.chmod(0o600)
+    shown = ["--bookie-user", "repairs", "--bookie-password", str(password)]
+    with log.open("wb") as out:
+        process = subprocess.Popen([*command(tmp_path), *shown], stdout=out, stderr=out)
+    try:
+        wait_until(lambda: ready.exists() or process.poll() is not None, 60, "auto-recovery is ready")
+        password.unlink()
+        process.send_signal(signal.SIGHUP)
+        told = "password for bookies cannot be read again, the old ones stay in force"
+        wait_until(lambda: told in log.read_text() or process.poll() is not None, 60, "it looks for the file")
+        password.write_text("new")
+        process.send_signal(signal.SIGHUP)
+        again = "credentials: password for bookies read again"
+        wait_until(lambda: again in log.read_text() or process.poll() is not None, 60, "it reads the file")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -9,7 +9,7 @@ import socket
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import magnetar
 from magnetar.base.errors import StartupError
@@ -22,14 +22,19 @@ from magnetar.metadata.keys import BOOKIE_RACKS
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
+from magnetar.runtime.tasks import TaskGroup
 from magnetar.server.banner import remove_ready_file, write_ready
-from magnetar.server.bookies.ledger_access import client_options
+from magnetar.server.bookies.ledger_access import LedgerCredentials, client_options
 from magnetar.server.security import core_dumps
 from magnetar.server.service_manager import ServiceManager
 from magnetar.server.settings.ledger_settings import LedgerSettings
 
 if TYPE_CHECKING:
     from magnetar.server.bookies.bookie_http import BookieHttp
+
+
+_LOOK_S: Final = 60.0
+"""Seconds between two looks at files of credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +84,12 @@ async def _serve(config: AutoRecoveryConfig) -> int:
     manager = ServiceManager.taken()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    credentials = LedgerCredentials(config.bookies)
+    tasks = TaskGroup("credentials")
+    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.spawn(credentials.files.look(always=True)))
+    tasks.every(_LOOK_S, credentials.files.look)
     clock, url = SystemClock(), parse_metadata_url(config.metadata)
     options = RecoveryOptions(
         node_id=config.node_id or f"{socket.gethostname()}-{os.getpid()}",
@@ -94,7 +103,7 @@ async def _serve(config: AutoRecoveryConfig) -> int:
         racks_path=config.racks_path,
         bytes_per_s=config.bytes_per_s,
     )
-    access = client_options(config.bookies)
+    access = client_options(config.bookies, credentials=credentials)
     store = await open_metadata(url, clock, session_timeout_ms=config.session_timeout_ms)
     try:
         try:
@@ -117,6 +126,7 @@ async def _serve(config: AutoRecoveryConfig) -> int:
             if config.ready_file is not None:
                 remove_ready_file(config.ready_file)
     finally:
+        await tasks.close()
         await store.close()
     return 0
 
