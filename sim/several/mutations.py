@@ -20,8 +20,6 @@ from magnetar.broker.transactions.transaction import Transaction
 from magnetar.metadata.store import Stat, Value
 from sim.breaking import Mutation
 
-_write: Final = PartWriting._write
-
 
 async def _closed_at_once(self: SharedTransactions, txn: Transaction) -> bool:
     """No topic is asked."""
@@ -52,11 +50,6 @@ async def _no_claim(self: PartWriting, mirror: Mirror, log: ClaimedLog) -> None:
 
 
 _claim: Final = PartWriting.claim
-
-
-async def _claimed_blindly(self: PartWriting, mirror: Mirror, log: ClaimedLog) -> None:
-    """A part is claimed by an owner that may be a former one."""
-    await _write(self, mirror, None)
 
 
 async def _settled_at_once(self: Participants, topic: Topic, mirror: Mirror) -> None:
@@ -113,12 +106,6 @@ SEVERAL_MUTATIONS: Final = {
         "a part is claimed before its topic takes anything",
         [(PartWriting, "claim", _no_claim)],
         found_by=14,
-        scenario="several",
-    ),
-    "txns-present": Mutation(
-        "a part is claimed by the present owner of its topic",
-        [(PartWriting, "claim", _claimed_blindly)],
-        found_by=55,
         scenario="several",
     ),
     "txns-durable": Mutation(

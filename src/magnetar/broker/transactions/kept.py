@@ -127,7 +127,7 @@ class KeptTransactions:
             page, data = f"{path}/{number}", coordinator.outcomes.page(number)
             operations.append(Put(page, data, self._page_version(coordinator, page)))
         operations += [Delete(header_path(txn.id)) for txn in txns]
-        for part in _parts(operations, OPERATIONS_MAX):
+        for part in parts_of(operations, OPERATIONS_MAX):
             self._wrote_pages(await self._store.transact(part))
         coordinator.outcomes.put_aside(pages)
 
@@ -188,7 +188,7 @@ class KeptTransactions:
         """Durably: these entries of these ledgers, beside those that another process hid meanwhile."""
         folder = keys.hidden_entries(log_name)
         sets = [(f"{folder}/{each}", {each: entries}) for each, entries in hidden.items()]
-        for part in _parts(sets, OPERATIONS_MAX):
+        for part in parts_of(sets, OPERATIONS_MAX):
             await self._hide(dict(part))
 
     async def _hide(self, sets: dict[str, dict[LedgerId, EntrySet]]) -> None:
@@ -238,7 +238,7 @@ def _together(
     return union
 
 
-def _parts(whole: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+def parts_of(whole: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
     """In order, each of up to `size`."""
     return (whole[start : start + size] for start in range(0, len(whole), size))
 

@@ -11,14 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import ServiceNotReadyError, TransactionStateError
+from magnetar.broker.errors import (
+    NotAllowedError,
+    RefusedError,
+    ServiceNotReadyError,
+    TransactionNotFoundError,
+    TransactionStateError,
+)
 from magnetar.broker.transactions.ids import TxnState
-from magnetar.broker.transactions.kept import header_path
+from magnetar.broker.transactions.kept import TOGETHER, header_path, parts_of
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.broker.transactions.mirror import NO_EPOCH, Mirror, TopicPart
 from magnetar.broker.transactions.transaction import InvalidHeaderError, Transaction
@@ -26,9 +32,11 @@ from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata.store import BadVersionError, Check, Value
 from magnetar.runtime.flights import OneAtATime
+from magnetar.runtime.tasks import gathered
 
 if TYPE_CHECKING:
     from magnetar.base.clock import Clock
+    from magnetar.base.ids import Position
     from magnetar.managedlog.stored_log import StoredLog
 
 _log = logging.getLogger("magnetar.broker.transactions")
@@ -38,6 +46,9 @@ class ClaimedLog(Protocol):
     """The log of a topic that is this broker's: `managedlog/log.py` `ManagedLog`."""
 
     stored: StoredLog
+
+    @property
+    def last_position(self) -> Position: ...
 
     def fence(self, error: LogFencedError) -> None: ...
 
@@ -70,6 +81,20 @@ class PartWriting:
         mirror.version = value.stat.version
         mirror.take(part)
         return True
+
+    async def refusal(self, mirror: Mirror) -> RefusedError:
+        """Why its topic, which has no part, takes nothing of the transaction: what one broker says. Raises
+        MetadataError."""
+        found = await self._kept.header(mirror.id)
+        if found is None:
+            return TransactionNotFoundError(f"transaction {mirror.id} is over, or was never begun")
+        header = Transaction(mirror.id, owner="", ttl_ms=0, started_ms=0, deadline_ms=0)
+        header.read(*found)
+        if header.state is not TxnState.OPEN:
+            return TransactionStateError(
+                f"transaction {mirror.id} is {header.state.value} and takes nothing more"
+            )
+        return NotAllowedError(f"{mirror.topic} was not added to transaction {mirror.id}")
 
     def _check_holder(self, mirror: Mirror, part: TopicPart) -> None:
         if not mirror.may_hold(part):
@@ -135,6 +160,24 @@ class PartWriting:
             await log.stored.settled()
             if log.stored.version == mirror.epoch:
                 raise _overtaken(mirror, log)
+
+    async def claim_all(self, mirrors: Sequence[Mirror], log: ClaimedLog) -> None:
+        """The parts of a topic that is being loaded are this owner's on return, but for those that went
+        meanwhile, and say what their headers do. Raises what `claim` does.
+
+        Some at a time: there may be a hundred thousand, and what is begun at once stalls the broker.
+        """
+        for some in parts_of(mirrors, TOGETHER):
+            await gathered(self._claim_left(mirror, log) for mirror in some)
+
+    async def _claim_left(self, mirror: Mirror, log: ClaimedLog) -> None:
+        if mirror.last is None:
+            mirror.last = log.last_position
+        with contextlib.suppress(TransactionStateError):  # it went meanwhile
+            await self.claim(mirror, log)
+            await self.read_header(mirror)
+            # Its messages are searched for, whether or not the header could be read.
+            mirror.partitions = {mirror.topic: mirror.last}
 
     async def write(self, mirror: Mirror) -> None:
         """What a topic took counts only if its transaction was open when it was stored. Raises what `save`

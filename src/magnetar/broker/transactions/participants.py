@@ -11,21 +11,19 @@ Rules, each with an ablation in the simulator:
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError, MetadataError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
-    NotAllowedError,
     ServiceNotReadyError,
     TopicNotFoundError,
     TransactionNotFoundError,
-    TransactionStateError,
 )
 from magnetar.broker.transactions.ids import TxnId, TxnState
+from magnetar.broker.transactions.kept import TOGETHER, parts_of
 from magnetar.broker.transactions.kept_parts import KeptParts, header_at, part_at
 from magnetar.broker.transactions.mirror import Mirror
 from magnetar.broker.transactions.part_writing import PartWriting
@@ -33,6 +31,7 @@ from magnetar.broker.transactions.resolving import AGAIN_MS, Resolving
 from magnetar.broker.transactions.subscription_acks import AbortOf
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
+from magnetar.managedlog.errors import LogFencedError
 from magnetar.metadata import keys
 from magnetar.metadata.store import BadVersionError, Change, NotFoundError, Notification, SessionEvent
 from magnetar.runtime.tasks import SingleFlight, gathered
@@ -94,12 +93,6 @@ class Participants(Resolving):
         found = self.of_topic.get(topic, {}).get(id_)
         return found if isinstance(found, Mirror) else None
 
-    def mirrors(self) -> list[Mirror]:
-        """All."""
-        return [
-            each for of in list(self.of_topic.values()) for each in of.values() if isinstance(each, Mirror)
-        ]
-
     def _has(self, mirror: Mirror) -> bool:
         """Whether it is still that of a loaded topic."""
         return self.of_topic.get(mirror.topic, {}).get(mirror.id) is mirror
@@ -134,7 +127,8 @@ class Participants(Resolving):
     async def learn(self, topic: Topic, id_: TxnId) -> None:
         """On return the topic takes part, if a client added it, or did so and the mirror says how far it is.
 
-        Raises NotAllowedError, TransactionNotFoundError, ServiceNotReadyError, MetadataError.
+        Raises NotAllowedError, TransactionNotFoundError, TransactionStateError, ServiceNotReadyError,
+        MetadataError.
         """
         name = str(topic.name)
         await self._learning.run((name, id_), lambda: self._learn(topic, name, id_))
@@ -147,7 +141,7 @@ class Participants(Resolving):
         value = await self._kept.part(topic.name.log_name, id_)
         mirror = self._new_mirror(topic, name, id_)
         if value is None or not await self._parts.take(mirror, value, topic.log):
-            raise NotAllowedError(f"{name} was not added to transaction {id_}, or that is over")
+            raise await self._parts.refusal(mirror)
         if mirror.last is None:
             mirror.last = topic.log.last_position
         # Else the part of a later topic of that name would be claimed.
@@ -179,8 +173,7 @@ class Participants(Resolving):
     def _session_changed(self, event: SessionEvent) -> None:
         if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
             # Changes made meanwhile were not reported.
-            for mirror in self.mirrors():
-                self._look_soon(mirror)
+            self._look_at_all([each for of in self.of_topic.values() for each in of.values()])
 
     def _header_changed(self, notification: Notification) -> None:
         if notification.change is Change.CHILDREN_CHANGED:
@@ -205,7 +198,8 @@ class Participants(Resolving):
         if mirror is not None:
             if self._broker.clock.monotonic_ms() - mirror.looked_ms >= _LOOK_MS:
                 self._look_soon(mirror)
-        elif not new or self.loaded(name) is not None:
+        elif name not in self._loading and (not new or self.loaded(name) is not None):
+            # While it is loaded its own claims are heard of, and all its parts are looked at afterwards.
             work = self._knocks.run((name, id_), lambda: self._answer_knock(name, id_))
             self._broker.tasks.spawn(self._quietly(work, f"{name} in transaction {id_}"))
 
@@ -233,9 +227,21 @@ class Participants(Resolving):
     def _look_soon(self, mirror: Mirror) -> None:
         self._broker.tasks.spawn(self._quietly(self._look_at(mirror), f"transaction {mirror.id}"))
 
+    def _look_at_all(self, txns: Iterable[Transaction]) -> None:
+        """Some at a time: there may be a hundred thousand, and what is begun at once stalls the broker."""
+        mirrors = [each for each in txns if isinstance(each, Mirror)]
+
+        async def look() -> None:
+            for some in parts_of(mirrors, TOGETHER):
+                await gathered(
+                    self._quietly(self._look_at(each), "looks") for each in some if self._has(each)
+                )
+
+        self._broker.tasks.spawn(look())
+
     async def _look_at(self, mirror: Mirror) -> None:
         """Reads the header, and does what it says. What runs already may have read an older one."""
-        key, joined = (mirror.topic, mirror.id), True
+        joined, key = True, (mirror.topic, mirror.id)
         while joined:
             joined = self._looks.running(key)
             await self._looks.run(key, lambda: self._look(mirror))
@@ -257,10 +263,8 @@ class Participants(Resolving):
                 mirror.unresolved = {mirror.topic}
                 self._tell(mirror, mirror.topic, self.part_of(topic))
         elif mirror.closing and mirror.durable is None:
-            self._close_soon(mirror)
-
-    def _close_soon(self, mirror: Mirror) -> None:
-        self._broker.tasks.spawn(self._closings.run((mirror.topic, mirror.id), lambda: self._close(mirror)))
+            key = mirror.topic, mirror.id
+            self._broker.tasks.spawn(self._closings.run(key, lambda: self._close(mirror)))
 
     async def _close(self, mirror: Mirror) -> None:
         """Says whether all that was taken is durable, once it is."""
@@ -275,19 +279,29 @@ class Participants(Resolving):
         await self._say(mirror)
 
     async def _say(self, mirror: Mirror) -> None:
+        """Writes the part until that succeeds, or is not this owner's to do any more."""
+        if not self._has(mirror):
+            return
         try:
             await self.save(mirror)
         except MetadataError as error:
             _log.warning("transaction %s cannot be closed in %s: %s", mirror.id, mirror.topic, error)
-            key = ("close", mirror.id, mirror.topic)
-            self._broker.alarms.after(key, AGAIN_MS, lambda: self._again(mirror))
+            key, spawn = ("close", mirror.id, mirror.topic), self._broker.tasks.spawn
+            self._broker.alarms.after(key, AGAIN_MS, lambda: spawn(self._say(mirror)))
         except MagnetarError as error:
             # It is over, or a later owner has the topic.
             _log.info("transaction %s in %s: %s", mirror.id, mirror.topic, error)
 
-    def _again(self, mirror: Mirror) -> None:
-        if self._has(mirror):
-            self._broker.tasks.spawn(self._say(mirror))
+    def lose(self, topic: str, txns: Iterable[TxnId]) -> None:
+        """The part says so at once: the next owner would know of durable messages only."""
+        loaded = self.loaded(topic)
+        if loaded is not None and isinstance(loaded.log.error, LogFencedError):
+            return  # that one has the log, and clients send it what is not there
+        for mirror in [self.mirror(topic, each) for each in txns]:
+            if mirror is not None and not mirror.lost:
+                mirror.lost, mirror.durable = True, False
+                mirror.changed()
+                self._broker.tasks.spawn(self._say(mirror))
 
     async def _settled_in(self, topic: Topic, mirror: Mirror) -> None:
         await self.part_of(topic).settled(mirror.id)
@@ -359,7 +373,7 @@ class Participants(Resolving):
                 mirrors.append(mirror)
         self._loading.add(name)
         try:
-            await gathered(self._claim(topic, mirror) for mirror in mirrors)
+            await self._parts.claim_all(mirrors, topic.log)
             for mirror in mirrors:
                 if mirror.saved:
                     self._keep_mirror(mirror)
@@ -377,22 +391,10 @@ class Participants(Resolving):
         name = str(topic.name)
         if topic.closed or self.loaded(name) is topic:
             self._loading.discard(name)
-            for mirror in mirrors:
-                if self._has(mirror):
-                    self._look_soon(mirror)
+            self._look_at_all(mirrors)
             return
         key = ("look", name)
         self._broker.alarms.after(key, _USED_MS, lambda: self._look_when_used(topic, mirrors))
-
-    async def _claim(self, topic: Topic, mirror: Mirror) -> None:
-        """The part of a topic that is being loaded is this owner's, unless it is gone."""
-        if mirror.last is None:
-            mirror.last = topic.log.last_position
-        with contextlib.suppress(TransactionStateError):  # it went meanwhile
-            await self._parts.claim(mirror, topic.log)
-            await self._parts.read_header(mirror)
-            # Its messages are searched for, whether or not the header could be read.
-            mirror.partitions = {mirror.topic: mirror.last}
 
     def _concerns_unknown(self, txn: Transaction, name: str) -> None:
         """Its part says so."""

@@ -210,7 +210,7 @@ class TopicSide:
             await self._participants.save(mirror)
         except MagnetarError as error:
             # The client has forgotten its acknowledgements: all or nothing is what remains.
-            mirror.lost = True
+            self._participants.lose(mirror.topic, (mirror.id,))
             answer(error)
         else:
             answer(None)

@@ -179,6 +179,13 @@ def test_a_damaged_part_keeps_its_topic_from_being_loaded_until_it_is_given_up(
         assert copy.data == DAMAGE
         assert (await client.end(txn, commit=not committed)).error == pb.InvalidTxnStatus
         of = world.broker.transactions.coordinators[txn.coordinator].transactions
-        await world.until(lambda: txn.sequence not in of or not of[txn.sequence].unresolved, "its end")
+
+        def is_over() -> bool:
+            # The topic looks again once it is in use.
+            world.clock.advance(10)
+            world.broker.alarms.ring()
+            return txn.sequence not in of or not of[txn.sequence].unresolved
+
+        await world.until(is_over, "its end")
 
     in_cluster(story)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fakes.ledgers import write_error
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import NamespaceNotFoundError, NotAllowedError
@@ -16,11 +17,11 @@ from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.service import Broker
 from magnetar.broker.session.ack_receipts import WAITING_MAX
 from magnetar.broker.topic.topic import Topic
-from magnetar.broker.transactions import part_waits, several
+from magnetar.broker.transactions import part_waits, part_writing, participants, several
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.kept import header_path, part_path
 from magnetar.broker.transactions.kept_parts import KeptParts
-from magnetar.metadata.store import StoreUnreachableError, Value
+from magnetar.metadata.store import SessionEvent, StoreUnreachableError, Value
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.commands import message_id_data
 from magnetar.wire.frames import encode_command
@@ -418,5 +419,97 @@ def test_a_topic_says_that_it_is_closed_once_the_store_is_back(monkeypatch: pyte
         await ending
         assert failures == 0
         await world.until(lambda: bodies(client.peer) == [b"a"], "the message")
+
+    in_cluster(story)
+
+
+def test_a_message_that_a_topic_lost_keeps_its_transaction_from_committing_at_the_next_owner() -> None:
+    """That one knows of durable messages only."""
+
+    async def story(world: World, _: object) -> None:
+        client = await opened(world)
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"first")
+        topic = await world.topic()
+        world.ledgers.auto_sync = False
+        client.send(txn, 1, b"lost")
+        await world.settle()
+        world.ledgers.writer(topic.log.last_position.ledger_id).fail(write_error())
+        world.ledgers.auto_sync = True
+        await world.settle()
+        await next_broker(world)
+        await world.topic()
+        answer = await TxnPeer(world.peer()).end(txn, commit=True)
+        assert answer.error == pb.InvalidTxnStatus
+        assert "could not be stored" in answer.message
+
+    in_cluster(story)
+
+
+def test_what_a_client_sends_again_after_it_ended_its_transaction_is_refused() -> None:
+    """It did not wait for the receipt, and its topic was unloaded. The commit is without that message, and
+    the client is told so when it sends the message again."""
+
+    async def story(world: World, _: object) -> None:
+        client = await opened(world)
+        txn = await client.begin()
+        await client.add_partitions(txn)
+        await client.publish(txn, 0, b"first")
+        await world.broker.unload(TopicName.parse(TOPIC))
+        client.send(txn, 1, b"second")
+        await client.commit(txn)
+        await client.peer.producer(2, request_id=70)
+        client.send(txn, 1, b"second", 2)
+        error = await world.until(lambda: client.peer.commands(Type.SEND_ERROR), "refusal")
+        assert error[0].sequence_id == 1
+        reader = world.peer()
+        await reader.consumer(9, request_id=90, subscription="later", permits=100)
+        await world.until(lambda: bodies(reader, 9) == [b"first"], "messages")
+
+    in_cluster(story)
+
+
+def test_what_is_done_for_all_transactions_of_a_topic_is_done_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred thousand may be open. Begun at once, their work stalled the broker for longer than its
+    session lasts."""
+    some = 4
+    for module in (participants, part_writing):
+        monkeypatch.setattr(module, "TOGETHER", some)
+
+    async def story(world: World, _: object) -> None:
+        client = await opened(world)
+        txns = [await client.begin() for _ in range(20)]
+        for number, txn in enumerate(txns):
+            await client.add_partitions(txn)
+            await client.publish(txn, number, b"a")
+        running = most = looks = 0
+        header = KeptParts.header
+
+        async def counted(self: KeptParts, id_: TxnId) -> tuple[bytes, int] | None:
+            nonlocal running, most, looks
+            running, looks = running + 1, looks + 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            return await header(self, id_)
+
+        monkeypatch.setattr(KeptParts, "header", counted)
+        await next_broker(world)
+        await world.until(lambda: is_loaded(world), "the topic")
+        assert (most, looks) == (some, len(txns))
+        resolving = world.broker.transactions._resolving
+        assert isinstance(resolving, participants.Participants)
+        looks = 0
+        resolving._session_changed(SessionEvent.RECONNECTED)
+        await world.until(lambda: looks >= len(txns), "looks")
+        assert most == some
+
+    def is_loaded(world: World) -> bool:
+        if TOPIC not in world.broker.topics and not world.broker.registry._work:
+            world.broker.tasks.spawn(world.broker.topic(TopicName.parse(TOPIC)))
+        return TOPIC in world.broker.topics
 
     in_cluster(story)

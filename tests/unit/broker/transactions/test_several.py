@@ -213,3 +213,19 @@ def test_open_transactions_of_the_other_kind_keep_a_broker_from_starting() -> No
 
     asyncio.run(story())
     asyncio.run(the_other_way())
+
+
+def test_an_acknowledgement_of_a_transaction_that_is_over_is_refused_as_by_one_broker() -> None:
+    """Clients begin anew on this code; on others they take it for a fault of their own."""
+
+    async def story(world: World, _: OnlyOwner) -> None:
+        client = await opened(world, messages=1)
+        at = client.peer.messages[0].position
+        over = await client.begin()
+        await client.add_subscription(over)
+        await client.abort(over)
+        assert (await client.ack(over, at)).error in (pb.TransactionNotFound, pb.InvalidTxnStatus)
+        txn = await client.begin()
+        assert (await client.ack(txn, at)).error == pb.NotAllowedError, "its client forgot to add it"
+
+    in_cluster(story)
