@@ -543,7 +543,8 @@ def test_clients_are_read_again_when_the_disk_is_full(tmp_path: Path) -> None:
 
     async def story(nodes: BookieNodes) -> None:
         server = await on_disk(nodes)
-        server._hold_all()
+        server._all_held = True
+        server.holding.begin()
         server._failed([], DiskFullError("full"))
         (read,) = await said_in_clear(nodes, encode_request(Read(7, 0), is_v2=True), is_v2=True)
         assert isinstance(read, ReadDone)

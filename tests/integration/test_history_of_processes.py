@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,14 @@ def attempts_stored(folder: Path) -> set[str]:
     return {str(parsed[2]) for name in names if (parsed := parse_object_name(name)) is not None}
 
 
+def answers(topic: HistoryTopic) -> bool:
+    try:
+        topic.process.admin("GET", f"{topic.path}/internalStats")
+    except OSError:
+        return False
+    return True
+
+
 def test_topics_of_all_processes_have_history_in_the_data_folder(server: StandaloneProcess) -> None:
     topics = [HistoryTopic(server, TOPIC + name) for name in NAMES]
     for topic in topics:
@@ -66,6 +75,8 @@ def test_topics_of_all_processes_have_history_in_the_data_folder(server: Standal
     appears(store, "*.parquet*")
     os.kill(process_of(server, NAMES[0])["pid"], signal.SIGKILL)
     for topic in topics[1:]:
+        # The killed process may have owned it too, and was asked until the others knew.
+        wait_until(partial(answers, topic), DEADLINE_S, "it has an owner")
         topic.offload()
     wait_until(lambda: process_of(server, NAMES[0])["pid"] > 0, DEADLINE_S, "it has an owner again")
     topics[0].offload()

@@ -62,7 +62,8 @@ def test_acknowledged_entries_survive_power_cuts(tmp_path: Path) -> None:
 
 def test_without_syncs_the_same_cut_loses_entries(tmp_path: Path) -> None:
     """That the cut does drop what is not synced, or the test above would prove nothing."""
-    assert cut_power(tmp_path, seed=1, bytes_of_acks=3000, sync=False) != []
+    # The system may have written everything by itself meanwhile, on a slow machine.
+    assert any(cut_power(tmp_path, seed=seed, bytes_of_acks=3000, sync=False) for seed in range(1, 6))
 
 
 def test_a_disk_that_fills_up_loses_nothing_and_recovers(tmp_path: Path) -> None:

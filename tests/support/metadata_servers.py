@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,12 +60,40 @@ class ServerProcess:
         self._process.send_signal(signal.SIGSTOP)
 
 
+_ATTEMPTS = 5
+
+
+@contextmanager
+def _running(make: Callable[[Path], ServerProcess], folder: Path) -> Iterator[ServerProcess]:
+    """`make` chooses free ports. Another program may take one before the server does: then it chooses
+    anew."""
+    for left in reversed(range(_ATTEMPTS)):
+        own = folder / str(left)
+        own.mkdir(parents=True)
+        server = make(own)
+        try:
+            server.start()
+            break
+        except AssertionError as error:
+            server.kill()
+            if not left or "address already in use" not in str(error).lower():
+                raise
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
 @contextmanager
 def zookeeper_server(folder: Path) -> Iterator[ServerProcess]:
     """ZooKeeper, with sessions of one second and more. Raises NotHereError."""
     path = java_client.class_path(APACHE)
+    with _running(lambda own: _zookeeper(own, path), folder) as server:
+        yield server
+
+
+def _zookeeper(folder: Path, path: str) -> ServerProcess:
     port = free_port()
-    folder.mkdir(parents=True, exist_ok=True)
     settings = {
         "tickTime": "500",
         "dataDir": str(folder / "data"),
@@ -80,12 +108,7 @@ def zookeeper_server(folder: Path) -> Iterator[ServerProcess]:
     # Tests kill the process, not the machine: what the kernel has is kept.
     flags += ["-Dzookeeper.forceSync=no", f"-Dlog4j.configurationFile={APACHE / 'log4j2.xml'}"]
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-    server = ServerProcess(folder, port, ["java", *flags, "-cp", path, main, str(folder / "zoo.cfg")])
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
+    return ServerProcess(folder, port, ["java", *flags, "-cp", path, main, str(folder / "zoo.cfg")])
 
 
 ETCD_PACKAGE = "etcd-server"
@@ -137,8 +160,12 @@ def _fetch_etcd(kept: Path) -> None:
 def etcd_server(folder: Path) -> Iterator[ServerProcess]:
     """A cluster of one. Raises NotHereError."""
     program = etcd_program()
+    with _running(lambda own: _etcd(own, program), folder) as server:
+        yield server
+
+
+def _etcd(folder: Path, program: str) -> ServerProcess:
     port, peers = free_port(), free_port()
-    folder.mkdir(parents=True, exist_ok=True)
     url, peer_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peers}"
     flags = {
         "data-dir": str(folder / "data"),
@@ -152,9 +179,4 @@ def etcd_server(folder: Path) -> Iterator[ServerProcess]:
         "log-level": "warn",
     }
     command = [program, *(f"--{name}={value}" for name, value in flags.items())]
-    server = ServerProcess(folder, port, command)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
+    return ServerProcess(folder, port, command)

@@ -22,13 +22,15 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.loop_shares import LoopShares, ShareSizes
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.entrance import ADDRESS, FILES, TLS, Entrance
-from magnetar.runtime.hello_waits import HelloWaits, has_gone
 from magnetar.runtime.tasks import soon
+
+if TYPE_CHECKING:
+    from magnetar.runtime.hello_waits import HelloWaits
 
 _log = logging.getLogger("magnetar.runtime")
 
@@ -92,6 +94,15 @@ class _Opening:
     def go_on(self) -> None:
         """Its turn has come."""
         self._begin(self)
+
+
+def _hello_waits(
+    came: Callable[[socket.socket], None], ended: Callable[[socket.socket, OSError], None]
+) -> HelloWaits:
+    # Without TLS it is not loaded.
+    from magnetar.runtime.hello_waits import HelloWaits
+
+    return HelloWaits(came, ended)
 
 
 class _Openings:
@@ -159,7 +170,7 @@ class Acceptor:
         self._make_room = make_room
         self._loop = asyncio.get_running_loop()
         self._opening = _Openings()
-        self._hellos = None if tls is None else HelloWaits(self._greeted, self._left)
+        self._hellos = None if tls is None else _hello_waits(self._greeted, self._left)
         self._turns = LoopShares(soon, SystemClock().monotonic_ms, _SHARES)
         self._ending: set[asyncio.Task[None]] = set()
         """Those that were ended and go in the next turns of the loop."""
@@ -279,7 +290,7 @@ class Acceptor:
 
     def _begin(self, opening: _Opening) -> None:
         counted = opening.accepted
-        if self._hellos is not None and has_gone(counted):
+        if self._hellos is not None and self._hellos.has_gone(counted):
             # It waited for its turn, and did not wait for the answer.
             self._left(counted, ConnectionResetError("closed before its TLS handshake"))
             return

@@ -26,14 +26,6 @@ class _Selector(Protocol):
     def fileno(self) -> int: ...
 
 
-def has_gone(accepted: socket.socket) -> bool:
-    """Whether the client has closed or reset the connection, perhaps behind bytes that are still unread."""
-    gone = select.poll()
-    # Where the system does not tell of a client that writes no more, TLS finds out.
-    gone.register(accepted, getattr(select, "POLLRDHUP", 0))
-    return bool(gone.poll(0))
-
-
 class HelloWaits:
     """Sockets whose clients have not sent a whole first message."""
 
@@ -68,6 +60,14 @@ class HelloWaits:
         self._waiting[accepted] = HEADER_BYTES, timer
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, HEADER_BYTES)
         self._selector.register(accepted, selectors.EVENT_READ)
+
+    @staticmethod
+    def has_gone(accepted: socket.socket) -> bool:
+        """Whether the client has closed or reset the connection, behind bytes that are unread, too."""
+        gone = select.poll()
+        # Where the system does not tell of a client that writes no more, TLS finds out.
+        gone.register(accepted, getattr(select, "POLLRDHUP", 0))
+        return bool(gone.poll(0))
 
     def forget(self, accepted: socket.socket) -> None:
         """The socket is not waited for any more; to be called before it is closed."""

@@ -123,7 +123,7 @@ class Standalone:
         self._cleanup = contextlib.AsyncExitStack()
         self._admins: list[AdminServer] = []
         self._clients = client_entrance(config)
-        self._callers = SharedByPorts.of(open_files.http_entrance(), query_bounds(config))
+        self._callers = SharedByPorts(open_files.http_entrance(), query_bounds(config))
         self._broker: Broker
         self._tiering: Tiering
         self._files: list[CredentialFiles] = []  # SIGHUP has them read anew.
@@ -142,7 +142,7 @@ class Standalone:
         """Returns when a client's produce is accepted. Raises StartupError."""
         config = self.config
         self._handle_signals()
-        self._cleanup.push_async_callback(self._callers.queries.close)
+        self._cleanup.push_async_callback(self._callers.close)
         check_exposure(config)
         if self._shares:
             from magnetar.server import membership

@@ -39,8 +39,7 @@ from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
 from magnetar.tiered.parquet.parquet_history import SegmentWorker, StoredTopicSchema
 from magnetar.tiered.storage import CopyStores, TieredStorage
-from magnetar.tiered.stores.memory import MEMORY_URL
-from magnetar.tiered.stores.object_store import ObjectStore
+from magnetar.tiered.stores.object_store import MEMORY_URL, ObjectStore
 from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import check_url, open_store
 

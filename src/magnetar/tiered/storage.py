@@ -18,8 +18,7 @@ from magnetar.tiered.offloader import discard
 from magnetar.tiered.ownership import Holding
 from magnetar.tiered.parquet.parquet_history import SegmentWorker
 from magnetar.tiered.pieces import PieceCache
-from magnetar.tiered.stores.memory import MEMORY_URL
-from magnetar.tiered.stores.object_store import ObjectStore
+from magnetar.tiered.stores.object_store import MEMORY_URL, ObjectStore
 
 _log = logging.getLogger("magnetar.tiered")
 

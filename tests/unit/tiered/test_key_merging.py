@@ -15,7 +15,8 @@ from magnetar.tiered.context import OffloadContext, OffloadedCopy, OffloadedSegm
 from magnetar.tiered.key_merging import FAN_IN, KeyDirectories, blocks_to_merge
 from magnetar.tiered.offloader import discard
 from magnetar.tiered.parquet.parquet_history import KeySource, SegmentWorker
-from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore
+from magnetar.tiered.stores.memory import MemoryStore
+from magnetar.tiered.stores.object_store import MEMORY_URL
 
 
 def merged(count: int) -> list[int]:

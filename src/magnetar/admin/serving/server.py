@@ -22,12 +22,12 @@ from magnetar.broker.service import Broker
 from magnetar.runtime.entrance import Entrance
 from magnetar.runtime.tasks import begin, ended, race
 from magnetar.runtime.threads import in_thread
-from magnetar.sql.serving.query_places import QueryPlaces
 
 if TYPE_CHECKING:
     import ssl
 
     from magnetar.admin.serving.http_server import HttpServer
+    from magnetar.sql.serving.query_places import QueryPlaces
 
 _log = logging.getLogger("magnetar.admin")
 
@@ -35,19 +35,28 @@ _BACKLOG: Final = 256
 """Most connections that wait to be accepted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SharedByPorts:
-    """What all admin ports of a broker have together."""
+    """What all admin ports of a broker have together. Its maker closes it."""
 
     entrance: Entrance
     """Counts their sockets."""
-    queries: QueryPlaces
-    """Runs their queries; its maker closes it."""
+    bounds: QueryBounds
+    """Of their queries."""
+    _queries: QueryPlaces | None = None
 
-    @classmethod
-    def of(cls, entrance: Entrance, bounds: QueryBounds) -> SharedByPorts:
-        """`bounds`: of their queries."""
-        return cls(entrance, QueryPlaces(bounds))
+    def queries(self) -> QueryPlaces:
+        """Runs their queries. It is loaded with the HTTP stack, as no query comes before."""
+        from magnetar.sql.serving.query_places import QueryPlaces
+
+        if self._queries is None:
+            self._queries = QueryPlaces(self.bounds)
+        return self._queries
+
+    async def close(self) -> None:
+        """Ends all queries."""
+        if self._queries is not None:
+            await self._queries.close()
 
 
 class AdminServer:
@@ -130,7 +139,7 @@ class AdminServer:
             loopback_only=_is_loopback(listener.getsockname()[0]),
             ssl_context=self._ssl_context,
             entrance=None if self._shared is None else self._shared.entrance,
-            queries=None if self._shared is None else self._shared.queries,
+            queries=None if self._shared is None else self._shared.queries(),
         )
         await self._server.run_on(listener, self._serving)
 

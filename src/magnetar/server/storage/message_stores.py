@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import TYPE_CHECKING
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
@@ -14,12 +15,14 @@ from magnetar.bookie.store_options import Durability, StoreOptions
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.guard import LedgerGuard
 from magnetar.metadata.embedded import EmbeddedMetadataStore
-from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Collector
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.storage.datafolder import METADATA_RESERVE_BYTES, DataFolder
 from magnetar.server.storage.opened_stores import KeptHere, MessageStores
+
+if TYPE_CHECKING:
+    from magnetar.metadata.memory import MemoryMetadataStore
 
 
 async def open_stores(
@@ -82,6 +85,8 @@ async def _open_embedded(
     cleanup.push_async_callback(bookie.close)
     store: EmbeddedMetadataStore | MemoryMetadataStore
     if folder is None:
+        from magnetar.metadata.memory import MemoryMetadataStore
+
         store = MemoryMetadataStore(clock)
     else:
         store = EmbeddedMetadataStore.open(

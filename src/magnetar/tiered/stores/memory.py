@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
 from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, SwapLostError
-from magnetar.tiered.stores.object_store import StoredObject, Tagged
-
-MEMORY_URL: Final = "memory://"
+from magnetar.tiered.stores.object_store import MEMORY_URL, StoredObject, Tagged
 
 
 class MemoryStore:

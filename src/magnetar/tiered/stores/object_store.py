@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+MEMORY_URL: Final = "memory://"
+"""URL of a store in the memory of its process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from magnetar.base.clock import Clock
 from magnetar.tiered.errors import StoreSetupError
 from magnetar.tiered.stores.local import LocalStore
-from magnetar.tiered.stores.memory import MemoryStore
 from magnetar.tiered.stores.object_store import ObjectStore
 from magnetar.tiered.stores.redaction import redacted, secrets_of
 
@@ -79,6 +78,8 @@ def open_store(url: str, clock: Clock, environment: Mapping[str, str] = os.envir
     if parts.scheme == "file":
         return LocalStore(Path(unquote(parts.path)))
     if parts.scheme == "memory":
+        from magnetar.tiered.stores.memory import MemoryStore
+
         return MemoryStore(clock)
     options = dict(parse_qsl(parts.query))
     if parts.scheme == "hdfs":
