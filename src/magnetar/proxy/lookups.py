@@ -48,6 +48,13 @@ _ANSWERS: Final[dict[int, str]] = {
     Type.GET_SCHEMA_RESPONSE: "getSchemaResponse",
     Type.ERROR: "error",
 }
+_ASKED_BY: Final[dict[int, int]] = {
+    Type.LOOKUP_RESPONSE: Type.LOOKUP,
+    Type.PARTITIONED_METADATA_RESPONSE: Type.PARTITIONED_METADATA,
+    Type.GET_TOPICS_OF_NAMESPACE_RESPONSE: Type.GET_TOPICS_OF_NAMESPACE,
+    Type.GET_SCHEMA_RESPONSE: Type.GET_SCHEMA,
+}
+"""The question of each answer; an error answers any."""
 UNREACHED: Final = pb.ServerError.ServiceNotReady
 """Clients try again after this code."""
 
@@ -181,7 +188,10 @@ class Lookups:
             # Its question was answered by the clock.
             return kind != Type.ERROR
         question = self._questions[request_id]
-        if kind == Type.LOOKUP_RESPONSE and question.kind == Type.LOOKUP:
+        if kind != Type.ERROR and question.kind != _ASKED_BY[kind]:
+            # As it is, the answer to a look-up would lead the client around the proxy.
+            return False
+        if kind == Type.LOOKUP_RESPONSE:
             self._placed(request_id, question, body)
         else:
             self._forget(request_id)

@@ -9,6 +9,7 @@ import pytest
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.proxy.client_states import ClientState
+from magnetar.proxy.known_brokers import BrokerAddress
 from magnetar.wire import pulsar_pb2 as pb
 from support.proxy_talk import Conversation, Type, connect, look_up, placed
 
@@ -56,6 +57,18 @@ def test_a_broker_that_is_none_of_the_cluster_is_not_passed_on(redirect: bool) -
     assert talk.answers("a", placed(1, "evil", redirect=redirect)) == [
         "client: LOOKUP_RESPONSE 1 ServiceNotReady"
     ]
+
+
+@pytest.mark.parametrize("url", ["pulsar://a:6650", "pulsar://evil:6650"])
+def test_the_answer_to_another_question_is_not_passed_on(url: str) -> None:
+    """A broker that answered a question about partitions with a place led the client around the proxy."""
+    talk = asking()
+    partitions = pb.CommandPartitionedTopicMetadata(topic="persistent://public/default/t", request_id=1)
+    talk.says(pb.BaseCommand(type=Type.PARTITIONED_METADATA, partitionMetadata=partitions))
+    answer = placed(1, "a")
+    answer.lookupTopicResponse.brokerServiceUrl = url
+    assert not talk.session.lookups.answered(BrokerAddress("a", 6650), answer.type, answer)
+    assert talk.told() == []
 
 
 def test_brokers_that_redirect_in_a_circle_are_asked_only_so_often() -> None:
