@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("ow
 HERE = Path(__file__).parent
 TOPIC = "persistent://public/default/"
 INPUTS = 120
-ON = {"MAGNETAR_TRANSACTIONS": "true"}
+ON = {"MAGNETAR_TRANSACTIONS": "true", "MAGNETAR_DEDUPLICATION": "true"}
+"""A killed broker may have stored a message without having told its producer, which sends it again: without
+deduplication its transaction then has it twice, as in Pulsar."""
 
 
 @pytest.fixture(scope="module", params=["etcd", "zk"])
