@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from magnetar.client.producer import Producer
 from magnetar.client.transforming import Message, messages_of
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
+from support.running_functions import wait_for
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.one_process("start")]
@@ -136,13 +137,6 @@ class Installation:
                 found += messages_of(name, columns)
                 consumer.acknowledge([columns.position(row) for row in range(len(columns))])
         return found
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
 
 
 @contextmanager

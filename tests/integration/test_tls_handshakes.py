@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import socket
 import ssl
@@ -16,22 +15,10 @@ import pytest
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.entrance import TLS, Entrance
+from support.tls_hello import HELLO
 from support.waiting import eventually
 
 pytestmark = pytest.mark.one_process("own")
-
-
-def _hello() -> bytes:
-    """The first message of a client's handshake."""
-    sent = ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(
-            ssl.MemoryBIO(), sent, server_hostname="localhost"
-        ).do_handshake()
-    return sent.read()
-
-
-_HELLO = _hello()
 
 
 class _Protocol(asyncio.Protocol):
@@ -41,7 +28,7 @@ class _Protocol(asyncio.Protocol):
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize(
     "first",
-    [b"", _HELLO[:100], _HELLO, b"GET / HTTP/1.1\r\n\r\n"],
+    [b"", HELLO[:100], HELLO, b"GET / HTTP/1.1\r\n\r\n"],
     ids=["nothing", "a part", "a hello", "no TLS"],
 )
 def test_a_connection_that_ends_in_its_tls_handshake_leaves_nothing(first: bytes, *, reset: bool) -> None:

@@ -19,7 +19,7 @@ from magnetar.client.producer import Producer
 from magnetar.client.transforming import Message, messages_of
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
-from support.standalone import StandaloneProcess
+from support.standalone import StandaloneProcess, wait_until
 
 DEADLINE_S = 60.0
 PER_ENTRY = 10
@@ -109,10 +109,7 @@ class RunningFunctions:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
+    wait_until(condition, DEADLINE_S, "what a function was to bring about")
 
 
 @contextmanager

@@ -41,6 +41,14 @@ class TaskGroup:
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
+    def adopt(self, task: asyncio.Task[_T]) -> None:
+        """`close` ends this task too; its result and its error are its maker's."""
+        if self._closed:
+            task.cancel()
+            return
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         """Runs `work` repeatedly, `interval_s` seconds after its last end; its failures are logged."""
 
@@ -92,10 +100,12 @@ async def called_back(ask: Callable[[Callable[[], None]], None]) -> None:
 class SingleFlight(Generic[_T]):
     """Callers that want the same thing share one attempt to get it."""
 
-    __slots__ = ("_attempts",)
+    __slots__ = ("_attempts", "_owner")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: TaskGroup | None = None) -> None:
+        """`owner` ends the attempts when it closes; None: they end by themselves, soon."""
         self._attempts: dict[Hashable, asyncio.Task[_T]] = {}
+        self._owner = owner
 
     async def run(self, key: Hashable, attempt: Callable[[], Coroutine[object, object, _T]]) -> _T:
         """The result or error of the running attempt for `key`, started when there is none.
@@ -108,6 +118,8 @@ class SingleFlight(Generic[_T]):
         if task is None or task.done():
             task = asyncio.get_running_loop().create_task(attempt())
             self._attempts[key] = task
+            if self._owner is not None:
+                self._owner.adopt(task)
             task.add_done_callback(lambda ended: self._ended(key, ended))
         return await asyncio.shield(task)
 

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import ssl
-
 import pytest
 
 from magnetar.runtime.client_hello import HEADER_BYTES, HELLO_SEEN_MAX, hello_wants
-
-
-def _hello() -> bytes:
-    """The first message of Python's own client."""
-    sent = ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(
-            ssl.MemoryBIO(), sent, server_hostname="localhost"
-        ).do_handshake()
-    return sent.read()
-
-
-HELLO = _hello()
+from support.tls_hello import HELLO
 
 
 def record(fragment: bytes) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 from magnetar.runtime import acceptor as acceptor_module
 from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.entrance import ADDRESS, PLACES, TLS, Entrance
+from support.tls_hello import HELLO
 
 
 def test_who_is_one_too_many_is_refused_until_another_leaves() -> None:
@@ -92,19 +92,6 @@ async def _until(condition: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.001)
     raise AssertionError("it did not happen within a minute")
-
-
-def _hello() -> bytes:
-    """The first message of a client's handshake."""
-    sent = ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(
-            ssl.MemoryBIO(), sent, server_hostname="localhost"
-        ).do_handshake()
-    return sent.read()
-
-
-HELLO = _hello()
 
 
 class _Stuck(Acceptor):

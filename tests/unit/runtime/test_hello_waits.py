@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -13,19 +12,8 @@ from contextlib import ExitStack
 import pytest
 
 from magnetar.runtime.hello_waits import HelloWaits
+from support.tls_hello import HELLO
 from support.waiting import eventually
-
-
-def _hello() -> bytes:
-    sent = ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(
-            ssl.MemoryBIO(), sent, server_hostname="localhost"
-        ).do_handshake()
-    return sent.read()
-
-
-HELLO = _hello()
 
 
 class Waiting(HelloWaits):

@@ -359,3 +359,24 @@ def test_who_waits_to_be_called_back_may_leave() -> None:
         return told
 
     assert asyncio.run(story()) == ["stays"]
+
+
+def test_a_flight_ends_with_its_owner() -> None:
+    async def scenario() -> None:
+        owner = TaskGroup("owner")
+        flights: SingleFlight[None] = SingleFlight(owner)
+
+        async def waits() -> None:
+            await asyncio.get_running_loop().create_future()
+
+        caller = asyncio.ensure_future(flights.run("it", waits))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        assert flights.running("it"), "a caller that left does not end it"
+        await owner.close()
+        assert not flights.running("it")
+        with pytest.raises(asyncio.CancelledError):
+            await flights.run("late", waits)
+
+    asyncio.run(scenario())

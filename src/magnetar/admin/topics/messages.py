@@ -24,16 +24,20 @@ from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.entries import EntryRun
 from magnetar.base.expressions import as_text
 from magnetar.base.ids import LedgerId, Position
+from magnetar.base.large_bytes import LARGE_BYTES
 from magnetar.base.names import TopicName
 from magnetar.broker.topic.topic import Topic
 from magnetar.client.compression import UnknownCompressionError, plain_within
 from magnetar.client.errors import PayloadError
-from magnetar.runtime.threads import in_turn
+from magnetar.runtime.threads import in_thread, in_turn
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 
 PLAIN_BYTES_MAX: Final = 64 << 20
 """Most bytes of a payload that is decompressed for an answer, far above what a producer may send."""
+
+_METADATA_BYTES: Final = 64 << 10
+"""Larger metadata are not read on the event loop."""
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
@@ -121,7 +125,17 @@ async def _message(topic: Topic, position: Position) -> Raw:
     runs = await topic.log.read(position, 1, 1)
     if not runs or (runs[0].ledger_id, runs[0].first_entry) != position:
         raise NotHereError(f"{topic.name} has no entry {position}")
-    return await in_turn(partial(message_answer, topic.name, runs[0]))
+    beside = in_turn if _is_large(runs[0].entries[0]) else in_thread
+    return await beside(partial(message_answer, topic.name, runs[0]))
+
+
+def _is_large(entry: bytes) -> bool:
+    """Whether opening the entry takes so much that it waits for others of its kind."""
+    parts = payload.split_entry(entry)
+    if len(parts.metadata) > _METADATA_BYTES:
+        return True
+    metadata = payload.parse_metadata(parts.metadata)
+    return metadata.compression != pb.NONE and metadata.uncompressed_size >= LARGE_BYTES
 
 
 def message_answer(name: TopicName, run: EntryRun) -> Raw:

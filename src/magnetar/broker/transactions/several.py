@@ -73,7 +73,7 @@ class SharedTransactions(Transactions):
         self.recover = self._recover
         self.take_up = self._take_up
         self._loads: SingleFlight[None] = SingleFlight()
-        self._follows: SingleFlight[None] = SingleFlight()
+        self._follows: SingleFlight[None] = SingleFlight(broker.tasks)  # they wait for as long as topics take
         self._headers = SharedHeaders(self._kept, self._check_current, self._decided, self._give_up)
         self._waits = PartWaits(broker, self._kept, self._resolving.knocked)
         self._side = TopicSide(broker, self._kept, self._resolving, self.abort_of)

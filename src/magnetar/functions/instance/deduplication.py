@@ -39,7 +39,7 @@ def deduplicate(client: Client, target: TopicName) -> None:
     while not _works(client, target):
         if time.monotonic() > until_s:
             raise NoDeduplicationError(f"deduplication of {target} was switched on and did not begin")
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_S)  # nothing tells when the topic has taken the policy up
 
 
 def _works(client: Client, target: TopicName) -> bool:

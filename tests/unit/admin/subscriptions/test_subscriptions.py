@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import zlib
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from magnetar.admin.subscriptions.subscriptions import nth_unacked
 from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.service import BrokerConfig
+from magnetar.runtime.threads import in_turn
 from magnetar.wire import pulsar_pb2 as pb
 from support.admin_api import AdminApi, T, with_api
 
@@ -285,6 +287,24 @@ def test_peeking_leaves_messages_where_they_are() -> None:
         assert (await api.call("GET", examine)).body == b"2"
         assert (await api.call("GET", f"{examine}?initialPosition=earliest&messagePosition=2")).body == b"1"
         assert (await api.refused("GET", f"{examine}?messagePosition=4"))[0] == 404
+
+    with_api(story)
+
+
+def test_a_small_message_does_not_wait_for_large_ones() -> None:
+    """Large payloads are opened one at a time, and may come from another tenant."""
+    may_end = threading.Event()
+
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", f"{T}/t")
+        await api.publish("t", b"small")
+        large = asyncio.ensure_future(in_turn(may_end.wait, 60))
+        try:
+            assert (await asyncio.wait_for(api.call("GET", f"{T}/t/examinemessage"), 60)).body == b"small"
+            assert not large.done()
+        finally:
+            may_end.set()
+            await large
 
     with_api(story)
 

@@ -51,6 +51,14 @@ async def consumed(world: World) -> TxnPeer:
     return TxnPeer(peer)
 
 
+async def comes_again(world: World, client: TxnPeer, txn: TxnId, at: Position) -> None:
+    """What the transaction acknowledged, then what stood behind it; nothing of the transaction is left."""
+    await world.until(lambda: len(bodies(client.peer)) == 2, "messages")
+    assert client.peer.messages[0].position == at, "it comes again"
+    assert bodies(client.peer)[1] == b"after"
+    assert await world.store.get(part_path(LOG, txn)) is None
+
+
 def test_a_damaged_header_holds_its_topics_back_until_it_is_given_up() -> None:
     async def story(world: World, _: object) -> None:
         txn, at = await begun(world)
@@ -64,10 +72,7 @@ def test_a_damaged_header_holds_its_topics_back_until_it_is_given_up() -> None:
         assert header_path(txn) in answer.message
         assert f"magnetar transactions abort {txn.coordinator} {txn.sequence}" in answer.message
         assert await given_up(world, txn)
-        await world.until(lambda: len(bodies(client.peer)) == 2, "messages")
-        assert client.peer.messages[0].position == at, "it comes again"
-        assert bodies(client.peer)[1] == b"after"
-        assert await world.store.get(part_path(LOG, txn)) is None
+        await comes_again(world, client, txn, at)
         # For ever, and for a client that asks later.
         assert (await client.end(txn, commit=True)).error == pb.InvalidTxnStatus
         assert not await world.broker.transactions.take_up(txn), "nothing is damaged any more"
@@ -124,10 +129,7 @@ def test_a_transaction_without_a_header_is_given_up_by_its_parts() -> None:
         assert f"magnetar transactions abort {txn.coordinator} {txn.sequence}" in mirror.reason
         assert (await client.end(txn, commit=True)).error == pb.TransactionNotFound
         assert await given_up(world, txn)
-        await world.until(lambda: len(bodies(client.peer)) == 2, "messages")
-        assert client.peer.messages[0].position == at, "it comes again"
-        assert bodies(client.peer)[1] == b"after"
-        assert await world.store.get(part_path(LOG, txn)) is None
+        await comes_again(world, client, txn, at)
         assert (await client.end(txn, commit=True)).error == pb.InvalidTxnStatus
         assert not await world.broker.transactions.take_up(txn), "nothing is damaged any more"
 
