@@ -160,7 +160,7 @@ class FunctionWorkers(Protocol):
 
     async def trigger(self, function: StoredFunction, topic: str | None, value: bytes) -> bytes | None:
         """Publishes `value` to an input topic, the only one by default, and returns the function's result;
-        None when it has none. Raises TriggerError: nothing runs, no such topic, no result in 5 s."""
+        None when it has none. Raises TriggerError: nothing runs, no such topic, no result in 15 s."""
         ...
 
     async def state_get(self, function: StoredFunction, key: str) -> StateValue | None:

@@ -40,8 +40,8 @@ _AGAIN_S: Final = 1.0
 """Seconds before the catalogue is read again after an error."""
 _LOOK_S: Final = 0.05
 """Seconds between two looks whether an instance runs, for a trigger that waits for one."""
-TRIGGER_S: Final = 5.0
-"""Seconds that a triggered message may take."""
+TRIGGER_S: Final = 15.0
+"""Seconds that a triggered message may take, also on a busy machine where its instance has just begun."""
 STUCK_S: Final = 5.0
 """Seconds without an answer after which an instance counts as stuck, and its stack is shown."""
 

@@ -149,7 +149,7 @@ def test_a_trigger_answers_with_the_result(tmp_path: Path) -> None:
         workers.result = None
         assert (await found.send("POST", path, {"data": ""})).status == 204
         for error, status, reason in (
-            (TriggerError("no result in 5 s", timed_out=True), 408, "Request Timed Out"),
+            (TriggerError("no result in 15 s", timed_out=True), 408, "Request Timed Out"),
             (TriggerError("nothing runs"), 400, "Function in trigger function is not ready"),
         ):
             workers.error = error
