@@ -15,6 +15,7 @@ PROXY_HTTP: Final = "unit/proxy/test_http_rules.py"
 PROXY_APP: Final = "unit/proxy/test_http_app.py"
 PROXY_SOCKETS: Final = "unit/proxy/test_sockets.py"
 PROXY: Final = "unit/proxy/test_session.py"
+NAMESPACE_DOCUMENTS: Final = "unit/admin/namespaces/test_namespace_documents.py"
 GUARD: Final = "unit/broker/test_guard.py"
 PLACES: Final = "unit/runtime/test_fair_places.py"
 CALLS: Final = "unit/admin/calls/test_call_places.py"
@@ -271,6 +272,14 @@ SECURITY_RULES: Final = (
         "        self._remembered.forget()\n",
         "",
         (GUARD, REMEMBERED),
+    ),
+    Rule(
+        "an answer of former users is not remembered",
+        "a removed user, whose check ran while the file was read again, is let in from memory",
+        "broker/identification.py",
+        "        if by is self.authentication:\n",
+        "        if True:\n",
+        (GUARD,),
     ),
     # -- the proxy before brokers
     Rule(
@@ -1710,6 +1719,39 @@ SECURITY_RULES: Final = (
         "        if len(self._rates) > _ADDRESSES_MAX:\n",
         "        if False:\n",
         (CALLS,),
+    ),
+    # -- what operators set
+    Rule(
+        "rates are set by superusers",
+        "a tenant lifts the rates with which its operator limits it",
+        "broker/guard.py",
+        "        if self._tenant_rates:\n",
+        "        if True:\n",
+        (NAMESPACE_DOCUMENTS,),
+    ),
+    Rule(
+        "rates in the document of a new namespace are rates too",
+        "a tenant deletes its namespace and creates it again with other rates",
+        "admin/namespaces/namespace_documents.py",
+        "    if policy.of_namespace not in RATES or _is_unset(value):\n",
+        "    if True:\n",
+        (NAMESPACE_DOCUMENTS,),
+    ),
+    Rule(
+        "routes of rates ask for the right to set them",
+        "a tenant sets rates that are its operator's",
+        "admin/access/access.py",
+        "    if not reading and not RATES.isdisjoint(rest):\n",
+        "    if False:\n",
+        (NAMESPACE_DOCUMENTS,),
+    ),
+    Rule(
+        "a partition has a number that a topic may have",
+        "a consumer's topic keeps the name of a partitioned topic taken",
+        "broker/policies/creation.py",
+        "    if not partitions and name.partition >= PARTITIONS_MAX:\n",
+        "    if False:\n",
+        ("unit/broker/registry/test_registry.py",),
     ),
     # -- filters of others
     Rule(

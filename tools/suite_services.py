@@ -111,6 +111,17 @@ def test_service(tests: Path, folder: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def plain_service(tests: Path, folder: Path) -> Iterator[None]:
+    """The suite's standalone without TLS and authentication, on the same ports."""
+    check_ports()
+    configuration = tests / "test-conf" / "standalone.conf"
+    # That configuration is older than its tests and has ports of its own.
+    environment = {"MAGNETAR_BROKER_PORT": "6650", "MAGNETAR_HTTP_PORT": "8080"}
+    with standalone(folder, "--config", str(configuration), environment=environment, cwd=tests):
+        yield
+
+
 def _furnish(token: str) -> None:
     """Makes what the tests expect, as the suite's own start script does; what exists is changed."""
 

@@ -57,6 +57,8 @@ class BrokerConfig:
     """False: every authenticated client may do everything."""
     metrics_roles: frozenset[str] = frozenset()
     """Roles that may read the metrics; superusers may anyway."""
+    tenant_rates: bool = False
+    """Whether administrators of a tenant may set the rates of its namespaces and topics."""
     creation: CreationRules = field(default_factory=CreationRules)
     """What clients may create, without a policy."""
     inactive: InactivePolicy = field(default_factory=InactivePolicy)

@@ -56,15 +56,17 @@ class Guard(Identification):
         clock: Clock,
         authorization: bool = True,
         metrics_roles: frozenset[str] = frozenset(),
+        tenant_rates: bool = False,
     ) -> None:
         """Without `authorization` every authenticated client may do everything; `metrics_roles` may read the
-        metrics and need no other right for it."""
+        metrics and need no other right for it; `tenant_rates`: administrators of a tenant set its rates."""
         super().__init__(authentication, clock)
         self.superuser_roles = superuser_roles
         """Roles that may do everything."""
         self.authorizes = authorization
         """Whether rights are asked for at all."""
         self._metrics_roles = metrics_roles
+        self._tenant_rates = tenant_rates
         self._policies = policies
         self.policy_changes = 0
         """Counts up with each change that may have taken rights away."""
@@ -128,6 +130,14 @@ class Guard(Identification):
         """For administering the cluster. Raises AuthorizationError."""
         if not self.is_superuser(identity):
             raise self._refusal(identity, peer, Action.ADMINISTER_CLUSTER, "cluster")
+
+    async def require_rates(self, identity: Identity, peer: str, tenant: str) -> None:
+        """For setting rates of a namespace or topic of the tenant. Raises AuthorizationError."""
+        if self._tenant_rates:
+            await self.require_tenant(identity, peer, tenant)
+        elif not self.is_superuser(identity):
+            what = f"rates of tenant: {tenant} (superusers set them, unless tenant_rates is true)"
+            raise self._refusal(identity, peer, Action.ADMINISTER_CLUSTER, what)
 
     def require_metrics(self, identity: Identity, peer: str) -> None:
         """For reading the metrics. Raises AuthorizationError."""

@@ -29,7 +29,7 @@ from magnetar.broker.limits.tenants import STORED_S, Connections, StoredMarks, T
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics
 from magnetar.broker.nonpersistent.opening import opened
-from magnetar.broker.policies.creation import CreationRules
+from magnetar.broker.policies.creation import CreationRules, check_number
 from magnetar.broker.policies.in_force import PoliciesInForce
 from magnetar.broker.policies.policies import PolicyStore
 from magnetar.broker.registry.names import Names, TopicQuota, topic_path
@@ -153,6 +153,7 @@ class Broker:
             clock=self.clock,
             authorization=self.config.authorization,
             metrics_roles=self.config.metrics_roles,
+            tenant_rates=self.config.tenant_rates,
         )
 
     def credentials_changed(self, authentication: Authentication) -> None:
@@ -299,13 +300,8 @@ class Broker:
         if levels_of(name) is not None:
             raise NotAllowedError(f"{name} is a wildcard: one can subscribe to it, and do nothing else")
         partitions = await self.policies.partitions(name)
-        if name.partition < 0:
-            if partitions:
-                raise NotAllowedError(
-                    f"Found partitioned metadata for non-partitioned topic: {name}",
-                    remedy=f"use one of its {partitions} partitions",
-                )
-        elif partitions:
+        check_number(name, partitions)
+        if partitions:
             return name.partition < partitions
         return (await self.creation(name)).topics
 

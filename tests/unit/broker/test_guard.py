@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -130,32 +131,17 @@ def test_every_command_asks_for_its_right(role: str, allowed: set[str]) -> None:
     guarded(story)
 
 
-def test_who_asks_for_partitions_hears_that_there_is_no_such_tenant() -> None:
-    """As from Pulsar; of namespaces and topics nothing is told."""
-
-    async def story(world: World) -> None:
-        for i, role in enumerate(("stranger", "root")):
-            peer = await connected(world, role)
-            topic = "persistent://nobody/nowhere/x"
-            answer = await peer.ask(Type.PARTITIONED_METADATA, topic=topic, request_id=i)
-            assert answer.error == pb.TopicNotFound
-        peer = await connected(world, "stranger")
-        topic = "persistent://public/nowhere/x"
-        answer = await peer.ask(Type.PARTITIONED_METADATA, topic=topic, request_id=9)
-        assert answer.error == pb.AuthorizationError
-
-    guarded(story)
-
-
 def test_a_refusal_tells_nothing_of_what_exists(caplog: pytest.LogCaptureFixture) -> None:
     async def story(world: World) -> None:
         peer = await connected(world, "stranger")
-        texts = []
-        for i, topic in enumerate((TOPIC, "persistent://nobody/nowhere/x")):
-            answer = await peer.ask(Type.LOOKUP, topic=topic, request_id=i)
-            assert answer.error == pb.AuthorizationError
-            texts.append(answer.message.replace(topic, "T"))
-        assert len(set(texts)) == 1
+        topics = (TOPIC, "persistent://public/nowhere/x", "persistent://nobody/nowhere/x")
+        for i, kind in enumerate((Type.LOOKUP, Type.PARTITIONED_METADATA)):
+            texts = set()
+            for j, topic in enumerate(topics):
+                answer = await peer.ask(kind, topic=topic, request_id=10 * i + j)
+                assert answer.error == pb.AuthorizationError
+                texts.add(answer.message.replace(topic, "T"))
+            assert len(texts) == 1
         assert f"refused: role 'stranger' of peer may not lookup: {TOPIC}" in caplog.messages
 
     with caplog.at_level(logging.INFO, "magnetar.audit"):
@@ -206,6 +192,43 @@ def test_who_says_connect_twice_is_sent_away() -> None:
             await asyncio.to_thread(int)
         peer.send(connect("root", "slow"))
         assert peer.closed == "CONNECT came twice"
+
+    guarded(story)
+
+
+class Removed(BySlowName):
+    """Users of a file from which all were removed."""
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity:
+        raise AuthenticationError("no such user")
+
+
+class Held(BySlowName):
+    """A check that takes until `release`."""
+
+    def __init__(self) -> None:
+        self.begun, self.release = threading.Event(), threading.Event()
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity:
+        self.begun.set()
+        assert self.release.wait(30)
+        return super().identify(credentials, now_ms)
+
+
+def test_an_answer_found_with_former_users_is_not_remembered() -> None:
+    """The check began before the users were read again, and ends after it."""
+
+    async def story(world: World) -> None:
+        guard, held, mine = world.broker.guard, Held(), Credentials("slow", b"reader")
+        assert guard is not None
+        guard.change(replace(guard.authentication, providers={"slow": held}))
+        asking = asyncio.create_task(guard.identify(mine, "peer:1"))
+        assert await asyncio.to_thread(held.begun.wait, 30)
+        guard.change(replace(guard.authentication, providers={"slow": Removed()}))
+        held.release.set()
+        assert await asking == Identity("reader")
+        with pytest.raises(AuthenticationError, match="no such user"):
+            await guard.identify(mine, "peer:1")
 
     guarded(story)
 

@@ -42,6 +42,8 @@ class AccessScope(enum.Enum):
     TOPIC = enum.auto()
     NAMESPACE = enum.auto()
     TENANT = enum.auto()
+    RATES = enum.auto()
+    """Superusers, and the tenant's administrators where the setting `tenant_rates` allows it."""
     CLUSTER = enum.auto()
     METRICS = enum.auto()
     """Metrics and other figures of the process."""
@@ -99,6 +101,10 @@ _READ_BY_CONSUME: Final = (
 """Routes that describe or show messages."""
 _OF_THE_OPERATOR: Final = (["resourcegroup"],)
 """Settings of a namespace that its own tenant must not change: they protect the other tenants."""
+RATES: Final = frozenset(
+    ("publishRate", "dispatchRate", "subscribeRate", "subscriptionDispatchRate", "replicatorDispatchRate")
+)
+"""Rates of namespaces and topics, with which an operator limits a tenant."""
 _SPLIT: Final = ["split"]
 """Operations on a bundle, which places topics in the cluster; Pulsar leaves them to superusers too."""
 _DOMAINS: Final = ("persistent", "non-persistent")
@@ -132,6 +138,8 @@ def need(method: str, path: str) -> Need:
         return _schemas(method) or tenant
     if group == "namespaces" and not reading and (rest[1:2] in _OF_THE_OPERATOR or rest[-1:] == _SPLIT):
         return Need(AccessScope.CLUSTER)
+    if not reading and not RATES.isdisjoint(rest):
+        return Need(AccessScope.RATES)
     if group == "namespaces":
         found = Need(AccessScope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
         return replace(found, of_namespace=bool(rest) and rest[1:2] != ["permissions"])
@@ -194,6 +202,8 @@ async def _require(
 ) -> None:
     if needed.scope is AccessScope.CLUSTER:
         guard.require_superuser(identity, peer)
+    elif needed.scope is AccessScope.RATES:
+        await guard.require_rates(identity, peer, params["tenant"])
     elif needed.scope is AccessScope.METRICS:
         guard.require_metrics(identity, peer)
     elif needed.scope is AccessScope.TENANT:

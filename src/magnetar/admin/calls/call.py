@@ -50,10 +50,6 @@ BODY_BYTES_MAX = 1 << 20
 """Most bytes of a body; the largest legal body is a schema."""
 
 
-PARTITIONS_MAX = 10_000
-"""Most partitions of a topic; each becomes a topic with its first message."""
-
-
 class Text(str):
     """An answer that is plain text."""
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from magnetar.admin.access import permissions
+from magnetar.admin.access.access import RATES
 from magnetar.admin.calls.call import Call
 from magnetar.admin.calls.coercion import LONG_BITS, as_choice, as_object, as_texts, as_whole
 from magnetar.admin.calls.errors import BadRequestError
@@ -55,6 +56,7 @@ async def read(call: Call) -> Policies:
             continue
         reader = _OTHERS.get(key)
         if key in _DECLARED:
+            await _allow(call, _DECLARED[key], value)
             part = _declared(call, _DECLARED[key], value)
         elif _is_unset(value):
             part = None
@@ -68,6 +70,15 @@ async def read(call: Call) -> Policies:
         if policy.check is not None and key in found:
             policy.check(found[key], {}, found)
     return found
+
+
+async def _allow(call: Call, policy: Policy, value: object) -> None:
+    """Asks for the right that the policy's own route needs. Raises AuthorizationError."""
+    guard = call.broker.guard
+    if policy.of_namespace not in RATES or _is_unset(value):
+        return
+    if guard is not None and call.identity is not None:
+        await guard.require_rates(call.identity, call.peer, call.name("tenant"))
 
 
 def _first_generation(body: Policies) -> Policies | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.calls.call import PARTITIONS_MAX, Call
+from magnetar.admin.calls.call import Call
 from magnetar.admin.calls.coercion import (
     INT_BITS,
     LONG_BITS,
@@ -24,7 +24,7 @@ from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.rules import FILTER_NAMES, names_in
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.limits import DELAY_MAX
-from magnetar.broker.policies.creation import NON_PARTITIONED, PARTITIONED
+from magnetar.broker.policies.creation import NON_PARTITIONED, PARTITIONED, PARTITIONS_MAX
 from magnetar.broker.policies.topic_settings import COPIES
 
 Fields = dict[str, Any]

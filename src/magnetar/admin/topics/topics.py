@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar.admin.calls.call import PARTITIONS_MAX, Call, Operation, Route, position_document, whole
+from magnetar.admin.calls.call import Call, Operation, Route, position_document, whole
 from magnetar.admin.calls.errors import (
     BadRequestError,
     FewerPartitionsError,
@@ -24,6 +24,7 @@ from magnetar.broker.errors import (
     PreconditionFailedError,
     TopicNotFoundError,
 )
+from magnetar.broker.policies.creation import PARTITIONS_MAX
 from magnetar.broker.service import Broker
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.topic import Topic

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-from magnetar.auth.errors import AuthorizationError
 from magnetar.auth.identity import Identity
 from magnetar.auth.permissions import Action
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker import guard as guards
-from magnetar.broker.errors import NamespaceNotFoundError
 
 if TYPE_CHECKING:
     from magnetar.broker.guard import Guard
@@ -36,20 +34,6 @@ async def allow_for(session: SessionPort, action: Action, topic: TopicName, orig
     if guard is not None and identity is not None:
         guard.check_original(Identity(identity.role), original or identity.role, session.peer)
     await allow(session, action, topic)
-
-
-async def allow_count(session: SessionPort, topic: TopicName, original: str) -> None:
-    """The same for the number of a topic's partitions.
-
-    A client without the right is still told when there is no such tenant, as by Pulsar: users find a mistyped
-    name that way. Raises AuthorizationError, NamespaceNotFoundError.
-    """
-    try:
-        await allow_for(session, Action.LOOKUP, topic, original)
-    except AuthorizationError:
-        if await session.broker.policies.tenant(topic.tenant) is None:
-            raise NamespaceNotFoundError(f"tenant {topic.tenant} does not exist") from None
-        raise
 
 
 async def allow_namespace(session: SessionPort, action: Action, namespace: NamespaceName) -> None:

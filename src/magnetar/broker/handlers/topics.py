@@ -28,7 +28,7 @@ def partitions(session: SessionPort, command: Command) -> None:
             count = await session.broker.transactions.discovery.partitions(topic)
             session.reply(commands.partitions(request.request_id, count))
             return
-        await permission.allow_count(session, topic, request.original_principal)
+        await permission.allow_for(session, Action.LOOKUP, topic, request.original_principal)
         count = await lookup.partitions(
             session.broker, request.topic, may_come=request.metadata_auto_creation_enabled
         )

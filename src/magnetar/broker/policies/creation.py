@@ -11,7 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.policies.policies import Policies
+
+PARTITIONS_MAX: Final = 10_000
+"""Most partitions of a topic; each becomes a topic with its first message."""
 
 TOPICS_POLICY: Final = "autoTopicCreationOverride"
 SUBSCRIPTIONS_POLICY: Final = "autoSubscriptionCreationOverride"
@@ -47,3 +52,18 @@ class CreationRules:
                 allowed = subscriptions.get("allowAutoSubscriptionCreation") is not False
                 rules = replace(rules, subscriptions=allowed)
         return rules
+
+
+def check_number(name: TopicName, partitions: int) -> None:
+    """Raises NotAllowedError when no client may make a topic of this name by using it. `partitions`: what the
+    partitioned topic of the name has, 0 without one."""
+    if partitions and name.partition < 0:
+        raise NotAllowedError(
+            f"Found partitioned metadata for non-partitioned topic: {name}",
+            remedy=f"use one of its {partitions} partitions",
+        )
+    if not partitions and name.partition >= PARTITIONS_MAX:
+        # It would keep the name of a partitioned topic taken, with a number that none can have.
+        raise NotAllowedError(
+            f"{name}: a topic has at most {PARTITIONS_MAX} partitions", remedy="take a smaller number"
+        )

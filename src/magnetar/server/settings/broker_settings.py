@@ -64,13 +64,10 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         copies=_copies(config),
         authorization=config.authorization,
         metrics_roles=frozenset(names(config.metrics_roles)),
+        tenant_rates=config.tenant_rates,
         limits=default_limits(config),
         limits_interval_s=config.limits_interval_seconds,
-        creation=CreationRules(
-            topics=config.auto_topic_creation,
-            partitions=config.auto_topic_partitions,
-            subscriptions=config.auto_subscription_creation,
-        ),
+        creation=_creation(config),
         inactive=InactivePolicy(
             delete=config.inactive_topic_deletion,
             mode=DeleteMode(config.inactive_topic_mode),
@@ -99,6 +96,14 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         queries=query_bounds(config),
         retention_minutes=config.retention_minutes,
         retention_mib=config.retention_mib,
+    )
+
+
+def _creation(config: StandaloneConfig) -> CreationRules:
+    return CreationRules(
+        topics=config.auto_topic_creation,
+        partitions=config.auto_topic_partitions,
+        subscriptions=config.auto_subscription_creation,
     )
 
 

@@ -198,6 +198,9 @@ class StandaloneConfig(LedgerSettings):
     makes the broker read them at once. At least 1."""
     authorization: bool = True
     """True: grants are checked; false: every authenticated client may do everything."""
+    tenant_rates: bool = False
+    """True: administrators of a tenant may set publish, dispatch, subscribe and replicator rates of its
+    namespaces and topics, as in newer versions of Pulsar; false: only superusers may."""
     anonymous_role: str = ""
     """Role of clients without credentials; empty: they are refused."""
     superuser_roles: str = ""

@@ -10,6 +10,7 @@ import pytest
 from magnetar.admin.policies.table import ALL
 from magnetar.auth.authentication import Authentication, Provider
 from magnetar.auth.identity import Credentials, Identity
+from magnetar.broker.config import BrokerConfig
 from support.admin_api import AdminApi, with_api
 
 N = "/admin/v2/namespaces/public/made"
@@ -145,6 +146,38 @@ def test_a_tenant_does_not_join_a_resource_group_by_itself() -> None:
         assert (await api.call("PUT", f"{N}-2", body, headers=root)).status == 204
 
     with_api(story, authentication=Authentication(PROVIDERS, ""), superuser_roles=frozenset(("root",)))
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_rates_are_set_by_superusers_unless_the_setting_allows_the_tenant(allowed: bool) -> None:
+    """By their own routes, of a namespace and of a topic, and with the document of a new namespace."""
+    rate = {"publishThrottlingRateInMsg": 5}
+    topic = "/admin/v2/persistent/public/default/t"
+
+    async def story(api: AdminApi) -> None:
+        root, boss = ({"Authorization": f"Bearer {role}"} for role in ("root", "boss"))
+        tenant = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
+        await api.call("POST", "/admin/v2/tenants/public", tenant, headers=root)
+        assert (await api.call("PUT", topic, headers=boss)).status == 204
+        expected = 204 if allowed else 403
+        document = {"publishMaxMessageRate": {"standalone": rate}}
+        assert (await api.call("PUT", N, document, headers=boss)).status == expected
+        assert (await api.call("PUT", f"{N}-2", FROM_PULSAR, headers=boss)).status == 204
+        for path in (f"{N}-2/publishRate", f"{topic}/publishRate", f"{topic}/subscriptionDispatchRate"):
+            body = rate if "publish" in path else {"dispatchThrottlingRateInMsg": 5}
+            answer = await api.call("POST", path, body, headers=boss)
+            assert answer.status == expected
+            assert allowed or b"tenant_rates" in answer.body
+            assert (await api.call("POST", path, body, headers=root)).status == 204
+            assert (await api.call("GET", path, headers=boss)).status == 200
+            assert (await api.call("DELETE", path, headers=boss)).status == expected
+
+    with_api(
+        story,
+        authentication=Authentication(PROVIDERS, ""),
+        superuser_roles=frozenset(("root",)),
+        config=BrokerConfig(tenant_rates=allowed),
+    )
 
 
 def test_a_document_that_is_stored_already_and_cannot_be_used_breaks_nothing(

@@ -11,10 +11,12 @@ from magnetar.base.errors import MetadataError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import (
     ConflictError,
+    NotAllowedError,
     PreconditionFailedError,
     ServiceNotReadyError,
     TopicNotFoundError,
 )
+from magnetar.broker.policies.creation import PARTITIONS_MAX
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.topic_states import IN_FLIGHT, TRANSITIONS, TopicState
 from magnetar.broker.topic.topic import Topic
@@ -338,6 +340,22 @@ def test_a_topic_and_a_partitioned_topic_of_one_name_do_not_come_together() -> N
             broker.create_topic(NAME), broker.partitioned.create(NAME, 2), return_exceptions=True
         )
         assert [isinstance(each, ConflictError) for each in results].count(True) == 1
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_no_client_makes_a_partition_beyond_the_most_that_a_topic_may_have(domain: str) -> None:
+    """Where there is no partitioned topic; smaller numbers are names like any other, as in Pulsar."""
+
+    async def story(world: World) -> None:
+        name = TopicName.parse(f"{domain}://public/default/loose")
+        for partition in (PARTITIONS_MAX, (1 << 31) - 1):
+            with pytest.raises(NotAllowedError, match="at most 10000 partitions"):
+                await world.broker.any_topic(name.with_partition(partition))
+        assert await world.broker.topics_of(NAMESPACE, domain) == []
+        await world.broker.any_topic(name.with_partition(PARTITIONS_MAX - 1))
+        assert await world.broker.topics_of(NAMESPACE, domain) == [name.with_partition(PARTITIONS_MAX - 1)]
 
     in_world(story)
 

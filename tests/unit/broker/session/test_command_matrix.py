@@ -208,8 +208,7 @@ def test_no_name_gets_anybody_further() -> None:
                 for topic, home in HOME.items():
                     code = code_of(await world.ask(peer, kind, topic))
                     through = code is None if not home else code != REFUSED
-                    unknown_tenant = kind == Type.PARTITIONED_METADATA and home[:4] in ("none", "PUBL")
-                    if through and not may(who, word, home) and not unknown_tenant:
+                    if through and not may(who, word, home):
                         wrong.append((who, Type.Name(kind), topic, code))
                     if home and may(who, word, home) and code == REFUSED:
                         wrong.append((who, Type.Name(kind), topic, "refused"))
@@ -220,7 +219,6 @@ def test_no_name_gets_anybody_further() -> None:
 
 
 def test_a_refusal_is_the_same_for_what_exists_and_what_does_not() -> None:
-    """But that there is no such tenant is told to a client that asks for partitions, as by Pulsar."""
     names = (
         TOPIC,
         "persistent://public/default/u",
@@ -236,7 +234,7 @@ def test_a_refusal_is_the_same_for_what_exists_and_what_does_not() -> None:
                 if word not in MAY:
                     continue
                 said = set()
-                for name in names[:3] if kind == Type.PARTITIONED_METADATA else names:
+                for name in names:
                     answer = await world.ask(peer, kind, name)
                     text = text_of(answer).replace(name, "NAME").replace(namespace_of(name), "NAME")
                     said.add((code_of(answer), text))
