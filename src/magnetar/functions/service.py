@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from magnetar.base.clock import Clock
 from magnetar.functions.catalogue.catalogue import Catalogue
+from magnetar.functions.catalogue.instance_bounds import DEFAULT_BOUNDS, InstanceBounds
 from magnetar.functions.catalogue.package_files import PackageFiles, StoredFile
 from magnetar.functions.catalogue.packages import Packages
 from magnetar.functions.catalogue.records import FunctionRecord, PackageRecord
@@ -50,10 +51,12 @@ class Functions:
         self.catalogue.close()
 
 
-async def opened(store: MetadataStore, files: PackageFiles, clock: Clock) -> Functions:
+async def opened(
+    store: MetadataStore, files: PackageFiles, clock: Clock, bounds: InstanceBounds = DEFAULT_BOUNDS
+) -> Functions:
     """The functions of a process; puts the folder of files in order. Raises PackagesFullError, OSError,
     MetadataError."""
-    catalogue, packages = Catalogue(store, files, clock), Packages(store, files, clock)
+    catalogue, packages = Catalogue(store, files, clock, bounds), Packages(store, files, clock)
     named: set[str] = set()
     for path in await catalogue.paths():
         named |= await _named(store, path, lambda path, data: FunctionRecord.decode(path, data).package)

@@ -20,7 +20,7 @@ from magnetar.broker.service import Broker
 from magnetar.metadata import keys
 from magnetar.runtime.threads import in_thread
 from magnetar.server.banner import Endpoints
-from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.settings.config import StandaloneConfig, names
 from magnetar.server.storage.datafolder import PACKAGES
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class FunctionsBeside:
             return self._functions
 
     async def _open(self) -> Functions:
+        from magnetar.functions.catalogue.instance_bounds import InstanceBounds
         from magnetar.functions.catalogue.package_files import FileLimits, PackageFiles
         from magnetar.functions.service import opened
 
@@ -83,7 +84,8 @@ class FunctionsBeside:
         folder = self._folder / PACKAGES
         limits = FileLimits(config.function_package_bytes_max, config.function_packages_bytes_max)
         files = PackageFiles(folder, limits, durable=self._given is not None)
-        return await opened(self._broker.store, files, self._clock)
+        bounds = InstanceBounds(config.function_instances_max, config.tenant_function_instances_max)
+        return await opened(self._broker.store, files, self._clock, bounds)
 
     @property
     def _folder(self) -> Path:
@@ -117,6 +119,8 @@ class FunctionsBeside:
                 folder=self._folder,
                 confines=not self._config.functions_unconfined,
                 must_confine=self._broker.guard is not None and not self._config.functions_unconfined,
+                starts_processes=self._config.functions_start_processes,
+                connect_ports=tuple(map(int, names(self._config.functions_connect_ports))),
             )
             made: LocalWorkers = workers.LocalFunctionWorkers(
                 functions.catalogue, lambda: place, self._credentials()

@@ -14,8 +14,10 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName
+from magnetar.functions.catalogue.instance_bounds import DEFAULT_BOUNDS, InstanceBounds
 from magnetar.functions.catalogue.package_files import PackageFiles
 from magnetar.functions.catalogue.records import FunctionRecord
+from magnetar.functions.config.function_config import FunctionConfig
 from magnetar.functions.ports import StoredFunction
 from magnetar.functions.refusals import (
     FunctionExistsError,
@@ -48,8 +50,17 @@ Change = Callable[[FunctionRecord], FunctionRecord]
 class Catalogue:
     """The functions. `close` in the end."""
 
-    def __init__(self, store: MetadataStore, files: PackageFiles, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        files: PackageFiles,
+        clock: Clock,
+        bounds: InstanceBounds = DEFAULT_BOUNDS,
+    ) -> None:
         self._store = store
+        self._bounds = bounds
+        self._counting = asyncio.Lock()
+        """Held from a count of instances until what was counted is stored."""
         self._files = files
         self._clock = clock
         self._news = asyncio.Event()
@@ -148,7 +159,18 @@ class Catalogue:
                 f"namespace {namespace} has {FUNCTIONS_MAX} functions, as many as it may have",
                 remedy="delete functions, or use another namespace",
             )
-        now_ms = self._clock.now_ms()
+        async with self._counting:
+            self._bounds.check(record.config, await self._others(namespace, name))
+            await self._put(namespace, record)
+
+    async def _others(self, namespace: NamespaceName, name: str) -> list[FunctionConfig]:
+        """The configurations of all other functions."""
+        mine = (namespace.tenant, namespace.namespace, name)
+        stored = [each.config for each in await self.functions()]
+        return [each for each in stored if (each.tenant, each.namespace, each.name) != mine]
+
+    async def _put(self, namespace: NamespaceName, record: FunctionRecord) -> None:
+        name, now_ms = record.config.name, self._clock.now_ms()
         # Larger than the version of a deleted function of this name: no worker takes one for the other.
         made = replace(record, version=now_ms, created_ms=now_ms, updated_ms=now_ms)
         try:
@@ -163,12 +185,19 @@ class Catalogue:
     async def update(self, namespace: NamespaceName, name: str, change: Change) -> FunctionRecord:
         """Changes a function's configuration or package; the record before. Durable on return.
 
-        Raises FunctionNotFoundError, DamagedDocumentError, and what `change` raises.
+        Raises FunctionNotFoundError, DamagedDocumentError, FunctionsFullError, and what `change` raises.
         """
+        async with self._counting:
+            return await self._update(namespace, name, change, await self._others(namespace, name))
 
+    async def _update(
+        self, namespace: NamespaceName, name: str, change: Change, others: list[FunctionConfig]
+    ) -> FunctionRecord:
         def changed(record: FunctionRecord) -> FunctionRecord:
             now_ms = self._clock.now_ms()
             made = change(record)
+            if made.config.parallelism > record.config.parallelism:
+                self._bounds.check(made.config, others)
             stopped = frozenset(each for each in made.stopped if each < made.config.parallelism)
             version = max(record.version + 1, now_ms)
             return replace(made, version=version, updated_ms=now_ms, stopped=stopped)

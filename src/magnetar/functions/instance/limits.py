@@ -22,4 +22,6 @@ def described(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         return f"{said} (a file may have {limit // _MIB} MiB: raise resources.disk)"
+    if isinstance(error, OSError) and error.errno == errno.EPERM:
+        return f"{said} (to start processes, the setting functions_start_processes must allow it)"
     return said

@@ -100,6 +100,10 @@ class InstancePlan:
     """Whether the code is kept from files of the machine, as far as the system can."""
     must_confine: bool = False
     """Whether it does not run where the system cannot."""
+    starts_processes: bool = False
+    """Whether confined code may start processes."""
+    connect_ports: tuple[int, ...] = ()
+    """Ports to which confined code may connect over TCP, besides the broker's; empty: all."""
     memory_bytes_max: int = 0
     """Most bytes of memory; 0: no limit."""
     file_bytes_max: int = 0
@@ -148,6 +152,7 @@ class InstancePlan:
         """The inverse of `encode`."""
         fields = json.loads(line)
         fields["inputs"] = tuple(InputPlan(**each) for each in fields["inputs"])
+        fields["connect_ports"] = tuple(fields["connect_ports"])
         if fields["window"] is not None:
             fields["window"] = WindowPlan(**fields["window"])
         return cls(**fields)

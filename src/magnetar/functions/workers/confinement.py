@@ -1,9 +1,10 @@
-"""What the code of a function may use of its machine: files, memory, descriptors. Driver.
+"""What the code of a function may use of its machine: files, memory, descriptors, processes, ports. Driver.
 
 The process confines itself before it loads the code. It keeps the interpreter and its libraries, the
 certificates and names of the system, its own package, and, to write, the state of its namespace and a folder
 of its own. The data of the server, its keys and settings, and the functions of other tenants are out of
-reach. The network is not restricted.
+reach. It starts no processes, unless an operator allows that, and takes no connections. The server goes
+before it when both want the processor.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import resource
 import sys
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import magnetar
 from magnetar.functions.errors import CannotConfineError, ConfinementError
 from magnetar.functions.instance.plan import InstancePlan
-from magnetar.functions.workers import landlock
+from magnetar.functions.workers import landlock, system_calls
 
 _SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt/lib"),
@@ -29,6 +31,8 @@ _SYSTEM: Final = (
 )
 """Read by Python, its libraries and the C library. Of `/etc` no more: keys of servers lie there."""
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+NICE: Final = 5
+"""The priority of instances: a third of the server's share when both want a processor."""
 FILES_MAX: Final = 4_096
 """Most files and connections that an instance may have open."""
 
@@ -48,13 +52,22 @@ def confine(plan: InstancePlan) -> None:
     reads = [*map(Path, _SYSTEM), *_pythons(), Path(plan.package).resolve().parent]
     _refuse_open(reads, Path(plan.work_folder))
     try:
-        landlock.confine(reads, [own, state, *map(Path, _DEVICES)])
+        system_calls.refuse(starts_processes=plan.starts_processes)
+        landlock.confine(reads, [own, state, *map(Path, _DEVICES)], _ports(plan))
     except CannotConfineError as error:
         if plan.must_confine:
             raise ConfinementError(
                 f"the code cannot be kept from the server's files: {error}. With functions_unconfined = true"
                 " it runs all the same, and can read what the server can"
             ) from error
+
+
+def _ports(plan: InstancePlan) -> frozenset[int] | None:
+    """Ports to which the code may connect; None: all."""
+    if not plan.connect_ports:
+        return None
+    urls = map(urlsplit, (plan.service_url, plan.admin_url))
+    return frozenset((*plan.connect_ports, *(url.port for url in urls if url.port)))
 
 
 def _pythons() -> list[Path]:
@@ -78,6 +91,7 @@ def _limit(plan: InstancePlan) -> None:
     # Files of a dead process hold the memory, with token and secrets.
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NOFILE, FILES_MAX)
+    os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     if plan.memory_bytes_max:
         _lower(resource.RLIMIT_DATA, plan.memory_bytes_max)
     if plan.file_bytes_max:

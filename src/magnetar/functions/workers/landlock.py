@@ -1,10 +1,12 @@
 """What Linux offers to confine a process that runs the code of users: Landlock, capabilities, limits. Driver.
 
 A confined process reads and writes the given folders alone, and so do its children; it cannot take that back.
-It can neither trace nor signal processes outside, nor read their memory or environment.
+It can neither trace nor signal processes outside, nor read their memory or environment. From Linux 6.7 it
+takes no TCP connections, and may be kept to some ports when it makes them.
 
     landlock_ruleset_attr      handled_access_fs u64 | handled_access_net u64 (ABI 4) | scoped u64 (ABI 6)
     landlock_path_beneath_attr allowed_access u64 | parent_fd i32, packed
+    landlock_net_port_attr     allowed_access u64 | port u64
     __user_cap_header          version u32 | pid i32
     __user_cap_data            effective u32 | permitted u32 | inheritable u32, twice
 
@@ -17,7 +19,7 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +30,7 @@ _ADD_RULE: Final = 445
 _RESTRICT_SELF: Final = 446
 _VERSION_FLAG: Final = 1
 _PATH_BENEATH: Final = 1
+_NET_PORT: Final = 2
 _NO_NEW_PRIVS: Final = 38
 
 ABI_MIN: Final = 3
@@ -45,6 +48,9 @@ _DEVICE_NODES: Final = 1 << 6 | 1 << 11
 _SCOPES: Final = 3
 """No abstract sockets of, and no signals to, processes outside."""
 
+_BIND, _CONNECT = 1, 2
+"""TCP alone; the kernel has no rule for UDP."""
+
 _CAPABILITIES_VERSION: Final = 0x20080522
 _DAC_OVERRIDE: Final = 1 << 1
 """Kept: without it, root cannot use files of other users in the folders that it may use."""
@@ -57,19 +63,23 @@ def abi() -> int:
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
-def confine(reads: Iterable[Path], writes: Sequence[Path]) -> None:
+def confine(reads: Iterable[Path], writes: Sequence[Path], ports: Collection[int] | None = None) -> None:
     """Lets this process read and execute `reads`, and do everything in `writes`; what does not exist is
-    passed over. Only while it has one thread. Raises CannotConfineError."""
+    passed over. `ports`: those to which it may connect; None: all. Only while it has one thread. Raises
+    CannotConfineError."""
     version = abi()
     if version < ABI_MIN:
         raise CannotConfineError(
             "this system has no Landlock, or one that is too old: Linux 6.2 with it switched on is needed"
         )
+    if ports is not None and version < _ABI_NETWORK:
+        raise CannotConfineError("connections cannot be kept to some ports: Linux 6.7 is needed for it")
     libc = _libc()
     handled = _ALL_OF_ABI_3 | (_IOCTL_DEV if version >= _ABI_IOCTL else 0)
     attributes = struct.pack("=Q", handled)
     if version >= _ABI_NETWORK:
-        attributes += struct.pack("=Q", 0)
+        # Its own listener could take the place of the server's while that one starts again.
+        attributes += struct.pack("=Q", _BIND if ports is None else _BIND | _CONNECT)
     if version >= _ABI_SCOPES:
         attributes += struct.pack("=Q", _SCOPES)
     rules = _checked(libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0), "a ruleset")
@@ -78,6 +88,9 @@ def confine(reads: Iterable[Path], writes: Sequence[Path]) -> None:
             _allow(libc, rules, path, _READ)
         for path in writes:
             _allow(libc, rules, path, handled & ~_DEVICE_NODES)
+        for port in ports or ():
+            rule = struct.pack("=QQ", _CONNECT, port)
+            _checked(libc.syscall(_ADD_RULE, rules, _NET_PORT, rule, 0), f"port {port}")
         _checked(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
         _drop_capabilities(libc)
         _checked(libc.syscall(_RESTRICT_SELF, rules, 0), "the restriction")

@@ -25,6 +25,10 @@ class WorkerPlace:
     """Whether code is kept from files of the machine where the system can."""
     must_confine: bool = False
     """Whether code does not run where it cannot."""
+    starts_processes: bool = False
+    """Whether confined code may start processes."""
+    connect_ports: tuple[int, ...] = ()
+    """Ports to which confined code may connect, besides the broker's; empty: all."""
     folder: Path
     """State and unpacked code of functions."""
 
@@ -65,6 +69,8 @@ def plan_of(function: StoredFunction, instance: int, place: WorkerPlace, token: 
         work_folder=str(place.folder / "code"),
         confines=place.confines,
         must_confine=place.must_confine,
+        starts_processes=place.starts_processes,
+        connect_ports=place.connect_ports,
         memory_bytes_max=config.resources.ram,
         file_bytes_max=config.resources.disk,
     )

@@ -101,6 +101,8 @@ def check(config: StandaloneConfig) -> None:
         "deduplication_producers_max",
         "deduplication_inactivity_minutes",
         "deduplication_snapshot_entries",
+        "function_instances_max",
+        "tenant_function_instances_max",
     ):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
     _require(config.compaction_threshold_bytes >= 0, config, "compaction_threshold_bytes", "0 or more")
@@ -235,6 +237,9 @@ def _check_ports(config: StandaloneConfig) -> None:
         if port and port in taken:
             raise StartupError(f"{taken[port]} and {name} are both {port}; choose two")
         taken[port] = name
+    for text in names(config.functions_connect_ports):
+        is_port = text.isdecimal() and text.isascii() and 0 < int(text) <= PORT_MAX
+        _require(is_port, config, "functions_connect_ports", f"ports from 1 to {PORT_MAX}")
 
 
 def _require(condition: bool, config: StandaloneConfig, name: str, rule: str) -> None:

@@ -160,6 +160,17 @@ class StandaloneConfig(LedgerSettings):
     functions_unconfined: bool = False
     """True: the code of functions may read and write what the server can. False: it is kept from the server's
     files; with authentication it does not run where the system cannot do that."""
+    functions_start_processes: bool = False
+    """True: confined code of functions may start programs and processes; false: it may start threads
+    alone."""
+    functions_connect_ports: str = ""
+    """Ports, separated by commas, to which confined code of functions may connect over TCP, besides the
+    broker's; empty: all. Needs Linux 6.7."""
+    function_instances_max: int = 1_024
+    """Largest number of instances of all functions together, running or stopped; each is a process. From
+    1."""
+    tenant_function_instances_max: int = 128
+    """Largest number of instances of a tenant's functions, running or stopped. From 1."""
     function_package_bytes_max: int = 128 * MIB
     """Size of the largest file of a function or package, in bytes. From 1 MiB to
     `function_packages_bytes_max`."""

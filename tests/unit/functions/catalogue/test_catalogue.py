@@ -14,6 +14,7 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.names import NamespaceName
 from magnetar.functions.catalogue import catalogue as module
 from magnetar.functions.catalogue.catalogue import Catalogue
+from magnetar.functions.catalogue.instance_bounds import InstanceBounds
 from magnetar.functions.catalogue.package_files import PackageFiles
 from magnetar.functions.catalogue.records import FunctionRecord
 from magnetar.functions.refusals import (
@@ -216,3 +217,24 @@ def test_a_deleted_function_takes_its_file_along(tmp_path: Path) -> None:
                 await call
 
     with_place(tmp_path, story)
+
+
+def test_a_tenant_has_so_many_instances(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        place.catalogue = Catalogue(place.store, place.files, place.clock, InstanceBounds(9, 4))
+        await place.create("a", parallelism=3)
+        with pytest.raises(FunctionsFullError, match="would have 5 instances"):
+            await place.create("b", parallelism=2)
+        results = await asyncio.gather(*(place.create(name) for name in "bc"), return_exceptions=True)
+        refused = [each for each in results if isinstance(each, FunctionsFullError)]
+        assert len(refused) == 1, "what is counted is stored before others count"
+        with pytest.raises(FunctionsFullError):
+            await place.catalogue.update(N, "a", lambda record: with_instances(record, 4))
+        await place.catalogue.update(N, "a", lambda record: with_instances(record, 1))
+        await place.catalogue.update(N, "a", lambda record: with_instances(record, 3))
+
+    with_place(tmp_path, story)
+
+
+def with_instances(record: FunctionRecord, count: int) -> FunctionRecord:
+    return replace(record, config=replace(record.config, parallelism=count))

@@ -7,6 +7,7 @@ import os
 import resource
 import sys
 import tempfile
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from magnetar.functions.errors import CannotConfineError, ConfinementError
 from magnetar.functions.instance.plan import InstancePlan
-from magnetar.functions.workers import confinement, landlock
+from magnetar.functions.workers import confinement, landlock, system_calls
 
 LIMITS = (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE)
 
@@ -26,18 +27,30 @@ class Confined:
         self.reads: list[Path] = []
         self.writes: list[Path] = []
         self.limits: dict[int, int] = {}
+        self.ports: Collection[int] | None = None
+        self.may_start = True
+        self.nice = 0
         self.possible = True
 
-    def confine(self, reads: list[Path], writes: list[Path]) -> None:
+    def confine(self, reads: list[Path], writes: list[Path], ports: Collection[int] | None) -> None:
         if not self.possible:
             raise CannotConfineError("no Landlock")
-        self.reads, self.writes = list(reads), list(writes)
+        self.reads, self.writes, self.ports = list(reads), list(writes), ports
+
+    def refuse(self, *, starts_processes: bool) -> None:
+        self.may_start = starts_processes
+
+    def set_priority(self, which: int, who: int, nice: int) -> None:
+        assert (which, who) == (os.PRIO_PROCESS, 0)
+        self.nice = nice
 
 
 @pytest.fixture
 def confined(monkeypatch: pytest.MonkeyPatch) -> Confined:
     found = Confined()
     monkeypatch.setattr(landlock, "confine", found.confine)
+    monkeypatch.setattr(system_calls, "refuse", found.refuse)
+    monkeypatch.setattr(os, "setpriority", found.set_priority)
     monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: found.limits.update({kind: pair[0]}))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
@@ -97,3 +110,20 @@ def test_limits_are_lowered_and_never_raised(
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (0, hard.get(kind, 1 << 40)))
     confinement.confine(plan_in(tmp_path))
     assert [confined.limits[kind] for kind in LIMITS] == [0, 64, 1 << 30, 1 << 20]
+
+
+@pytest.mark.parametrize("before", [0, 3, 12])
+def test_the_server_goes_before_the_code(
+    confined: Confined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    monkeypatch.setattr(os, "getpriority", lambda which, who: before)
+    confinement.confine(plan_in(tmp_path, confines=False))
+    assert confined.nice == max(5, before), "a server that is nice itself keeps what it has"
+
+
+def test_processes_and_ports_are_as_the_operator_says(confined: Confined, tmp_path: Path) -> None:
+    confinement.confine(plan_in(tmp_path))
+    assert (confined.may_start, confined.ports) == (False, None)
+    urls = {"service_url": "pulsar://127.0.0.1:6650", "admin_url": "http://127.0.0.1:8080"}
+    confinement.confine(plan_in(tmp_path, starts_processes=True, connect_ports=(443,), **urls))
+    assert (confined.may_start, confined.ports) == (True, {443, 6650, 8080})

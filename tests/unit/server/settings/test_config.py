@@ -80,6 +80,8 @@ def test_the_name_of_now_wins_over_the_former_one(tmp_path: Path, text: str) -> 
         ("broker-port = 1", "unknown key 'broker-port'; did you mean 'broker_port'?"),
         ("zzz = 1", "unknown key 'zzz'; known keys are "),
         ("broker_port = 70000", "broker_port is 70000; it must be from 0 to 65535"),
+        ('functions_connect_ports = "443, https"', "it must be ports from 1 to 65535"),
+        ("function_instances_max = 0", "function_instances_max is 0; it must be at least 1"),
         ('broker_port = "x"', "key 'broker_port': 'x' is not a whole number"),
         ("broker_port = true", "True is not a whole number"),
         ("host = 3", "3 is not a text"),
