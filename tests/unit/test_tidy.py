@@ -19,8 +19,7 @@ LINES_MAX = 400
 """A module that is longer has more than one concept, as a rule."""
 
 LONG_MODULES = {
-    "bookie/segment_store.py": 515,
-    "managedlog/log.py": 451,
+    "bookie/segment_store.py": 494,
 }
 """Exceptions to LINES_MAX and the length that they must not exceed."""
 

@@ -20,10 +20,12 @@ from typing import Final
 from magnetar.base.errors import DiskFullError, StartupError, StorageError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.appender import AppendSink, BlockAppender, LedgerAppender
-from magnetar.bookie.blocks import Block, BlockKind, mark_block, start_block, tombstone_block
+from magnetar.bookie.blocks import Block, BlockKind, mark_block, start_block
+from magnetar.bookie.burials import Burials
 from magnetar.bookie.commit import CommitQueue, Tail
 from magnetar.bookie.files import Disk, VolatileDisk, storage_error
 from magnetar.bookie.folder import LOCK_FILE, StoreFolder
+from magnetar.bookie.idle_mark import IdleMark
 from magnetar.bookie.opening import load_segments
 from magnetar.bookie.pacing import Pacer
 from magnetar.bookie.reader import BlockReader
@@ -37,7 +39,7 @@ from magnetar.bookie.supply import SegmentSupply, Supplied
 from magnetar.runtime.file_lock import FileLock
 from magnetar.runtime.stillness import Stillness
 from magnetar.runtime.syncer import HelperSyncer, NoSyncer, Syncer
-from magnetar.runtime.tasks import TaskGroup, call_later, gathered
+from magnetar.runtime.tasks import TaskGroup
 from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.bookie")
@@ -77,13 +79,12 @@ class SegmentStore:
         self._closed = False
         self._failure: StorageError | None = None
         self._appenders: dict[int, BlockAppender] = {}
-        self._deletions: dict[int, list[asyncio.Future[None]]] = {}
+        self._burials = Burials(self.enqueue)
         self._queue = CommitQueue()
         self._offsets: list[int] = []
         self._pacer = Pacer(self._flush, options)
         self._idle: asyncio.Future[None] | None = None
-        self._mark_timer: asyncio.TimerHandle | None = None
-        self._marked, self._commits = True, 0
+        self._mark = IdleMark(options.idle_mark_ms, self._write_mark)
         self._active: SegmentFile
         self._tail: Tail
         self._slot = -1
@@ -166,8 +167,7 @@ class SegmentStore:
         if self._closed:
             return
         self._closed = True
-        if self._mark_timer is not None:
-            self._mark_timer.cancel()
+        self._mark.end()
         if self._failure is None and self._busy:
             self._idle = self._loop.create_future()
             await self._idle
@@ -296,8 +296,7 @@ class SegmentStore:
         used = max(tail.offset / tail.limit, tail.block_count / self._options.segment_blocks_max)
         self.supply.committed(size, len(group), tail.offset, used)
         self._must_roll |= self.supply.has_better(tail.offset)
-        self._commits += 1
-        self._marked = group[-1].kind == BlockKind.MARK
+        self._mark.committed(is_mark=group[-1].kind == BlockKind.MARK)
         # The next group starts before the writers are told: their callbacks run while it is synced.
         if self._pacer.freed(size, rare, now_s, waiting_bytes=queue.waiting_bytes):
             self._flush()
@@ -344,23 +343,14 @@ class SegmentStore:
     def _went_idle(self) -> None:
         """No block waits: the log's end is marked soon, unless another block comes."""
         self._release_idle()
-        if not self._marked and self._mark_timer is None and not self._closed:
-            self._arm_mark()
+        self._mark.rests()
 
     def _release_idle(self) -> None:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
-    def _arm_mark(self) -> None:
-        self._mark_timer = call_later(self._options.idle_mark_ms / 1000, self._mark_due, self._commits)
-
-    def _mark_due(self, commits: int) -> None:
-        self._mark_timer = None
-        if self._failure is not None or self._closed or self._marked:
-            return
-        if commits != self._commits:
-            self._arm_mark()
-        elif not self._busy:
+    def _write_mark(self) -> None:
+        if self._failure is None and not self._closed and not self._busy:
             mark = mark_block()
             if mark.size <= self._tail.room_bytes and self._blocks_room > 0:
                 self.enqueue(mark)
@@ -401,11 +391,7 @@ class SegmentStore:
         for block in self._queue.fail():
             if block.kind == BlockKind.ENTRIES:
                 self._appenders[block.ledger_id].fail(failure)
-        deletions, self._deletions = self._deletions, {}
-        for futures in deletions.values():
-            for future in futures:
-                if not future.done():
-                    future.set_exception(failure)
+        self._burials.fail(failure)
         self._release_idle()
 
     # -- segments -----------------------------------------------------------------------------
@@ -477,20 +463,13 @@ class SegmentStore:
 
     async def _write_tombstones(self, ledger_ids: list[LedgerId]) -> None:
         await self.still.passes()
-        futures = [self._loop.create_future() for _ in ledger_ids]
-        for ledger_id, future in zip(ledger_ids, futures, strict=True):
-            (waiting := self._deletions.setdefault(ledger_id, [])).append(future)
-            if len(waiting) == 1:
-                self.enqueue(tombstone_block(ledger_id))
-        await gathered(futures)
+        await self._burials.bury(ledger_ids)
 
     def _bury(self, ledger_id: LedgerId) -> None:
         """The tombstone of a ledger is durable."""
         for segment in self.segments.bury(ledger_id, self._active):
             self._reclaim_if_dead(segment)
-        for future in self._deletions.pop(ledger_id, ()):
-            if not future.done():
-                future.set_result(None)
+        self._burials.buried(ledger_id)
 
     def _reclaim_if_dead(self, segment: SegmentFile) -> None:
         if segment.live_count == 0 and segment.sealed is not None and not segment.rewriting:
