@@ -154,12 +154,19 @@ class ClientNode:
             if self._is_first_answer(question):
                 core = self._core
                 assert core is not None
-                self.do(core.metadata_conflict() if version is None else core.metadata_written(version))
+                if version is None:
+                    self.do(self.not_written(core, write.expected_version))
+                else:
+                    self.do(core.metadata_written(version))
 
         store = self._metadata
         self._network.send(self, store, store.write, self, answered, write.metadata, write.expected_version)
         # Without an answer, it may be written or not.
         self.world.at(ANSWER_US, answered, None)
+
+    def not_written(self, core: Core, expected_version: int) -> list[Effect]:
+        """A change of the metadata met another one, or has no answer."""
+        return core.metadata_conflict()
 
     def _read_metadata(self) -> None:
         question = self._ask()

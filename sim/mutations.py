@@ -1,8 +1,7 @@
 """The rules of writing, recovery and serving, each with a way to break it.
 
-A decision is a rule that the simulator hands in (`rules.py`). What is replaced as a method of the product is
-a step of an algorithm, such as what a writer does with metadata that it has read: no method is there to be
-replaced (`tests/simulation/test_replaced_methods.py`).
+A rule is handed in (`rules.py`), or it is one of the simulator's own drivers that breaks it: a disk, a
+client. No part of the product is replaced (`tests/simulation/test_replaced_methods.py`).
 
 Three rules are not here, because breaking one of them alone loses nothing: that reads of the last entry
 fence, that their answers must cover every set of Qw neighbours, and that only certain answers count there.
@@ -12,24 +11,23 @@ holds without the second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.known_ledger import KnownLedger, ServingRules
-from magnetar.bookie.served import Output, ServedLedger
-from magnetar.bookie.serving import BookieLedgers
+from magnetar.bookie.served import ServedLedger
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar.ledger.quorum.effects import Effect, SendAdds
+from magnetar.ledger.quorum.effects import Effect
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.quorum.pending import PendingEntries
 from magnetar.ledger.quorum.quorum_writer import QuorumWriter
-from magnetar.ledger.quorum.recovery import LedgerRecovery
 from magnetar.ledger.quorum.rules import RecoveryRules, WritingRules
-from magnetar.wire.bookkeeper.requests import AddRun, Read
+from magnetar.wire.bookkeeper.requests import AddRun
 from magnetar.wire.bookkeeper.status import Status
 from sim.breaking import Mutation
+from sim.clients import ClientNode, Core
 from sim.disk import Disk
 from sim.rules import RulesInForce
 
@@ -41,14 +39,22 @@ class _ConfirmsOneShort(WritingRules):
         return layout.ack_quorum - 1
 
 
-def _confirm_over_gaps(self: PendingEntries) -> bool:
-    done = [e for e in self._entries.values() if e.holders.bit_count() >= self._layout.ack_quorum]
-    if not done:
-        return False
-    last = done[-1]
-    self._entries = {key: value for key, value in self._entries.items() if key > last.entry_id}
-    self.confirmed, self.confirmed_bytes = last.entry_id, last.length_bytes
-    return True
+class _PendingWithGaps(PendingEntries):
+    __slots__ = ()
+
+    def confirm(self) -> bool:
+        done = [e for e in self._entries.values() if e.holders.bit_count() >= self._layout.ack_quorum]
+        if not done:
+            return False
+        last = done[-1]
+        self._entries = {key: value for key, value in self._entries.items() if key > last.entry_id}
+        self.confirmed, self.confirmed_bytes = last.entry_id, last.length_bytes
+        return True
+
+
+class _ConfirmsOverGaps(WritingRules):
+    def pending(self, layout: QuorumLayout) -> PendingEntries:
+        return _PendingWithGaps(layout)
 
 
 class _ConfirmsWhileChanging(WritingRules):
@@ -76,17 +82,16 @@ class _ChangesAtTheConfirmed(WritingRules):
         return max(confirmed, last_first)
 
 
-def _write_over_whatever_is_there(
-    self: QuorumWriter, metadata: LedgerMetadata | None, version: int
-) -> list[Effect]:
-    if metadata is None or metadata.state is LedgerState.OPEN or metadata == self._written:
-        return _METADATA_READ(self, metadata, version)
-    assert self._written is not None
-    self._version = version
-    return self._write(self._written)
+class _WritesOverARecovery(WritingRules):
+    def goes_on_from(self, stored: LedgerMetadata, known: LedgerMetadata) -> LedgerMetadata:
+        return stored if stored.state is LedgerState.OPEN else known
 
 
-_METADATA_READ: Final = QuorumWriter.metadata_read
+def _unknown_is_written(self: ClientNode, core: Core, expected_version: int) -> list[Effect]:
+    """A writer is told that its change of the metadata is there."""
+    if isinstance(core, QuorumWriter):
+        return core.metadata_written(expected_version + 1)
+    return core.metadata_conflict()
 
 
 class _GoesOnDespiteAFence(WritingRules):
@@ -127,35 +132,19 @@ class _OneAbsenceIsEnough(RecoveryRules):
         return 1
 
 
-def _settled_at_once(self: LedgerRecovery) -> bool:
-    # As if what was read need not be written to Qa bookies before the ledger is closed.
-    for entry in self._pending:
-        self._pending.confirmed = entry.entry_id
-        self._pending.confirmed_bytes = entry.length_bytes
-    return True
+class _NeedsNoCopies(RecoveryRules):
+    def copies_needed(self, layout: QuorumLayout) -> int:
+        return 0
 
 
-def _added_nowhere(self: LedgerRecovery, entry: Any) -> list[Effect]:
-    effects = _ADD(self, entry)
-    skipped = [effect for effect in effects if not isinstance(effect, SendAdds)]
-    for pending in self._pending:
-        pending.holders = (1 << self._layout.ensemble_size) - 1
-    return skipped + self._progress()
+class _WritesNothingAgain(_NeedsNoCopies):
+    def members_to_write(self, write_set: Iterable[int]) -> Iterable[int]:
+        return ()
 
 
-_ADD: Final = LedgerRecovery._add
-
-
-def _conflict_means_try_again(
-    self: LedgerRecovery, metadata: LedgerMetadata | None, version: int
-) -> list[Effect]:
-    if metadata is not None and metadata.state is LedgerState.CLOSED and self._written is not None:
-        self._version = version
-        return self._write(self._written)
-    return _RECOVERY_METADATA_READ(self, metadata, version)
-
-
-_RECOVERY_METADATA_READ: Final = LedgerRecovery.metadata_read
+class _ClosesOnceMore(RecoveryRules):
+    def adopts(self, stored: LedgerMetadata) -> bool:
+        return False
 
 
 # Serving
@@ -183,16 +172,9 @@ class _TakesAllBehindAFence(ServingRules):
         return True
 
 
-def _read_before_the_fence(self: BookieLedgers, asker: object, request: Read) -> list[Output]:
-    outputs = _FENCE(self, asker, request)
-    ledger = self._ledgers.get(request.ledger_id)
-    if ledger is None or not ledger.waiting:
-        return outputs
-    self.fencing.end(ledger.fence_over())
-    return [*outputs, self._look_up(asker, request)]
-
-
-_FENCE: Final = BookieLedgers._fence
+class _AnswersBeforeTheFence(ServingRules):
+    def answers_before(self, ledger: KnownLedger) -> bool:
+        return True
 
 
 class _FencesOnlyTheKnown(ServingRules):
@@ -226,7 +208,7 @@ LEDGER_MUTATIONS: Final = {
     ),
     "in-order": Mutation(
         "an entry is confirmed after all before it",
-        [(PendingEntries, "confirm", _confirm_over_gaps)],
+        [(RulesInForce, "writing", _ConfirmsOverGaps())],
         found_by=0,
     ),
     "still-while-changing": Mutation(
@@ -256,12 +238,12 @@ LEDGER_MUTATIONS: Final = {
     ),
     "recovery-wins": Mutation(
         "a writer that finds its ledger in recovery gives up",
-        [(QuorumWriter, "metadata_read", _write_over_whatever_is_there)],
+        [(RulesInForce, "writing", _WritesOverARecovery())],
         found_by=14,
     ),
     "unknown-outcomes": Mutation(
         "a change of the metadata without an answer is looked up",
-        [(QuorumWriter, "metadata_conflict", lambda self: self.metadata_written(self._version + 1))],
+        [(ClientNode, "not_written", _unknown_is_written)],
         found_by=28,
     ),
     "fence-is-final": Mutation(
@@ -296,12 +278,12 @@ LEDGER_MUTATIONS: Final = {
     ),
     "written-again": Mutation(
         "what a recovery finds is written again",
-        [(LedgerRecovery, "_add", _added_nowhere)],
+        [(RulesInForce, "recovery", _WritesNothingAgain())],
         found_by=1,
     ),
     "written-again-to-the-quorum": Mutation(
         "what a recovery finds is on Qa bookies before it closes",
-        [(LedgerRecovery, "_is_settled", _settled_at_once)],
+        [(RulesInForce, "recovery", _NeedsNoCopies())],
         found_by=156,
     ),
     "no-word-for-the-unknown": Mutation(
@@ -311,7 +293,7 @@ LEDGER_MUTATIONS: Final = {
     ),
     "first-close-wins": Mutation(
         "a recovery adopts the end that another one wrote",
-        [(LedgerRecovery, "metadata_read", _conflict_means_try_again)],
+        [(RulesInForce, "recovery", _ClosesOnceMore())],
         found_by=14,
     ),
     "durable-before-answered": Mutation(
@@ -321,7 +303,7 @@ LEDGER_MUTATIONS: Final = {
     ),
     "read-behind-the-fence": Mutation(
         "a bookie reads when its fence is durable",
-        [(BookieLedgers, "_fence", _read_before_the_fence)],
+        [(RulesInForce, "serving", _AnswersBeforeTheFence())],
         found_by=16,
     ),
     "fence-of-the-unknown": Mutation(

@@ -8,150 +8,206 @@ one at a time). Unit tests of both say what they are for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from magnetar.base.entries import EntryRun
+from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.broker.registry import storage
-from magnetar.broker.registry.registry import TopicRegistry
+from magnetar.base.names import TopicName
+from magnetar.broker.access.access_state import Admission
+from magnetar.broker.registry.registry_rules import RegistryRules
 from magnetar.broker.registry.topic_states import TopicState
+from magnetar.broker.subscription.any_subscription import AnySubscription
+from magnetar.broker.subscription.pump import RateWait
 from magnetar.broker.subscription.subscription import Subscription
-from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.disk_mark import DiskMark
+from magnetar.broker.topic.producer import Producer
+from magnetar.broker.topic.subscription_life import check_attachable
 from magnetar.broker.topic.topic import Topic
+from magnetar.broker.topic.topic_resources import TopicResources
 from magnetar.broker.topic.unanswered import ReceiptLine, Unanswered
+from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import decode, log_path
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.runtime.flights import Flight
 from sim.breaking import Mutation
-
-_delete: Final = ManagedLogs.delete
-_under_way: Final = TopicRegistry._under_way
+from sim.rules import RulesInForce
 
 
-def _blind_to(state: TopicState) -> Callable[[TopicRegistry, str], Any]:
-    def under_way(self: TopicRegistry, name: str) -> Any:
-        work = _under_way(self, name)
-        return None if work is not None and work.state is state else work
+class _BlindTo(RegistryRules):
+    def __init__(self, state: TopicState) -> None:
+        self._state = state
 
-    return under_way
+    def waits_for(self, state: TopicState) -> bool:
+        return state is not self._state
 
 
-async def _ledgers_first(self: ManagedLogs, name: str, *confirmed: Any) -> None:
+class _LedgersFirst(ManagedLogs):
     """Ledgers go while the log's value still names them."""
-    value = await self._store.get(log_path(name))
-    if value is not None:
-        for record in decode(value.data, name).ledgers:
-            await self.ledgers.delete(record.ledger_id)
-    await _delete(self, name, *confirmed)
+
+    async def delete(self, name: str, confirmed: Callable[[], Awaitable[None]] | None = None) -> None:
+        value = await self._store.get(log_path(name))
+        if value is not None:
+            for record in decode(value.data, name).ledgers:
+                await self.ledgers.delete(record.ledger_id)
+        await super().delete(name, confirmed)
 
 
-async def _no_end(self: Subscription, *arguments: Any) -> None:
+class _WorkOfTheFirst(Flight[None]):
+    """A cancelled caller ends the flight for all callers."""
+
+    __slots__ = ()
+
+    async def landing(self, seconds: float) -> None:
+        async with asyncio.timeout(max(0.0, seconds)):
+            return await self._task
+
+
+class _EndsWithTheFirst(RegistryRules):
+    def flight(self, work: Coroutine[object, object, None]) -> Flight[None]:
+        return _WorkOfTheFirst(work)
+
+
+class _LeavesOpen(RegistryRules):
+    def closes_half_loaded(self) -> bool:
+        return False
+
+
+class _WhateverWaits(ReceiptLine):
+    __slots__ = ()
+
+    def pop(self, durable: Position) -> Unanswered | None:
+        return self._items.popleft() if self._items else None
+
+
+class _NeverRead(Subscription):
     """A read that never ends: the pump stays in READING."""
 
+    def pump(self) -> None:
+        step = self._pump.run()
+        if isinstance(step, RateWait):
+            self._alarms.after(self, step.wait_ms, self.pump)
 
-def _nothing(*_: object) -> None:
+
+class _KeepsConsumers(Subscription):
     """Left out."""
 
-
-def _closed_without_a_word(self: Topic) -> None:
-    self.closed = True
-
-
-def _receipts_without_a_pump(self: Topic, run: EntryRun) -> None:
-    self.publishing.release(Position(run.ledger_id, run.last_entry))
+    def detach_all(self) -> None:
+        return
 
 
-def _whatever_waits(self: ReceiptLine, durable: Position) -> Unanswered | None:
-    return self._items.popleft() if self._items else None
+class _TakesAll(Topic):
+    def attach_producer(self, producer: Producer) -> Admission:
+        return self.access.attach(producer)
+
+    def check_there(self, subscription: AnySubscription) -> None:
+        check_attachable(self.name, self.subscriptions, subscription)
 
 
-async def _work_of_the_first(self: Flight[Any], seconds: float) -> Any:
-    """A cancelled caller ends the flight for all callers."""
-    async with asyncio.timeout(max(0.0, seconds)):
-        return await self._task
+class _ClosedWithoutAWord(Topic):
+    def disconnect_clients(self) -> None:
+        self.closed = True
 
 
-async def _left_open(work: Awaitable[object], what: str) -> None:
-    cast("Any", work).close()
+class _HidesItsLoss(Topic):
+    def failed(self, error: MagnetarError) -> None:
+        return
+
+
+class _ReceiptsWithoutAPump(Topic):
+    def appended(self, run: EntryRun) -> None:
+        self.publishing.release(Position(run.ledger_id, run.last_entry))
+
+
+class _Makes(RegistryRules):
+    """Makes topics that do not keep a rule."""
+
+    def __init__(self, topic: Callable[..., Topic], **how: Any) -> None:
+        self._topic = topic
+        self._how = how
+
+    def topic(self, name: TopicName, log: ManagedLog, resources: TopicResources, disk: DiskMark) -> Topic:
+        how = {key: made() if key == "line" else made for key, made in self._how.items()}
+        return self._topic(name, log, resources, disk=disk, **how)
 
 
 BROKER_MUTATIONS: Final = {
     "one-load": Mutation(
         "a name is loaded once at a time",
-        [(TopicRegistry, "_under_way", _blind_to(TopicState.LOADING))],
+        [(RulesInForce, "registry", _BlindTo(TopicState.LOADING))],
         found_by=0,
         scenario="broker",
     ),
     "load-after-unload": Mutation(
         "a name is loaded when its unloading has ended",
-        [(TopicRegistry, "_under_way", _blind_to(TopicState.UNLOADING))],
+        [(RulesInForce, "registry", _BlindTo(TopicState.UNLOADING))],
         found_by=2,
         scenario="broker",
     ),
     "load-after-deletion": Mutation(
         "a name is loaded when its deletion has ended",
-        [(TopicRegistry, "_under_way", _blind_to(TopicState.DELETING))],
+        [(RulesInForce, "registry", _BlindTo(TopicState.DELETING))],
         found_by=2,
         scenario="broker",
     ),
     "list-before-ledgers": Mutation(
         "a log's ledgers are out of its list before they are deleted with it",
-        [(ManagedLogs, "delete", _ledgers_first)],
+        [(RulesInForce, "logs", _LedgersFirst)],
         found_by=77,
         scenario="broker",
     ),
     "others-keep-the-flight": Mutation(
         "a caller that gives up waiting leaves the flight to the others",
-        [(Flight, "landing", _work_of_the_first)],
+        [(RulesInForce, "registry", _EndsWithTheFirst())],
         found_by=0,
         scenario="broker",
     ),
     "half-loaded-is-closed": Mutation(
         "what could not be loaded whole is closed",
-        [(storage, "guarded", _left_open)],
+        [(RulesInForce, "registry", _LeavesOpen())],
         found_by=40,
         scenario="broker",
     ),
     "closed-takes-nobody": Mutation(
         "no client attaches to a topic that is being closed",
-        [(AnyTopic, "_check_open", _nothing)],
+        [(RulesInForce, "registry", _Makes(_TakesAll))],
         found_by=66,
         scenario="broker",
     ),
     "clients-are-sent-away": Mutation(
         "a topic that goes sends its clients away",
-        [(Topic, "disconnect_clients", _closed_without_a_word)],
+        [(RulesInForce, "registry", _Makes(_ClosedWithoutAWord))],
         found_by=1,
         scenario="broker",
     ),
     "consumers-are-sent-away": Mutation(
         "a subscription that goes sends its consumers away",
-        [(Subscription, "detach_all", _nothing)],
+        [(RulesInForce, "registry", _Makes(Topic, subscription=_KeepsConsumers))],
         found_by=2,
         scenario="broker",
     ),
     "a-lost-log-is-told": Mutation(
         "a topic whose log keeps nothing sends its clients away",
-        [(Topic, "failed", _nothing)],
+        [(RulesInForce, "registry", _Makes(_HidesItsLoss))],
         found_by=11,
         scenario="broker",
     ),
     "receipts-when-durable": Mutation(
         "a message has a receipt when it is durable",
-        [(ReceiptLine, "pop", _whatever_waits)],
+        [(RulesInForce, "registry", _Makes(Topic, line=_WhateverWaits))],
         found_by=24,
         scenario="broker",
     ),
     "durable-is-delivered": Mutation(
         "what became durable is given to consumers that wait",
-        [(Topic, "appended", _receipts_without_a_pump)],
+        [(RulesInForce, "registry", _Makes(_ReceiptsWithoutAPump))],
         found_by=0,
         scenario="broker",
     ),
     "reads-end": Mutation(
         "a read of the log ends, whatever comes of it",
-        [(Subscription, "_read", _no_end)],
+        [(RulesInForce, "registry", _Makes(Topic, subscription=_NeverRead))],
         found_by=3,
         scenario="broker",
     ),

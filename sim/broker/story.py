@@ -12,13 +12,13 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.service import Broker, BrokerConfig
 from magnetar.managedlog.config import ManagedLogConfig
-from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime.tasks import TaskGroup
 from sim.broker.client import Client, ConsumingClient, Home, ProducingClient
 from sim.broker.storage import SimLedgers, SimStore, Weather
 from sim.cluster.clock import WorldClock
 from sim.cluster.loop import Process, SimLoop
+from sim.rules import RulesInForce
 from sim.story import Violation
 from sim.world import World
 
@@ -120,14 +120,18 @@ class BrokerStory:
         clock = WorldClock(self.world)
         store = SimStore(self._metadata, self._weather)
         tasks = TaskGroup("logs")
-        logs = ManagedLogs(
+        logs = RulesInForce.logs(
             store=store,
             ledgers=self._ledgers,
             clock=clock,
             config=ManagedLogConfig(rollover_ms_min=0, entries_max_per_ledger=20),
             spawn=tasks.spawn,
         )
-        broker = Broker(config=BrokerConfig(), store=store, logs=logs, clock=clock)
+
+        class Ruled(Broker):
+            registry_rules = RulesInForce.registry
+
+        broker = Ruled(config=BrokerConfig(), store=store, logs=logs, clock=clock)
         await broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
         return broker
 

@@ -35,6 +35,7 @@ from magnetar.wire.bookkeeper.status import Status
 from sim.cluster.loop import Process
 from sim.cluster.store import SimStore, StoreNode
 from sim.disk import Disk
+from sim.rules import RulesInForce
 
 PORT: Final = 3181
 _COLLECT_S: Final = 0.7
@@ -69,7 +70,7 @@ class SimBookie:
             return
         self._node.world.note(self.name, "starts")
         process = self.process = Process(self.name)
-        self._ledgers = BookieLedgers(self.disk, self.disk.stored_ledgers())
+        self._ledgers = BookieLedgers(self.disk, self.disk.stored_ledgers(), rules=RulesInForce.serving)
         # Shares of one request, so that every read is put off.
         loop = self._wires.loop
         self.turns = LoopShares(soon, lambda: loop.time() * 1000, ShareSizes(per_read=1, per_turn=4))

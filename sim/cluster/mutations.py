@@ -4,75 +4,58 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, cast
 
-from magnetar.base.errors import CorruptDataError, LedgerError, MetadataError
+from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LedgerId
 from magnetar.bookie.network.collecting import Missing
-from magnetar.ledger.api import LedgerReader
-from magnetar.ledger.autorecovery import auditor, checker, fragments, replicating
-from magnetar.ledger.autorecovery.checker import LedgerChecker
-from magnetar.ledger.autorecovery.fragments import Fragment, Lack
-from magnetar.ledger.autorecovery.replicating import Replicator
-from magnetar.ledger.autorecovery.replication_worker import ReplicationWorker
-from magnetar.ledger.autorecovery.schedule import AuditSchedule
+from magnetar.ledger.api import Copies, WriterListener
+from magnetar.ledger.autorecovery.fragments import Fragment, Lack, fragments_of
+from magnetar.ledger.autorecovery.repair_rules import RepairRules
+from magnetar.ledger.client.ledger_client import LedgerClient, LedgerHandle
 from magnetar.ledger.ledger_metadata import LedgerMetadata
-from magnetar.ledger.quorum import entry_read
-from magnetar.ledger.registry import StoredLedger
-from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
-from magnetar.ledger.tree_registry import TreeLedgerRegistry
-from magnetar.managedlog import recovery
-from magnetar.managedlog.appender import Appender, LedgerFeed
-from magnetar.managedlog.holes import LedgerBounds, bounds_of
-from magnetar.managedlog.lifecycle import LedgerLifecycle
-from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
-from magnetar.managedlog.stored_log import StoredLog
-from magnetar.metadata.store import ANY_VERSION, BadVersionError
-from magnetar.wire.bookkeeper.digests import HEAD_BYTES, DigestMismatchError, LedgerEntry
-from magnetar.wire.bookkeeper.requests import AddRun
-from magnetar.wire.bookkeeper.status import Status
+from magnetar.ledger.quorum.rules import ReadingRules
+from magnetar.ledger.remote.remote_ledgers import RemoteLedgers, RemoteWriter
+from magnetar.managedlog.appender import LedgerFeed
+from magnetar.managedlog.errors import LogFencedError
+from magnetar.managedlog.log_metadata import ROOT, LedgerRecord
+from magnetar.managedlog.log_rules import LogRules
+from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Stat
+from magnetar.wire.bookkeeper.digests import HEAD_BYTES, Digester, DigestMismatchError, LedgerEntry
 from sim.breaking import Mutation
 from sim.cluster import bookie
+from sim.cluster.store import SimStore
+from sim.rules import RulesInForce
 
 # Auto-recovery
 
 
-class _Answered:
-    """An answer for which no caller waits."""
-
-    def __init__(self, _: int) -> None:
-        self.all = self
-
-    def __await__(self) -> Any:
-        yield from ()
-        return Status.OK
-
-    def added(self, entry_ids: Sequence[int], status: Status) -> None:
-        """Ignores the answer."""
+class _AnyAnswerIsACopy(RepairRules):
+    def answers_needed(self, count: int) -> int:
+        return 0
 
 
-async def _mark_goes_first(self: ReplicationWorker, ledger_id: LedgerId) -> bool:
-    found = await self._marks.get(ledger_id)
-    if found is not None:
-        await self._marks.replicated(ledger_id, found[1])
-        for lack in await self._lacks(ledger_id):
-            if not lack.fragment.is_open:
-                stored = await self._client.cluster.ledgers.read(ledger_id)
-                await self._replicator.repair(stored, lack, await self._available())
-    return True
+class _MarkGoesInAnyCase(RepairRules):
+    def is_whole(self, lacks: Sequence[Lack]) -> bool:
+        return True
 
 
-def _fragments_without_an_open_one(metadata: LedgerMetadata) -> list[Fragment]:
-    # As if an open fragment had no entries, and could be moved like any other.
-    return [
-        replace(fragment, last=fragment.first - 1) if fragment.last is None else fragment
-        for fragment in _FRAGMENTS_OF(metadata)
-    ]
+class _MovesOpenEnds(RepairRules):
+    def fragments(self, metadata: LedgerMetadata) -> list[Fragment]:
+        # As if an open fragment had no entries, and could be moved like any other.
+        return [
+            replace(fragment, last=fragment.first - 1) if fragment.last is None else fragment
+            for fragment in fragments_of(metadata)
+        ]
 
-
-_FRAGMENTS_OF: Final = fragments.fragments_of
+    def moved(
+        self, metadata: LedgerMetadata, first: int, places: Mapping[int, tuple[str, str]]
+    ) -> LedgerMetadata | None:
+        return _moved_open_or_not(metadata, first, places)
 
 
 def _moved_open_or_not(metadata: LedgerMetadata, first: int, places: Any) -> LedgerMetadata | None:
@@ -85,13 +68,14 @@ def _moved_open_or_not(metadata: LedgerMetadata, first: int, places: Any) -> Led
     return metadata.with_ensembles(tuple(changed))
 
 
-def _held_by_the_last(metadata: LedgerMetadata, bookies: frozenset[str]) -> frozenset[str]:
-    return frozenset(metadata.ensembles[-1][1]) & bookies
+class _LooksAtTheLastEnsemble(RepairRules):
+    def holders(self, metadata: LedgerMetadata, lost: Set[str]) -> frozenset[str]:
+        return frozenset(metadata.ensembles[-1][1]) & lost
 
 
-def _ordinary_adds(*arguments: Any, **options: Any) -> AddRun:
-    options.pop("recovery", None)
-    return AddRun(*arguments, **options)
+class _OrdinaryAdds(RepairRules):
+    def passes_fences(self) -> bool:
+        return False
 
 
 class _Credulous:
@@ -110,55 +94,57 @@ class _Credulous:
         return opened
 
 
-def _reads_whatever_comes(self: Any, entry_id: int, members: Any, order: Any, digester: Any) -> None:
-    believed: Any = _Credulous(digester)
-    _ENTRY_READ_INIT(self, entry_id, members, order, believed)
+class _ReadsWhateverComes(ReadingRules):
+    def opener(self, digester: Digester) -> Digester:
+        believed: Any = _Credulous(digester)
+        return cast("Digester", believed)
 
 
-_ENTRY_READ_INIT: Final = entry_read.EntryRead.__init__
+class _DamagedCounts(RepairRules):
+    def believes_damaged(self) -> bool:
+        return True
 
 
-def _has_anything(
-    digester_of: Callable[[StoredLedger], Any],
-) -> Callable[[StoredLedger], Any]:
-    return lambda stored: _Credulous(digester_of(stored))
+class _OpenEndsAreWhole(RepairRules):
+    def counts(self, lack: Lack) -> bool:
+        return not lack.fragment.is_open
 
 
-async def _lacks_of_closed(self: LedgerChecker, *what: Any, **named: Any) -> list[Lack]:
-    return [lack for lack in await _LACKS(self, *what, **named) if not lack.fragment.is_open]
+class _CopiesOfSome(RepairRules):
+    def entries_to_copy(
+        self, fragment: Fragment, index: int, missing: Mapping[int, Sequence[int]]
+    ) -> Iterable[int]:
+        return islice(super().entries_to_copy(fragment, index, missing), 1)
 
 
-_LACKS: Final = LedgerChecker.lacks
-
-
-async def _copies_of_some(self: Replicator, *what: Any) -> None:
-    with contextlib.suppress(LedgerError, CorruptDataError):
-        await _COPY(self, *what)
-
-
-_COPY: Final = Replicator._copy
-
-
-def _never_again(self: AuditSchedule, again_s: float) -> None:
+class _NeverAgain(RepairRules):
     """An audit that failed is forgotten."""
 
+    audit_retry_s = math.inf
 
-def _no_second_look(self: AuditSchedule, now_s: float) -> None:
+
+class _NoSecondLook(RepairRules):
     """Looks after a lost bookie only once."""
+
+    look_again_s = math.inf
 
 
 # Metadata
 
 
-async def _write_any_version(
-    self: TreeLedgerRegistry, ledger_id: LedgerId, metadata: LedgerMetadata, expected_version: int
-) -> StoredLedger:
-    while True:
-        with contextlib.suppress(BadVersionError):
-            return await _WRITE(self, ledger_id, metadata, (await self.read(LedgerId(ledger_id))).version)
+def _whatever_is_there(path_of: str) -> Callable[..., Awaitable[Stat]]:
+    """A store that compares no versions of the values below a path."""
+
+    async def put(self: SimStore, path: str, data: bytes, **how: Any) -> Stat:
+        expected = how.get("expected_version", ANY_VERSION)
+        if path.startswith(path_of) and expected != MUST_NOT_EXIST:
+            how["expected_version"] = ANY_VERSION
+        return await _PUT(self, path, data, **how)
+
+    return put
 
 
-_WRITE: Final = TreeLedgerRegistry.write
+_PUT: Final = SimStore.put
 
 
 async def _missing_at_once(known: set[LedgerId], existing: Any) -> Missing:
@@ -185,155 +171,142 @@ def _without_looking(existing: Any, connection_id: int, delete: Callable[[int], 
 # The managed log
 
 
-async def _used_before_listed(self: LedgerLifecycle) -> None:
-    try:
-        async with self._lock:
-            feed = await self._create()
-            if not self._stopped and self._appender.error is None:
-                self._go_on_in(feed)
-            record = LedgerRecord(feed.ledger.ledger_id)
-            await asyncio.sleep(0.05)
-            with contextlib.suppress(MetadataError):
-                await self._stored.update(lambda metadata: metadata.adding(record))
-    except (LedgerError, MetadataError):
-        pass
-    finally:
-        self.rollover.over()
+async def _a_bit_later(storing: Awaitable[None]) -> None:
+    await asyncio.sleep(0.05)
+    with contextlib.suppress(MetadataError, LogFencedError):
+        await storing
 
 
-async def _begun_before_listed(
-    self: LedgerLifecycle, recovered: Callable[[LogMetadata], LogMetadata]
-) -> None:
-    async with self._lock:
-        feed = await self._create()
-        record = LedgerRecord(feed.ledger.ledger_id, base_index=self._appender.next_index)
-        self._go_on_in(feed)
-        self._spawn(self._stored.update(lambda metadata: recovered(metadata).adding(record)))
+class _UsedBeforeListed(LogRules):
+    def __init__(self, *, first: bool) -> None:
+        self._first = first
+
+    async def listed(self, storing: Awaitable[None], *, is_first: bool) -> None:
+        if is_first is self._first:
+            # What runs is held by nothing else.
+            _LATER.add(task := asyncio.get_running_loop().create_task(_a_bit_later(storing)))
+            task.add_done_callback(_LATER.discard)
+        else:
+            await storing
 
 
-def _append_without_waiting(self: Appender, entries: list[bytes], counts: list[int] | None) -> Any:
-    position = _APPEND(self, entries, counts)
-    if self.draining:
-        self._release_held()
-    return position
+_LATER: Final = set[asyncio.Task[None]]()
 
 
-_APPEND: Final = Appender.append
+class _HoldsNothing(LogRules):
+    def holds_while_draining(self) -> bool:
+        return False
 
 
-def _all_is_durable(self: LedgerFeed, last_entry: int) -> None:
-    self._appender.durable(self, max(last_entry, self.next_entry - 1))
+class _TellsTooMuch:
+    """Tells a listener that whatever it appended is durable, at the first word of it."""
+
+    def __init__(self, listener: WriterListener) -> None:
+        self._listener = listener
+        self.failed = listener.failed
+
+    def durable(self, last_entry: int) -> None:
+        assert isinstance(self._listener, LedgerFeed)
+        self._listener.durable(max(last_entry, self._listener.next_entry - 1))
 
 
-async def _opened_as_it_is(self: RemoteLedgers, ledger_id: LedgerId) -> Any:
-    return await self._client.open(ledger_id, self._options.password, recover=False)
+class _DurableTooEarly(RemoteLedgers):
+    async def create(
+        self, listener: WriterListener, custom_metadata: Mapping[str, bytes], copies: Copies | None = None
+    ) -> RemoteWriter:
+        return await super().create(_TellsTooMuch(listener), custom_metadata, copies)
 
 
-async def _updated_whoever_has_it(self: StoredLog, change: Callable[[LogMetadata], LogMetadata]) -> None:
-    self._version = ANY_VERSION  # type: ignore[assignment]  # that is what is wrong here
-    await _UPDATE(self, change)
+class _OpensAsItIs(LedgerClient):
+    async def open(self, ledger_id: LedgerId, password: bytes = b"", *, recover: bool = True) -> LedgerHandle:
+        return await super().open(ledger_id, password, recover=False)
 
 
-_UPDATE: Final = StoredLog.update
+class _LastEndOnly(LogRules):
+    def ends_to_find(self, records: Sequence[LedgerRecord]) -> Sequence[LedgerRecord]:
+        return tuple(record for at, record in enumerate(records) if record.sealed or at == len(records) - 1)
 
 
-async def _last_end_only(metadata: LogMetadata, ledgers: Any, name: str) -> LogMetadata:
-    records = metadata.ledgers
-    kept = tuple(record for at, record in enumerate(records) if record.sealed or at == len(records) - 1)
-    return await _FIND_ENDS(replace(metadata, ledgers=kept), ledgers, name)
+class _IndexOfTheList(LogRules):
+    def index_behind(self, base_index: int, next_index: int) -> int:
+        return base_index + 1
 
 
-_FIND_ENDS: Final[Callable[..., Awaitable[LogMetadata]]] = recovery._find_ends
+class _DeletesWhenInDoubt(LogRules):
+    def surely_unlisted(self, doubtful: Sequence[LedgerId], *, is_stored: bool) -> Sequence[LedgerId]:
+        return doubtful
 
-
-async def _index_of_the_list(reader: LedgerReader, index_before: int) -> LedgerBounds:
-    known = await bounds_of(reader, index_before)
-    return LedgerBounds(known.base_index, known.base_index + 1, known.time_ms)
-
-
-async def _deleted_when_in_doubt(self: LedgerLifecycle) -> None:
-    try:
-        await _ROLL(self)
-    finally:
-        doubtful, self._unlisted = self._unlisted, []
-        await self._delete(doubtful)
-
-
-_ROLL: Final = LedgerLifecycle._roll
 
 CLUSTER_MUTATIONS: Final = {
     "copies-are-answered": Mutation(
         "a copy is one when its bookie says that it is durable",
-        [(replicating, "_Acks", _Answered)],
+        [(RulesInForce, "repair", _AnyAnswerIsACopy())],
         found_by=1,
         scenario="cluster",
     ),
     "mark-goes-last": Mutation(
         "a ledger is marked until its copies are there",
-        [(ReplicationWorker, "_repair", _mark_goes_first)],
+        [(RulesInForce, "repair", _MarkGoesInAnyCase())],
         found_by=10,
         scenario="cluster",
     ),
     "open-fragments-stay": Mutation(
         "the bookies of a ledger's open end change by its writer only, or after a fence",
-        [
-            (checker, "fragments_of", _fragments_without_an_open_one),
-            (replicating, "moved", _moved_open_or_not),
-        ],
+        [(RulesInForce, "repair", _MovesOpenEnds())],
         found_by=201,
         scenario="cluster",
     ),
     "open-fragments-count": Mutation(
         "a ledger whose open end has a lost bookie lacks copies",
-        [(LedgerChecker, "lacks", _lacks_of_closed)],
+        [(RulesInForce, "repair", _OpenEndsAreWhole())],
         found_by=10,
         scenario="cluster",
     ),
     "every-ensemble": Mutation(
         "an audit looks at all ensembles of a ledger",
-        [(auditor, "held_by", _held_by_the_last)],
+        [(RulesInForce, "repair", _LooksAtTheLastEnsemble())],
         found_by=10,
         scenario="cluster",
     ),
     "copies-pass-fences": Mutation(
         "copies are added to fenced ledgers as well",
-        [(replicating, "AddRun", _ordinary_adds)],
+        [(RulesInForce, "repair", _OrdinaryAdds())],
         found_by=39,
         scenario="cluster",
     ),
     "digests-of-reads": Mutation(
         "what is read has the digest that was written",
-        [(entry_read.EntryRead, "__init__", _reads_whatever_comes)],
+        [(RulesInForce, "reading", _ReadsWhateverComes())],
         found_by=52,
         scenario="cluster",
     ),
     "digests-of-checks": Mutation(
         "a copy with another digest is none",
-        [(checker, "digester_of", _has_anything(checker.digester_of))],
+        [(RulesInForce, "repair", _DamagedCounts())],
         found_by=52,
         scenario="cluster",
     ),
     "all-or-nothing": Mutation(
         "a bookie takes a place when it has all copies of it",
-        [(Replicator, "_copy", _copies_of_some)],
+        [(RulesInForce, "repair", _CopiesOfSome())],
         found_by=57,
         scenario="cluster",
     ),
     "audits-come-to-an-end": Mutation(
         "an audit that failed is made again",
-        [(AuditSchedule, "failed", _never_again)],
+        [(RulesInForce, "repair", _NeverAgain())],
         found_by=70,
         scenario="cluster",
     ),
     "audits-look-again": Mutation(
         "a lost bookie is audited twice: a client may not have learned of the loss at the first audit",
-        [(AuditSchedule, "done", _no_second_look)],
+        [(RulesInForce, "repair", _NoSecondLook())],
         found_by=13008,
         scenario="cluster",
     ),
     "compare-and-set": Mutation(
         "a ledger's metadata is written over what was read",
-        [(TreeLedgerRegistry, "write", _write_any_version)],
+        [(SimStore, "put", _whatever_is_there("/ledgers/"))],
         found_by=17,
         scenario="cluster",
     ),
@@ -345,55 +318,55 @@ CLUSTER_MUTATIONS: Final = {
     ),
     "listed-before-used": Mutation(
         "a ledger is in the list before the log goes on in it",
-        [(LedgerLifecycle, "_roll", _used_before_listed)],
+        [(RulesInForce, "log", _UsedBeforeListed(first=False))],
         found_by=27,
         scenario="cluster",
     ),
     "first-listed-before-used": Mutation(
         "an owner's first ledger is in the list before the log goes on in it",
-        [(LedgerLifecycle, "begin", _begun_before_listed)],
+        [(RulesInForce, "log", _UsedBeforeListed(first=True))],
         found_by=2,
         scenario="cluster",
     ),
     "held-until-drained": Mutation(
         "the next ledger takes entries when the one before is durable to its end",
-        [(Appender, "append", _append_without_waiting)],
+        [(RulesInForce, "log", _HoldsNothing())],
         found_by=256,
         scenario="cluster",
     ),
     "acknowledged-when-durable": Mutation(
         "an entry is acknowledged when its ledger says that it is durable",
-        [(LedgerFeed, "durable", _all_is_durable)],
+        [(RulesInForce, "ledgers", _DurableTooEarly)],
         found_by=150,
         scenario="cluster",
     ),
     "owners-fence": Mutation(
         "an owner closes the ledgers of the one before",
-        [(RemoteLedgers, "_closed", _opened_as_it_is)],
+        [(RulesInForce, "ledger_client", _OpensAsItIs)],
         found_by=2,
         scenario="cluster",
     ),
     "one-owner-lists": Mutation(
         "the list is changed only by the broker that read its newest version",
-        [(StoredLog, "update", _updated_whoever_has_it)],
+        [(SimStore, "put", _whatever_is_there(f"{ROOT}/"))],
         found_by=10,
         scenario="cluster",
     ),
     "every-end": Mutation(
         "an owner finds the end of every ledger that was not sealed",
-        [(recovery, "_find_ends", _last_end_only)],
+        [(RulesInForce, "log", _LastEndOnly())],
         found_by=2,
         scenario="cluster",
     ),
     "index-goes-on": Mutation(
         "the index goes on behind the last message",
-        [(recovery, "bounds_of", _index_of_the_list)],
+        [(RulesInForce, "log", _IndexOfTheList())],
         found_by=0,
         scenario="cluster",
     ),
     "deleted-when-unlisted": Mutation(
         "a ledger that may be in the list is not deleted",
-        [(LedgerLifecycle, "_roll", _deleted_when_in_doubt)],
+        [(RulesInForce, "log", _DeletesWhenInDoubt())],
         found_by=97,
         scenario="cluster",
     ),

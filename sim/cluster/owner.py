@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, LogError, MagnetarError
 from magnetar.base.ids import LedgerId, Position
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.ledger_client import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledger_client import LedgerOptions
 from magnetar.ledger.client.ledger_options import LedgerClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.remote.remote_ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.log import ManagedLog
@@ -26,6 +26,7 @@ from sim.cluster.clock import WorldClock
 from sim.cluster.history import History
 from sim.cluster.loop import Process
 from sim.cluster.store import SimStore, StoreNode
+from sim.rules import RulesInForce
 
 LOG = "public/default/persistent/log"
 OPTIONS = LedgerClientOptions(
@@ -90,10 +91,12 @@ class Owner:
         registry = TreeLedgerRegistry(store, self._tree, creation_token=lambda: random.getrandbits(63))
         bookies = TreeBookieRegistry(store, self._tree)
         placement = RackPlacement(shuffled=lambda names: random.sample(names, len(names)))
-        cluster = Cluster(registry, bookies, OPTIONS, placement=placement)
-        ledgers = RemoteLedgers(LedgerClient(cluster), LedgerOptions(layout=self._layout), self._clock)
+        cluster = Cluster(registry, bookies, OPTIONS, placement=placement, reading=RulesInForce.reading)
+        client = RulesInForce.ledger_client(cluster)
+        ledgers = RulesInForce.ledgers(client, LedgerOptions(layout=self._layout), self._clock)
         tasks = TaskGroup("logs")
-        return ManagedLogs(store=store, ledgers=ledgers, clock=self._clock, config=CONFIG, spawn=tasks.spawn)
+        config = replace(CONFIG, rules=RulesInForce.log)
+        return ManagedLogs(store=store, ledgers=ledgers, clock=self._clock, config=config, spawn=tasks.spawn)
 
     async def _main(self, store: SimStore, *, last: bool) -> None:
         logs = self._logs(store)

@@ -12,6 +12,7 @@ from sim.cluster.clock import WorldClock
 from sim.cluster.loop import Process
 from sim.cluster.owner import OPTIONS
 from sim.cluster.store import SimStore, StoreNode
+from sim.rules import RulesInForce
 
 _RETRY_S = 0.2
 CHECK_S = 3.0
@@ -57,7 +58,9 @@ class RecoveryNode:
         clock = WorldClock(self._node.world)
         while True:
             try:
-                node = await AutoRecoveryNode.start(store, self._tree, clock, self._options, OPTIONS)
+                node = await AutoRecoveryNode.start(
+                    store, self._tree, clock, self._options, OPTIONS, RulesInForce.repair
+                )
             except MetadataError:
                 await asyncio.sleep(_RETRY_S)
             else:

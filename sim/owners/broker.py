@@ -21,6 +21,7 @@ from sim.cluster.clock import WorldClock
 from sim.cluster.loop import Process
 from sim.cluster.store import SimStore, StoreNode
 from sim.owners.bookies import BOOKIES, SimBookies
+from sim.rules import RulesInForce
 
 _T = TypeVar("_T")
 
@@ -162,14 +163,25 @@ class SimBroker:
             await asyncio.sleep(0.001)
             return self._probe(next(each for each in self._peers() if each.name == host))
 
-        self.owners = Owners(self, urls, socket=self.name, probe=probe, load=_idle, version="")  # type: ignore[arg-type]  # as far as it is used
+        def joining() -> Owners:
+            return Owners(
+                self,  # type: ignore[arg-type]  # as far as it is used
+                urls,
+                socket=self.name,
+                probe=probe,
+                load=_idle,
+                version="",
+                ownership_rules=RulesInForce.ownership,
+            )
+
+        self.owners = joining()
         while True:
             try:
                 await self.owners.begin()
             except MagnetarError:
                 await asyncio.sleep(0.05)
                 await self.owners.close()
-                self.owners = Owners(self, urls, socket=self.name, probe=probe, load=_idle, version="")  # type: ignore[arg-type]  # as above
+                self.owners = joining()
             else:
                 break
         store.watch_session(self._session_changed)
@@ -196,6 +208,10 @@ class SimBroker:
         """Returns with the acknowledgement. Raises MagnetarError."""
         topic: Any = await self.registry.get(name, create=True)
         await topic.append(payload)
+        self.check()
+
+    def check(self) -> None:
+        """Asserts what must always hold of its bundles."""
         self.owners.ownership.check()
 
     async def at_bookies(self, work: Callable[[SimBookies], _T]) -> _T:

@@ -8,39 +8,44 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.broker.ownership.bundle import Bundle
-from magnetar.broker.ownership.claims import Claims
-from magnetar.broker.ownership.ownership import Close, Delete, Effect, Ownership
+from magnetar.broker.ownership.ownership_effects import Close, Delete, Effect
+from magnetar.broker.ownership.ownership_rules import OwnershipRules
 from magnetar.broker.ownership.states import BundleState
 from sim.breaking import Mutation
 from sim.owners.bookies import SimBookies
+from sim.owners.broker import SimBroker
+from sim.rules import RulesInForce
 
 
-def _goes_on(self: Ownership) -> list[Effect]:
+class _GoesOn(OwnershipRules):
     """Nothing is lost: records are believed to be there."""
-    self.session = 0
-    return []
+
+    def ends_with_session(self) -> bool:
+        return False
 
 
-def _record_first(self: Ownership, bundle: Bundle, to: str = "") -> list[Effect]:
-    held = self._held.get(bundle)
-    if held is None or held.state is not BundleState.OWNED:
-        return []
-    self._turn(bundle, held, BundleState.RELEASING)
-    return [Delete(bundle, held.session), Close(bundle, lost=False, to=to)]
+class _RecordFirst(OwnershipRules):
+    def at_release(self, close: Close, delete: Delete) -> list[Effect]:
+        return [delete, close]
 
 
-def _blind(self: Ownership, bundle: Bundle, session: int) -> list[Effect]:
+class _Blind(OwnershipRules):
     """Whose the record is does not matter."""
-    return []
+
+    def loses_without_record(self, state: BundleState, *, closed: bool) -> bool:
+        return False
 
 
-async def _always_alone(self: Claims, bundle: Bundle) -> bool:
-    return True
+class _AlwaysAlone(OwnershipRules):
+    def must_be_alone(self) -> bool:
+        return False
 
 
-async def _believes(self: Claims, bundle: Bundle) -> None:
+class _Believes(OwnershipRules):
     """The claim was answered, so the record is there."""
+
+    def looks_again(self) -> bool:
+        return False
 
 
 def _no_fence(self: SimBookies, topic: str, opening: int, payload: int) -> None:
@@ -51,36 +56,36 @@ def _lenient(self: Any) -> None:
     """Its own check would find some of it at once."""
 
 
-_UNCHECKED: Final = (Ownership, "check", _lenient)
+_UNCHECKED: Final = (SimBroker, "check", _lenient)
 
 OWNER_MUTATIONS: Final = {
     "session-loss": Mutation(
         "the end of the session loses every bundle in the same turn",
-        [(Ownership, "session_lost", _goes_on), _UNCHECKED],
+        [(RulesInForce, "ownership", _GoesOn()), _UNCHECKED],
         found_by=3,
         scenario="owners",
     ),
     "record-last": Mutation(
         "a record goes only after the topics of the bundle are closed",
-        [(Ownership, "release", _record_first)],
+        [(RulesInForce, "ownership", _RecordFirst())],
         found_by=21,
         scenario="owners",
     ),
     "record-gone": Mutation(
         "a record that is gone is a lost bundle",
-        [(Ownership, "record_gone", _blind)],
+        [(RulesInForce, "ownership", _Blind())],
         found_by=2,
         scenario="owners",
     ),
     "alone": Mutation(
         "a claim is finished when nothing overlaps it",
-        [(Claims, "_is_alone", _always_alone), _UNCHECKED],
+        [(RulesInForce, "ownership", _AlwaysAlone()), _UNCHECKED],
         found_by=40,
         scenario="owners",
     ),
     "look-after-claim": Mutation(
         "a record is looked at once more when it has made an owner",
-        [(Claims, "_look_once_more", _believes)],
+        [(RulesInForce, "ownership", _Believes())],
         found_by=32,
         scenario="owners",
     ),

@@ -18,6 +18,7 @@ from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.ownership.records import BrokerUrls
 from magnetar.broker.transactions.several import SharedTransactions
 from magnetar.metadata.contact import Contact
+from sim.rules import RulesInForce
 from sim.transactions.life import Life
 
 
@@ -113,7 +114,8 @@ class SharedLife(Life):
         broker = self.broker
         broker.policies.documents.share()
         broker.owners = SimOwners(self)  # type: ignore[assignment]  # as far as it is used
-        broker.transactions = SharedTransactions(broker)
+        kept = RulesInForce.parts_kept(broker.store)
+        broker.transactions = SharedTransactions(broker, RulesInForce.txns, kept)
 
     def _gone(self) -> None:
         """Its session ends some time after it."""

@@ -2,145 +2,146 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from typing import Final
 
-from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions.ids import TxnId
-from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.kept import header_path
 from magnetar.broker.transactions.kept_parts import KeptParts
-from magnetar.broker.transactions.mirror import Mirror, TopicPart
-from magnetar.broker.transactions.part_waits import PartWaits
-from magnetar.broker.transactions.part_writing import ClaimedLog, PartWriting
-from magnetar.broker.transactions.participants import Participants
-from magnetar.broker.transactions.several import SharedTransactions
-from magnetar.broker.transactions.topic_side import TopicSide
 from magnetar.broker.transactions.transaction import Transaction
-from magnetar.metadata.store import Stat, Value
+from magnetar.broker.transactions.txn_rules import TxnRules
+from magnetar.managedlog.log_metadata import log_path
+from magnetar.metadata.store import Check, Stat, Value
 from sim.breaking import Mutation
+from sim.rules import RulesInForce
 
 
-async def _closed_at_once(self: SharedTransactions, txn: Transaction) -> bool:
+class _DecidesBeforeClosing(TxnRules):
     """No topic is asked."""
-    return True
+
+    def closes_topics_first(self) -> bool:
+        return False
 
 
-async def _over_at_once(
-    self: PartWaits,
-    txn: Transaction,
-    look: Callable[[TopicPart | None], bool],
-    check: Callable[[Transaction], None],
-    until_ms: float = math.inf,
-) -> None:
+class _HeaderGoes(TxnRules):
     """The header goes while topics have parts."""
-    if txn.state.value == "OPEN":
-        await _wait(self, txn, look, check, until_ms)
+
+    def header_stays(self) -> bool:
+        return False
 
 
-_wait: Final = PartWaits.wait
-
-
-async def _no_claim(self: PartWriting, mirror: Mirror, log: ClaimedLog) -> None:
-    """A part is changed when there is something to say, and not before."""
-    if mirror.revision == 1:
-        mirror.saved = 1
-        return
-    await _claim(self, mirror, log)
-
-
-_claim: Final = PartWriting.claim
-
-
-async def _settled_at_once(self: Participants, topic: Topic, mirror: Mirror) -> None:
+class _ClosesAtOnce(TxnRules):
     """A topic is closed while what it took is not durable."""
 
-
-async def _saved_at_once(self: PartWriting, mirror: Mirror) -> None:
-    """An acknowledgement is answered before it is stored."""
-    if mirror.durable is not None:
-        await _save(self, mirror)
+    def settles_first(self) -> bool:
+        return False
 
 
-_save: Final = PartWriting.save
-
-
-async def _no_parts(self: KeptParts, log_name: str) -> Any:
-    """A topic that is loaded knows of no transaction."""
-    for part in list[tuple[TxnId, Value]]():
-        yield part
-
-
-def _let_late(mirror: Mirror, who: Any, *, held: bool = False) -> None:
+class _TakesLate(TxnRules):
     """A SEND or ACK after the closing."""
 
+    def takes(self, *, closed: bool) -> bool:
+        return True
 
-async def _any_version(self: KeptParts, txn: Transaction, header: bytes) -> Stat:
+
+class _ClaimsNothing(KeptParts):
+    """A part is changed when there is something to say, and not before."""
+
+    async def write_part(
+        self, log_name: str, id_: TxnId, data: bytes, version: int, condition: Check | None = None
+    ) -> int:
+        if condition is not None and condition.path == log_path(log_name):
+            return version
+        return await super().write_part(log_name, id_, data, version, condition)
+
+
+class _AnswersBeforeStoring(KeptParts):
+    """An acknowledgement is answered before it is stored."""
+
+    async def write_part(
+        self, log_name: str, id_: TxnId, data: bytes, version: int, condition: Check | None = None
+    ) -> int:
+        if condition is not None and condition.path == header_path(id_):
+            return version
+        return await super().write_part(log_name, id_, data, version, condition)
+
+
+class _FindsNoParts(KeptParts):
+    """A topic that is loaded knows of no transaction."""
+
+    async def parts(self, log_name: str) -> AsyncIterator[tuple[TxnId, Value]]:
+        for part in list[tuple[TxnId, Value]]():
+            yield part
+
+
+class _WritesOver(KeptParts):
     """A former coordinator writes over what another one wrote."""
-    found = await self.header(txn.id)
-    txn.version = None if found is None else found[1]
-    return await _write_header(self, txn, header)
+
+    async def write(self, txn: Transaction, header: bytes) -> Stat:
+        found = await self.header(txn.id)
+        txn.version = None if found is None else found[1]
+        return await super().write(txn, header)
 
 
-_write_header: Final = KeptParts.write
+class _FindsNoLateOnes(KeptParts):
+    """Transactions that a former owner began late are not found."""
 
-
-async def _knows_all(self: SharedTransactions, coordinator: Any, id_: Any) -> None:
-    """Transactions that a former owner began late are not looked for."""
+    async def latest_header(self, id_: TxnId) -> tuple[bytes, int] | None:
+        return None
 
 
 SEVERAL_MUTATIONS: Final = {
     "txns-closed": Mutation(
         "every topic takes nothing more before the header is decided",
-        [(SharedTransactions, "_closed", _closed_at_once)],
+        [(RulesInForce, "txns", _DecidesBeforeClosing())],
         found_by=13,
         scenario="several",
     ),
     "txns-over": Mutation(
         "a header stays until every topic has done what was decided",
-        [(PartWaits, "wait", _over_at_once)],
+        [(RulesInForce, "txns", _HeaderGoes())],
         found_by=2,
         scenario="several",
     ),
     "txns-claim": Mutation(
         "a part is claimed before its topic takes anything",
-        [(PartWriting, "claim", _no_claim)],
+        [(RulesInForce, "parts_kept", _ClaimsNothing)],
         found_by=14,
         scenario="several",
     ),
     "txns-durable": Mutation(
         "a topic is closed once all that it took is durable",
-        [(Participants, "_settled_in", _settled_at_once)],
+        [(RulesInForce, "txns", _ClosesAtOnce())],
         found_by=39,
         scenario="several",
     ),
     "txns-acks": Mutation(
         "an acknowledgement is in the part before it is answered",
-        [(PartWriting, "save", _saved_at_once)],
+        [(RulesInForce, "parts_kept", _AnswersBeforeStoring)],
         found_by=9,
         scenario="several",
     ),
     "txns-recovered": Mutation(
         "a topic that is loaded finds its parts",
-        [(KeptParts, "parts", _no_parts)],
+        [(RulesInForce, "parts_kept", _FindsNoParts)],
         found_by=0,
         scenario="several",
     ),
     "txns-late": Mutation(
         "nothing is taken after the closing",
-        [(TopicSide, "_check_open", staticmethod(_let_late))],
+        [(RulesInForce, "txns", _TakesLate())],
         found_by=1,
         scenario="several",
     ),
     "txns-overtaken": Mutation(
         "a header is written where it is as its coordinator knows it",
-        [(KeptTransactions, "write", _any_version)],
+        [(RulesInForce, "parts_kept", _WritesOver)],
         found_by=21,
         scenario="several",
     ),
     "txns-adopted": Mutation(
         "transactions that a former owner began late are found",
-        [(SharedTransactions, "_adopt", _knows_all)],
+        [(RulesInForce, "parts_kept", _FindsNoLateOnes)],
         found_by=13,
         scenario="several",
     ),

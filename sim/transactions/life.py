@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker, BrokerConfig
+from magnetar.broker.transactions.transactions import Transactions
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata.memory import MemoryMetadataStore
@@ -16,6 +17,7 @@ from sim.broker.client import Home, Line
 from sim.broker.storage import SimLedgers, SimStore, Weather
 from sim.cluster.clock import WorldClock
 from sim.cluster.loop import Process, SimLoop
+from sim.rules import RulesInForce
 from sim.world import World
 
 
@@ -138,7 +140,9 @@ class Life:
         self.ready = True
 
     def joins(self) -> None:
-        """Before the broker starts: nothing, it is alone."""
+        """Before the broker starts: it is alone."""
+        kept = RulesInForce.txns_kept(self.broker.store)
+        self.broker.transactions = Transactions(self.broker, RulesInForce.txns, kept)
 
     def do(self, act: Callable[[], Awaitable[object]]) -> asyncio.Task[None]:
         """Something that the process does; what it refuses is noted."""

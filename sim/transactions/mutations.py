@@ -5,145 +5,153 @@ The others are text, with unit tests: `tools/transaction_rules.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import LedgerId
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.kept import KeptTransactions
-from magnetar.broker.transactions.resolving import Resolving
-from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
+from magnetar.broker.transactions.txn_rules import TxnRules
+from magnetar.managedlog.cursors.entry_set import EntrySet
 from magnetar.managedlog.visible import Visible
 from sim.breaking import Mutation
-
-_end: Final = KeptTransactions.end
-
-
-async def _nothing(self: object, *arguments: Any, **more: Any) -> None:
-    """What should be made durable is not."""
+from sim.rules import RulesInForce
 
 
-async def _durable_at_once(self: Resolving, txn: Transaction) -> bool:
-    return True
+class _DecidesAtOnce(TxnRules):
+    """What topics took may not be durable."""
+
+    def settles_first(self) -> bool:
+        return False
 
 
-async def _no_outcome(
-    self: KeptTransactions,
-    coordinator: Coordinator,
-    txns: Iterable[Transaction],
-    pages: Iterable[int],
-    *,
-    again: bool,
-) -> None:
-    await _end(self, coordinator, txns, (), again=again)
-
-
-async def _header_twice(
-    self: KeptTransactions,
-    coordinator: Coordinator,
-    txns: Iterable[Transaction],
-    pages: Iterable[int],
-    *,
-    again: bool,
-) -> None:
-    await _end(self, coordinator, txns, pages, again=False)
-
-
-async def _keep_hidden_only(self: TopicTransactions, txn: Transaction) -> None:
+class _CursorsLater(TxnRules):
     """Cursors are not flushed."""
-    if ledgers := self._unkept.get(txn.id):
-        await self._keep_hidden(ledgers)
-        self._unkept.pop(txn.id, None)
+
+    def keeps_cursors_first(self) -> bool:
+        return False
 
 
-async def _keep_cursors_only(self: TopicTransactions, txn: Transaction) -> None:
+class _HiddenLater(TxnRules):
     """Hidden entries are not kept."""
-    self._unkept.pop(txn.id, None)
+
+    def keeps_hidden_first(self) -> bool:
+        return False
 
 
-async def _reserve_in_memory(self: KeptTransactions, number: int, upto: int, version: int) -> int:
-    return version
-
-
-async def _hide_the_first(self: KeptTransactions, log_name: str, hidden: Any) -> None:
-    """The store keeps the entries of one ledger of several."""
-    for ledger, entries in list(hidden.items())[:1]:
-        await _hide(self, log_name, {ledger: entries})
-
-
-_hide: Final = KeptTransactions.hide
-
-
-def _no_acks(self: TopicTransactions, transactions: Collection[Transaction]) -> None:
+class _ForgetsAcks(TxnRules):
     """What was acknowledged in open transactions is forgotten."""
 
+    def acks_to_recover(self, transactions: Collection[Transaction]) -> Collection[Transaction]:
+        return ()
 
-def _starts_behind(visible: Visible, runs: Any) -> bool:
-    return visible.end is not None and (runs[0].ledger_id, runs[0].first_entry) >= visible.end
+
+class _StrikesNone(TxnRules):
+    def strikes_first(self) -> bool:
+        return False
 
 
-async def _strikes_none(self: Resolving, topic: str, subscription: str) -> bool:
-    return False
+class _ReadsOn(Visible):
+    __slots__ = ()
+
+    def ends_within(self, runs: Sequence[EntryRun]) -> bool:
+        return self.end is not None and (runs[0].ledger_id, runs[0].first_entry) >= self.end
+
+
+class _ShowsTooMuch(TxnRules):
+    def visible(self) -> Visible:
+        return _ReadsOn()
+
+
+class _NoOutcome(KeptTransactions):
+    """What should be made durable is not."""
+
+    async def end(
+        self, coordinator: Coordinator, txns: Iterable[Transaction], pages: Iterable[int], *, again: bool
+    ) -> None:
+        await super().end(coordinator, txns, (), again=again)
+
+
+class _HeaderTwice(KeptTransactions):
+    async def end(
+        self, coordinator: Coordinator, txns: Iterable[Transaction], pages: Iterable[int], *, again: bool
+    ) -> None:
+        await super().end(coordinator, txns, pages, again=False)
+
+
+class _ReservesInMemory(KeptTransactions):
+    async def reserve(self, number: int, upto: int, version: int) -> int:
+        return version
+
+
+class _HidesTheFirst(KeptTransactions):
+    """The store keeps the entries of one ledger of several."""
+
+    async def hide(self, log_name: str, hidden: Mapping[LedgerId, EntrySet]) -> None:
+        for ledger, entries in list(hidden.items())[:1]:
+            await super().hide(log_name, {ledger: entries})
 
 
 TRANSACTION_MUTATIONS: Final = {
     "txn-settled": Mutation(
         "messages of a transaction are durable before it is decided",
-        [(Resolving, "durable", _durable_at_once)],
+        [(RulesInForce, "txns", _DecidesAtOnce())],
         found_by=5,
         scenario="transactions",
     ),
     "txn-outcomes": Mutation(
         "an outcome is durable before its header goes",
-        [(KeptTransactions, "end", _no_outcome)],
+        [(RulesInForce, "txns_kept", _NoOutcome)],
         found_by=5,
         scenario="transactions",
     ),
     "txn-end-twice": Mutation(
         "headers that are gone are left out of the next try",
-        [(KeptTransactions, "end", _header_twice)],
+        [(RulesInForce, "txns_kept", _HeaderTwice)],
         found_by=139,
         scenario="transactions",
     ),
     "txn-cursors": Mutation(
         "cursors are durable before the header goes",
-        [(TopicTransactions, "keep", _keep_hidden_only)],
+        [(RulesInForce, "txns", _CursorsLater())],
         found_by=3,
         scenario="transactions",
     ),
     "txn-hidden": Mutation(
         "hidden entries are durable before the header goes",
-        [(TopicTransactions, "keep", _keep_cursors_only)],
+        [(RulesInForce, "txns", _HiddenLater())],
         found_by=0,
         scenario="transactions",
     ),
     "txn-acks": Mutation(
         "acknowledgements of open transactions are known after a restart",
-        [(TopicTransactions, "recover_acks", _no_acks)],
+        [(RulesInForce, "txns", _ForgetsAcks())],
         found_by=5,
         scenario="transactions",
     ),
     "txn-numbers": Mutation(
         "numbers are set aside durably before one is given out",
-        [(KeptTransactions, "reserve", _reserve_in_memory)],
+        [(RulesInForce, "txns_kept", _ReservesInMemory)],
         found_by=0,
         scenario="transactions",
     ),
     "txn-all-ledgers": Mutation(
         "hidden entries of all ledgers are kept",
-        [(KeptTransactions, "hide", _hide_the_first)],
+        [(RulesInForce, "txns_kept", _HidesTheFirst)],
         found_by=1,
         scenario="transactions",
     ),
     "txn-read-on": Mutation(
         "a read never goes on behind the first open transaction",
-        [(Visible, "ends_within", _starts_behind)],
+        [(RulesInForce, "txns", _ShowsTooMuch())],
         found_by=138,
         scenario="transactions",
     ),
     "txn-strike": Mutation(
         "a seek strikes its subscription's acknowledgements from headers that stay",
-        [(Resolving, "strike", _strikes_none)],
+        [(RulesInForce, "txns", _StrikesNone())],
         found_by=161,
         scenario="transactions",
     ),

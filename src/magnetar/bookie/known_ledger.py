@@ -61,6 +61,11 @@ class ServingRules:
         """Whether a ledger takes these entries: behind a fence only those of a recovery."""
         return not ledger.fenced or run.recovery
 
+    def answers_before(self, ledger: KnownLedger) -> bool:
+        """Whether a read that fences is answered without waiting: when the fence is durable. Otherwise it
+        could be lost, and with it what the answer says: that no writer adds the entry any more."""
+        return ledger.fence_durable
+
     def fences_unknown(self) -> bool:
         """Whether a ledger is fenced before its first entry: the writer's add may still be on its way to this
         bookie."""

@@ -151,8 +151,6 @@ class BookieLedgers:
                 return [self._look_up(asker, request)]
             limbo = self._unknown is not Status.NO_LEDGER
             ledger = self._ledgers[request.ledger_id] = KnownLedger(key, limbo=limbo)
-        if ledger.fence_durable:
-            return [self._look_up(asker, request)]
         outputs: list[Output] = []
         if not ledger.fenced:
             ledger.fenced = True
@@ -160,6 +158,8 @@ class BookieLedgers:
             self._fences[ticket] = request.ledger_id
             outputs.append(Write(ticket, request.ledger_id, key, (), (), fence=True))
             outputs += self.polls.end(ledger.tail.all())
+        if self._rules.answers_before(ledger):
+            return [*outputs, self._look_up(asker, request)]
         # It shares the ledger's key: the client may have sent the same bytes many times.
         wait = Wait(asker, replace(request, master_key=ledger.master_key), None)
         self.fencing.begin(wait, ledger.waiting)

@@ -35,6 +35,7 @@ from magnetar.broker.policies.policies import PolicyStore
 from magnetar.broker.registry.names import Names, TopicQuota, topic_path
 from magnetar.broker.registry.partitioned import PartitionedTopics
 from magnetar.broker.registry.registry import TopicRegistry
+from magnetar.broker.registry.registry_rules import REGISTRY_RULES, RegistryRules
 from magnetar.broker.registry.storage import StoredTopics
 from magnetar.broker.rounds import guarded
 from magnetar.broker.session.command_turns import CommandTurns
@@ -85,6 +86,8 @@ class Broker:
     """Which of several brokers serves which topics; None: this one serves all. Set before `start`."""
     siblings: Siblings | None = None
     """Processes that share ports with this one; None: there are none."""
+    registry_rules: RegistryRules = REGISTRY_RULES
+    """What waits for what when topics are loaded, unloaded and deleted."""
     functions: Callable[[], Awaitable[Functions]] | None = None
     """Opens what is stored of functions, the first time; None: there are none here."""
 
@@ -115,7 +118,8 @@ class Broker:
         self.tasks, self.alarms = TaskGroup("broker"), Alarms(clock)
         """Calls at given times; one timer for all topics."""
         self._in_force = PoliciesInForce(self)
-        self.registry = TopicRegistry(StoredTopics(self, self._in_force), clock)
+        storage = StoredTopics(self, self._in_force, self.registry_rules)
+        self.registry = TopicRegistry(storage, clock, rules=self.registry_rules)
         self.topics = self.registry.topics
         """Persistent topics that are there, by full name."""
         self.names, self.topic_quota = Names(), TopicQuota(self._topics_max, self._topics_in)

@@ -109,6 +109,8 @@ class Appender:
         self._open: EntryRun | None = None
         """The last of `_pending` when it began with one entry: the next of the same millisecond join it."""
         self._draining: LedgerFeed | None = None
+        self._holding = False
+        """Whether appends are held: while `_draining`."""
         self.current: LedgerFeed | None = None
         self.next_index = next_index
         self.times = times
@@ -128,8 +130,11 @@ class Appender:
         """Whether all appended entries are durable."""
         return not self._pending
 
-    def switch(self, feed: LedgerFeed) -> None:
-        """Continues in the ledger of `feed`, whose writer is new. Not while draining."""
+    def switch(self, feed: LedgerFeed, *, holds: bool = True) -> None:
+        """Continues in the ledger of `feed`, whose writer is new. Not while draining.
+
+        `holds`: whether its appends are held until the ledger before is durable to its end.
+        """
         assert self._draining is None
         left = self.current
         if left is not None:
@@ -142,6 +147,7 @@ class Appender:
                 self._drained(left)
             else:
                 self._draining = left
+                self._holding = holds
 
     def append(self, entries: list[bytes], counts: list[int] | None) -> Position:
         """Appends entries, at least one; returns the position of the first. Raises LedgerError."""
@@ -156,7 +162,7 @@ class Appender:
         else:
             times.last_ms = now_ms
         index = self.next_index
-        if self._draining is None:
+        if not self._holding:
             first = feed.writer.append(entries, counts, index, now_ms)
             assert first == feed.next_entry, "the ledger numbered entries otherwise"
         else:
@@ -181,7 +187,7 @@ class Appender:
             self._pending[-1] = (run, self._pending[-1][1] + size_bytes)
             return Position(ledger_id, first)
         run = EntryRun(ledger_id, first, entries, counts, index, now_ms)
-        if self._draining is not None:
+        if self._holding:
             feed.held.append(run)
             self._open = None
         else:
@@ -217,6 +223,7 @@ class Appender:
             self._appended(run)
         if feed is self._draining and ledger.complete:
             self._draining = None
+            self._holding = False
             self._release_held()
             self._drained(feed)
 
@@ -250,11 +257,13 @@ class Appender:
     def end(self) -> None:
         """The log is closed: drops the references to its listeners."""
         self.current = self._draining = None
+        self._holding = False
         self._appended = self._drained = self._failed = nobody
 
     def check(self) -> None:
         """Asserts the invariants."""
         assert self.pending_bytes == sum(size for _, size in self._pending)
+        assert not self._holding or self._draining is not None, "appends are held for no ledger"
         positions = [(run.ledger_id, run.first_entry) for run, _ in self._pending]
         assert positions == sorted(positions)
         if self.current is not None and self.error is None:

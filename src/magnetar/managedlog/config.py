@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.ledger.api import Copies
+from magnetar.managedlog.log_rules import LOG_RULES, LogRules
 
 UNLIMITED: Final = -1
 
@@ -64,3 +65,5 @@ class ManagedLogConfig:
     ledger for the whole state."""
     recovery_read_bytes: int = 1024 * 1024
     """Bytes of a cursor ledger per read during its recovery."""
+    rules: LogRules = LOG_RULES
+    """What must be stored before what."""

@@ -54,6 +54,7 @@ class LedgerLifecycle:
         self._reading = parts.reading
         self._offloading = parts.offloading
         self._source = resources.ledgers
+        self._rules = resources.config.rules
         self._clock = resources.clock
         self._spawn = resources.spawn
         self._appender = appender
@@ -94,7 +95,8 @@ class LedgerLifecycle:
         async with self._lock:
             feed = await self._create()
             record = LedgerRecord(feed.ledger.ledger_id, base_index=self._appender.next_index)
-            await self._stored.update(lambda metadata: recovered(metadata).adding(record))
+            storing = self._stored.update(lambda metadata: recovered(metadata).adding(record))
+            await self._rules.listed(storing, is_first=True)
             if feed.error is not None:
                 raise feed.error
             self._go_on_in(feed)
@@ -106,7 +108,7 @@ class LedgerLifecycle:
         if left is not None:
             self._left.append(left)
         self._reading.use(feed.writer)
-        self._appender.switch(feed)
+        self._appender.switch(feed, holds=self._rules.holds_while_draining())
         self.rollover.used(feed)
 
     def roll_if_due(self, now_ms: int) -> None:
@@ -130,18 +132,7 @@ class LedgerLifecycle:
             # Appends go on in the present ledger, and the log may be stopped meanwhile, or lose its writer.
             # State and lock keep other tasks from beginning a ledger.
             async with self._lock:
-                feed = await self._create()
-                record = LedgerRecord(feed.ledger.ledger_id)
-                self._unlisted.append(record.ledger_id)
-                await self._stored.update(lambda metadata: metadata.adding(record))
-                self._unlisted.remove(record.ledger_id)
-                if feed.error is not None:
-                    raise feed.error
-                if not self._stopped and self._appender.error is None:
-                    self._go_on_in(feed)
-                # The success of this update proves that the earlier ones were not stored.
-                unlisted, self._unlisted = self._unlisted, []
-                await self._delete(unlisted)
+                await self._go_on_in_another()
         except LogFencedError as error:
             self._fenced(error)
         except Exception as error:
@@ -152,6 +143,26 @@ class LedgerLifecycle:
             _log.warning("log %s stays in its ledger: %s", self._stored.name, error)
         finally:
             self.rollover.over()
+
+    async def _go_on_in_another(self) -> None:
+        """Creates a ledger, and goes on in it once it is in the stored list. Under the lock."""
+        feed = await self._create()
+        record = LedgerRecord(feed.ledger.ledger_id)
+        self._unlisted.append(record.ledger_id)
+        is_stored = False
+        try:
+            storing = self._stored.update(lambda metadata: metadata.adding(record))
+            await self._rules.listed(storing, is_first=False)
+            is_stored = True
+            self._unlisted.remove(record.ledger_id)
+            if feed.error is not None:
+                raise feed.error
+            if not self._stopped and self._appender.error is None:
+                self._go_on_in(feed)
+        finally:
+            for ledger_id in self._rules.surely_unlisted(tuple(self._unlisted), is_stored=is_stored):
+                self._unlisted.remove(ledger_id)
+                await self._delete([ledger_id])
 
     # Sealing
 

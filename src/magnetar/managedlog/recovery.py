@@ -24,6 +24,7 @@ from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
 from magnetar.managedlog.log_reading import LogReading
+from magnetar.managedlog.log_rules import LogRules
 from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.parts import LogParts
 from magnetar.managedlog.resources import LogResources
@@ -56,7 +57,7 @@ async def recover_log(
     ledgers, tiers, clock = resources.ledgers, sources.tiers, resources.clock
     stored = await StoredLog.load(resources.store, name)
     swept = await _sweep(stored.metadata.deleted_ledgers, ledgers, name)
-    found = await _find_ends(stored.metadata, ledgers, name)
+    found = await _find_ends(stored.metadata, ledgers, name, resources.config.rules)
     ledger_list = LedgerList([_sealed(record) for record in found.ledgers])
     cache = TailCache(sources.budget)
     cursors = LogCursors(name, ledger_list, resources, cursor_work)
@@ -108,7 +109,7 @@ async def _sweep(ledger_ids: tuple[LedgerId, ...], ledgers: Ledgers, name: str) 
     return gone
 
 
-async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogMetadata:
+async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str, rules: LogRules) -> LogMetadata:
     """The value with the end of every ledger; empty ledgers are removed from the list.
 
     Damage keeps no log from being opened: a read of lost entries reports the loss.
@@ -117,7 +118,7 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogM
     empty: list[LedgerId] = []
     next_index = 0
     last_time = metadata.last_broker_time_ms
-    for record in metadata.ledgers:
+    for record in rules.ends_to_find(metadata.ledgers):
         if record.sealed:
             records.append(record)
             if not metadata.last_broker_time_ms:
@@ -138,7 +139,7 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogM
             empty.append(record.ledger_id)
             continue
         bounds = await bounds_of(reader, max(record.base_index, next_index, metadata.next_index))
-        next_index = max(next_index, bounds.next_index)
+        next_index = max(next_index, rules.index_behind(bounds.base_index, bounds.next_index))
         # Not the highest: earlier entries may have been written while the clock was ahead.
         last_time = bounds.time_ms or last_time
         time_ms = bounds.time_ms or last_time

@@ -13,7 +13,9 @@ from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.closing import BundleTopics
 from magnetar.broker.ownership.health_topics import health_topic
 from magnetar.broker.ownership.listing import owners_in
-from magnetar.broker.ownership.ownership import Claim, Close, Delete, Effect, Ownership
+from magnetar.broker.ownership.ownership import Ownership
+from magnetar.broker.ownership.ownership_effects import Claim, Close, Delete, Effect
+from magnetar.broker.ownership.ownership_rules import OWNERSHIP_RULES, OwnershipRules
 from magnetar.broker.ownership.peers import Peers
 from magnetar.broker.ownership.records import (
     NAMESPACES,
@@ -48,9 +50,11 @@ class Claims:
         urls: BrokerUrls,
         peers: Peers,
         spawn: Callable[[Coroutine[object, object, None]], None],
+        rules: OwnershipRules = OWNERSHIP_RULES,
     ) -> None:
         """`urls`: of this broker."""
-        self.ownership = Ownership()
+        self.ownership = Ownership(rules)
+        self._rules = rules
         self._broker = broker
         self._store = broker.store
         self._urls = urls
@@ -100,7 +104,7 @@ class Claims:
         bundle, session = claim.bundle, claim.session
         try:
             made = await self._make_record(bundle)
-            alone = made and await self._is_alone(bundle)
+            alone = made and (not self._rules.must_be_alone() or await self._is_alone(bundle))
             if alone:
                 with contextlib.suppress(NotFoundError):  # it did not come by a move
                     await self._store.delete(move_path(bundle))
@@ -118,11 +122,8 @@ class Claims:
         self.carry_out(self.ownership.claimed(bundle, session, alone=alone))
         if self.ownership.serves(bundle):
             _log.info("%s is served here now", bundle)
-            await self._look_once_more(bundle)
-
-    async def _look_once_more(self, bundle: Bundle) -> None:
-        """While a bundle was claimed, what became of its record was not listened to."""
-        await self.look_at(bundle)
+            if self._rules.looks_again():
+                await self.look_at(bundle)
 
     async def _make_record(self, bundle: Bundle) -> bool:
         """Whether the record is there and of this session."""

@@ -20,6 +20,7 @@ from magnetar.broker.ownership.claims import LOOK_S, Claims, urls_of
 from magnetar.broker.ownership.health_topics import checked_broker, health_topic
 from magnetar.broker.ownership.last_known import LastKnown
 from magnetar.broker.ownership.moves import Moves
+from magnetar.broker.ownership.ownership_rules import OWNERSHIP_RULES, OwnershipRules
 from magnetar.broker.ownership.peers import Peers, Probe
 from magnetar.broker.ownership.place import HERE, TopicPlace
 from magnetar.broker.ownership.placement import SentBundles, least_loaded
@@ -53,6 +54,7 @@ class Owners:
         probe: Probe,
         load: Callable[[], Awaitable[Load]],
         version: str,
+        ownership_rules: OwnershipRules = OWNERSHIP_RULES,
     ) -> None:
         """`socket`: see `BrokerReport`. `load` says what this broker has to do, but for its bundles."""
         self.urls = urls
@@ -74,7 +76,7 @@ class Owners:
             changed=self._peers_changed,
         )
         self.rules = PlacementRules(broker.policies, broker.store, self.tasks.spawn)
-        self._claims = Claims(broker, urls, self.peers, self.tasks.spawn)
+        self._claims = Claims(broker, urls, self.peers, self.tasks.spawn, ownership_rules)
         self._moves = Moves(broker.store, self._claims, self.broker_id, broker.clock)
         self.ownership = self._claims.ownership
         self.reporting = Reporting(

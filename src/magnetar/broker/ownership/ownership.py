@@ -5,7 +5,8 @@ the end of a session. What is to be done comes out as effects, which the driver 
 which they come. Sessions have numbers, counted by the driver; each claim carries the number of the session in
 which it was made.
 
-Rules, each with a mutant in `sim/owners/mutations.py`, but for the first, whose breach the driver notices:
+Rules (`ownership_rules.py`), each with a mutant in `sim/owners/mutations.py`, but for the first, whose breach
+the driver notices:
 1. An answer to a claim of a former session makes no owner: the record goes with its session.
 2. When the session ends, every bundle is lost in the same turn.
 3. A record goes only after the topics of the bundle are closed.
@@ -21,43 +22,13 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right, insort
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.ownership.bundle import Bundle
+from magnetar.broker.ownership.ownership_effects import Claim, Close, Delete, Effect
+from magnetar.broker.ownership.ownership_rules import OWNERSHIP_RULES, OwnershipRules
 from magnetar.broker.ownership.states import TRANSITIONS, BundleState
 from magnetar.broker.policies.bundles import covers, hash_of
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Create the record, ephemeral, unless one is there; then read the ranges and the other records."""
-
-    bundle: Bundle
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Close the loaded topics of the bundle, then call `closed`."""
-
-    bundle: Bundle
-    lost: bool
-    """Clients are sent away in this turn: nothing more is acknowledged."""
-    to: str
-    """Broker that takes the bundle, which clients are told; "": they look it up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete the record if it is this session's, then call `deleted`."""
-
-    bundle: Bundle
-    session: int
-
-
-Effect: TypeAlias = Claim | Close | Delete
 
 
 class _Held:
@@ -79,7 +50,8 @@ def _start_of(bundle: Bundle) -> tuple[NamespaceName, int]:
 class Ownership:
     """The bundles of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: OwnershipRules = OWNERSHIP_RULES) -> None:
+        self._rules = rules
         self.session = 0
         """Number of the session that lasts; 0: there is none."""
         self._held: dict[Bundle, _Held] = {}
@@ -133,6 +105,8 @@ class Ownership:
         """The session has ended, and with it all records; those of claims under way too."""
         self.session = 0
         effects: list[Effect] = []
+        if not self._rules.ends_with_session():
+            return effects
         for bundle, held in list(self._held.items()):
             if held.state is BundleState.CLAIMING:
                 self._leave(bundle)
@@ -175,16 +149,15 @@ class Ownership:
         if held is None or held.state is not BundleState.OWNED:
             return []
         self._turn(bundle, held, BundleState.RELEASING)
-        return [Close(bundle, lost=False, to=to)]
+        return self._rules.at_release(Close(bundle, lost=False, to=to), Delete(bundle, held.session))
 
     def record_gone(self, bundle: Bundle, session: int) -> list[Effect]:
         """The record is missing, or another broker's: read in `session`."""
         held = self._held.get(bundle)
         if held is None or held.session != session:
             return []
-        if held.state is BundleState.OWNED or (held.state is BundleState.RELEASING and not held.closed):
-            return self._lose(bundle)
-        return []
+        is_lost = self._rules.loses_without_record(held.state, closed=held.closed)
+        return self._lose(bundle) if is_lost else []
 
     def closed(self, bundle: Bundle) -> list[Effect]:
         """No topic of the bundle is loaded any more, and none is being loaded."""

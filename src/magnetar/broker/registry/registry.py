@@ -20,6 +20,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.registry.registry_rules import REGISTRY_RULES, RegistryRules
 from magnetar.broker.registry.topic_states import IN_FLIGHT, TRANSITIONS, TopicState
 from magnetar.broker.topic.topic import Topic
 from magnetar.runtime.flights import Flight
@@ -63,7 +64,14 @@ class _Work:
 class TopicRegistry:
     """Which topics are there. Every check and the act that follows from it happen in one turn of the loop."""
 
-    def __init__(self, storage: TopicStorage, clock: Clock, *, wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self,
+        storage: TopicStorage,
+        clock: Clock,
+        *,
+        wait_s: float = WAIT_S,
+        rules: RegistryRules = REGISTRY_RULES,
+    ) -> None:
         """`wait_s`: how long callers wait for work that others began, or they themselves."""
         self.topics: dict[str, Topic] = {}
         """Objects that are there, by full name: loaded, failed, or being unloaded."""
@@ -72,6 +80,7 @@ class TopicRegistry:
         self.ended = 0
         """Topics that were unloaded or deleted."""
         self._storage = storage
+        self._rules = rules
         self._clock = clock
         self._wait_ms = wait_s * 1000
         self._work: dict[str, _Work] = {}
@@ -99,7 +108,7 @@ class TopicRegistry:
             # It was cancelled before it began, so that it could not clear this itself.
             del self._work[name]
             return None
-        return work
+        return work if work is None or self._rules.waits_for(work.state) else None
 
     # -- what callers want -------------------------------------------------------------------------
 
@@ -220,7 +229,7 @@ class TopicRegistry:
         now = self.state(key)
         assert state in TRANSITIONS[now], f"{key} is {now.value} and cannot be {state.value}"
         begun = self._work[key] = _Work(state, self._clock.monotonic_ms(), create=create)
-        begun.flight = Flight(work)
+        begun.flight = self._rules.flight(work)
         return begun
 
     async def _landing(self, key: str, work: _Work, until_ms: float) -> None:

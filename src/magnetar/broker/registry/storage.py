@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.registry.names import topic_path
+from magnetar.broker.registry.registry_rules import REGISTRY_RULES, RegistryRules
 from magnetar.broker.rounds import guarded
 from magnetar.broker.topic.topic import Topic
 from magnetar.broker.topic.topic_resources import TopicResources
@@ -24,9 +25,12 @@ _log = logging.getLogger("magnetar.broker")
 class StoredTopics:
     """The topics of a broker, as storage has them. Called by flights, so once at a time for each name."""
 
-    def __init__(self, broker: BrokerPort, in_force: PoliciesInForce) -> None:
+    def __init__(
+        self, broker: BrokerPort, in_force: PoliciesInForce, rules: RegistryRules = REGISTRY_RULES
+    ) -> None:
         self._broker = broker
         self._in_force = in_force
+        self._rules = rules
 
     async def load(self, name: TopicName, *, create: bool) -> Topic:
         """The topic's object; see `TopicRegistry.get`."""
@@ -44,7 +48,7 @@ class StoredTopics:
             outputs=broker.outputs,
             turns=broker.turns,
         )
-        topic = Topic(name, log, resources, disk=broker.disk)
+        topic = self._rules.topic(name, log, resources, broker.disk)
         topic.limits.unacked_of_broker = broker.unacked
         topic.limits.stored = broker.stored.of(name.tenant)
         try:
@@ -59,7 +63,8 @@ class StoredTopics:
                 raise ServiceNotReadyError(f"{name}: {log.error}; look it up again")
         except BaseException:
             # Otherwise the log would stay open, and report to an object that is not in use.
-            await guarded(topic.close(), f"{name}: closing what could not be loaded")
+            if self._rules.closes_half_loaded():
+                await guarded(topic.close(), f"{name}: closing what could not be loaded")
             raise
         return topic
 

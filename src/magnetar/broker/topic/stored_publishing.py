@@ -65,13 +65,19 @@ class StoredPublishing(PublishPath):
     """The publish path of one persistent topic."""
 
     def __init__(
-        self, name: TopicName, log: AppendedLog, room: SpaceWait, limits: Limited, tally: TopicTally
+        self,
+        name: TopicName,
+        log: AppendedLog,
+        room: SpaceWait,
+        limits: Limited,
+        tally: TopicTally,
+        line: ReceiptLine | None = None,
     ) -> None:
         super().__init__(limits, tally)
         self._name = name
         self._log = log
         self._room = room
-        self._line = ReceiptLine()
+        self._line = ReceiptLine() if line is None else line
         self.dedup: Dedup | None = None
         """Set while deduplication is on."""
         self.transactions: TransactionLog | None = None

@@ -34,6 +34,7 @@ from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.stored_publishing import StoredPublishing
 from magnetar.broker.topic.subscription_life import Next, SubscriptionLife
 from magnetar.broker.topic.topic_resources import TopicResources
+from magnetar.broker.topic.unanswered import ReceiptLine
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursors.cursor import Cursor
@@ -58,12 +59,15 @@ class Topic(AnyTopic):
         resources: TopicResources,
         *,
         disk: DiskMark,
+        subscription: type[Subscription] = Subscription,
+        line: ReceiptLine | None = None,
     ) -> None:
+        """`line`: of the receipts that it owes; None: an empty one."""
         clock, alarms, spawn = resources.clock, resources.alarms, resources.spawn
         self._room = RoomWait(alarms, log.has_room, weakly(self._room_again))
-        super().__init__(
-            name, ProducerAccess(log, spawn), clock, partial(StoredPublishing, name, log, self._room)
-        )
+        path = partial(StoredPublishing, name, log, self._room, line=line)
+        super().__init__(name, ProducerAccess(log, spawn), clock, path)
+        self._subscription = subscription
         self._disk = disk
         self.log, self._resources = log, resources
         self._life: SubscriptionLife[Subscription] = SubscriptionLife(name, self.publishing)
@@ -180,7 +184,7 @@ class Topic(AnyTopic):
         await self.compaction.load()
 
     def _add_subscription(self, name: str, cursor: Cursor) -> Subscription:
-        subscription = Subscription(self.name, name, self.log, cursor, self._resources)
+        subscription = self._subscription(self.name, name, self.log, cursor, self._resources)
         if self.transactions is not None:
             self.transactions.begin(cursor)
         subscription.keep(self.limits.of_subscription(name))

@@ -16,6 +16,7 @@ from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept_parts import KeptParts, part_at
 from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.transaction import Transaction
+from magnetar.broker.transactions.txn_rules import TXN_RULES, TxnRules
 from magnetar.metadata import keys
 from magnetar.metadata.store import BadVersionError, Change, Notification
 
@@ -41,8 +42,15 @@ class _News:
 class PartWaits:
     """The waits of one broker's coordinators."""
 
-    def __init__(self, broker: BrokerPort, kept: KeptParts, knocked: Callable[[str, TxnId], None]) -> None:
+    def __init__(
+        self,
+        broker: BrokerPort,
+        kept: KeptParts,
+        knocked: Callable[[str, TxnId], None],
+        rules: TxnRules = TXN_RULES,
+    ) -> None:
         """`knocked`: a topic of this broker, which is to do its part."""
+        self._rules = rules
         self._broker = broker
         self._kept = kept
         self._knocked = knocked
@@ -64,6 +72,28 @@ class PartWaits:
         if found is not None and (news := self._news.get(found[1])) is not None:
             news.topics.add(str(TopicName.from_log_name(found[0])))
             news.event.set()
+
+    async def closed(self, txn: Transaction, check: Callable[[Transaction], None], until_ms: float) -> bool:
+        """Returns when every topic has said that it takes nothing more; whether all that they took is
+        durable. Raises what `wait` does."""
+        durable = True
+
+        def look(part: TopicPart | None) -> bool:
+            nonlocal durable
+            if part is None:
+                return True  # its topic was deleted with all that it held
+            durable = durable and part.durable is not False
+            return part.durable is not None
+
+        if self._rules.closes_topics_first():
+            await self.wait(txn, look, check, until_ms)
+        return durable
+
+    async def gone(self, txn: Transaction, check: Callable[[Transaction], None]) -> None:
+        """Returns when every topic has done what was decided, and its part is gone. Raises what `wait`
+        does."""
+        if self._rules.header_stays():
+            await self.wait(txn, lambda part: part is None, check)
 
     async def wait(
         self,

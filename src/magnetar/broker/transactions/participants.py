@@ -31,6 +31,7 @@ from magnetar.broker.transactions.resolving import AGAIN_MS, Resolving
 from magnetar.broker.transactions.subscription_acks import AbortOf
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
+from magnetar.broker.transactions.txn_rules import TxnRules
 from magnetar.managedlog.errors import LogFencedError
 from magnetar.metadata import keys
 from magnetar.metadata.store import BadVersionError, Change, NotFoundError, Notification, SessionEvent
@@ -58,12 +59,13 @@ class Participants(Resolving):
         broker: BrokerPort,
         kept: KeptParts,
         abort_of: AbortOf,
+        rules: TxnRules,
         followed: Callable[[Transaction], None],
         overtaken: Callable[[int], None],
     ) -> None:
         """`followed`: a coordinator of this broker has decided a transaction. `overtaken`: another process
         has written outcomes of one."""
-        super().__init__(broker, kept, abort_of)
+        super().__init__(broker, kept, abort_of, rules)
         self._overtaken = overtaken
         self._followed = followed
         self._holder = ""
@@ -271,7 +273,8 @@ class Participants(Resolving):
         topic = self.loaded(mirror.topic)
         if topic is None or not self._has(mirror) or mirror.state is not TxnState.OPEN:
             return
-        await self._settled_in(topic, mirror)
+        if self._rules.settles_first():
+            await self.part_of(topic).settled(mirror.id)
         if topic.closed or self.loaded(mirror.topic) is not topic:
             return  # its next owner says so
         mirror.durable = not (mirror.lost or mirror.missing)
@@ -302,9 +305,6 @@ class Participants(Resolving):
                 mirror.lost, mirror.durable = True, False
                 mirror.changed()
                 self._broker.tasks.spawn(self._say(mirror))
-
-    async def _settled_in(self, topic: Topic, mirror: Mirror) -> None:
-        await self.part_of(topic).settled(mirror.id)
 
     # -- after the decision ------------------------------------------------------------------------
 

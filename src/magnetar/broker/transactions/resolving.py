@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError, MetadataError
+from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.transactions.coordinator import Coordinator
@@ -17,6 +18,7 @@ from magnetar.broker.transactions.kept import ENDED_TOGETHER, TOGETHER, KeptTran
 from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
+from magnetar.broker.transactions.txn_rules import TxnRules
 from magnetar.managedlog.orphans import log_paths
 from magnetar.metadata.keys import MANAGED_LEDGERS
 from magnetar.metadata.store import BadVersionError, StoreClosedError, StoreUnreachableError
@@ -39,8 +41,11 @@ _SWEEP_MANY: Final = 256
 class Resolving:
     """Resolves the transactions of one broker."""
 
-    def __init__(self, broker: BrokerPort, kept: KeptTransactions, abort_of: AbortOf) -> None:
+    def __init__(
+        self, broker: BrokerPort, kept: KeptTransactions, abort_of: AbortOf, rules: TxnRules
+    ) -> None:
         """`abort_of`: see there."""
+        self._rules = rules
         self.coordinators: dict[int, Coordinator] = {}
         """Coordinators that have begun a transaction."""
         self.of_topic: dict[str, dict[TxnId, Transaction]] = {}
@@ -68,8 +73,18 @@ class Resolving:
             topic.transactions = self._new_part(topic)
         return topic.transactions
 
+    def end_of(self, name: TopicName) -> Position | None:
+        """The last entry now, from which on the topic refuses entries that falsely name a transaction; None:
+        it is not loaded."""
+        topic = self.loaded(str(name))
+        if topic is None:
+            return None
+        self.part_of(topic)
+        return topic.log.last_position
+
     def _new_part(self, topic: Topic) -> TopicTransactions:
-        return TopicTransactions(topic, self._kept, self._abort_of, self.lose, self._broker.clock)
+        clock = self._broker.clock
+        return TopicTransactions(topic, self._kept, self._abort_of, self.lose, clock, self._rules)
 
     def lose(self, topic: str, txns: Iterable[TxnId]) -> None:
         """Messages of these that the topic accepted never became durable: they cannot commit."""
@@ -83,7 +98,7 @@ class Resolving:
         for name in txn.partitions:
             topic = self.loaded(name)
             part = None if topic is None else topic.transactions
-            if part is not None:
+            if part is not None and self._rules.settles_first():
                 await part.settled(txn.id)
         return not (txn.lost or txn.missing)
 
@@ -210,6 +225,8 @@ class Resolving:
         Headers may stay for long: until each topic of their transactions could be loaded. Raises
         MetadataError.
         """
+        if not self._rules.strikes_first():
+            return False
         counted = list(self._counted.get(topic, {}).values())
         found = [txn for txn in counted if len(txn.acks.get(topic, {}).get(subscription, ()))]
         for start in range(0, len(found), TOGETHER):

@@ -32,8 +32,8 @@ from magnetar.broker.transactions.coordinator import RESERVED, Coordinator, Who
 from magnetar.broker.transactions.discovery import ASSIGN
 from magnetar.broker.transactions.giving_up import give_up
 from magnetar.broker.transactions.ids import TxnId, TxnState
+from magnetar.broker.transactions.kept import KeptTransactions
 from magnetar.broker.transactions.kept_parts import KeptParts, wish_at
-from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.outcomes import PAGE
 from magnetar.broker.transactions.part_waits import PartWaits
 from magnetar.broker.transactions.participants import Participants
@@ -42,6 +42,7 @@ from magnetar.broker.transactions.shared_headers import SharedHeaders
 from magnetar.broker.transactions.topic_side import TopicSide
 from magnetar.broker.transactions.transaction import Transaction, text_bytes
 from magnetar.broker.transactions.transactions import Transactions
+from magnetar.broker.transactions.txn_rules import TXN_RULES, TxnRules
 from magnetar.metadata import keys
 from magnetar.metadata.store import Change, Notification
 from magnetar.runtime.tasks import SingleFlight, pause
@@ -68,21 +69,24 @@ class SharedTransactions(Transactions):
     _kept: KeptParts
     _resolving: Participants
 
-    def __init__(self, broker: BrokerPort) -> None:
-        super().__init__(broker)
+    def __init__(
+        self, broker: BrokerPort, rules: TxnRules = TXN_RULES, kept: KeptParts | None = None
+    ) -> None:
+        super().__init__(broker, rules, kept or KeptParts(broker.store))
         self.recover = self._recover
         self.take_up = self._take_up
         self._loads: SingleFlight[None] = SingleFlight()
         self._follows: SingleFlight[None] = SingleFlight(broker.tasks)  # they wait for as long as topics take
         self._headers = SharedHeaders(self._kept, self._check_current, self._decided, self._give_up)
-        self._waits = PartWaits(broker, self._kept, self._resolving.knocked)
-        self._side = TopicSide(broker, self._kept, self._resolving, self.abort_of)
+        self._waits = PartWaits(broker, self._kept, self._resolving.knocked, rules)
+        self._side = TopicSide(broker, self._kept, self._resolving, self.abort_of, rules)
         self._rounds = 0
         self._shared = False
 
-    def _made(self) -> tuple[KeptParts, Participants]:
-        kept = KeptParts(self._broker.store)
-        return kept, Participants(self._broker, kept, self.abort_of, self._follow, self._give_up)
+    def _made(self, kept: KeptTransactions) -> tuple[KeptParts, Participants]:
+        assert isinstance(kept, KeptParts)
+        follow, give_up = self._follow, self._give_up
+        return kept, Participants(self._broker, kept, self.abort_of, self._rules, follow, give_up)
 
     # -- start -------------------------------------------------------------------------------------
 
@@ -296,26 +300,12 @@ class SharedTransactions(Transactions):
                 txn.closing = True
                 txn.changed()
             await self._save(txn)
-            if txn.state is TxnState.OPEN and not await self._closed(txn):
+            until_ms, check = txn.deadline_ms + 1_000 * _FOLLOWED_S, self._check_current
+            if txn.state is TxnState.OPEN and not await self._waits.closed(txn, check, until_ms):
                 txn.ending, txn.reason = TxnState.ABORTED, "a message of it could not be stored"
         if txn.state is TxnState.OPEN:
             coordinator.decide(txn)
             await self._save(txn)
-
-    async def _closed(self, txn: Transaction) -> bool:
-        """Returns when every topic has said that it takes nothing more; whether all that they took is
-        durable. Raises CoordinatorNotFoundError, MetadataError."""
-        durable = True
-
-        def look(part: TopicPart | None) -> bool:
-            nonlocal durable
-            if part is None:
-                return True  # its topic was deleted with all that it held
-            durable = durable and part.durable is not False
-            return part.durable is not None
-
-        await self._waits.wait(txn, look, self._check_current, txn.deadline_ms + 1_000 * _FOLLOWED_S)
-        return durable
 
     # -- after the decision --------------------------------------------------------------------------
 
@@ -326,7 +316,7 @@ class SharedTransactions(Transactions):
     async def _followed(self, txn: Transaction) -> None:
         while self._is_current(txn):
             try:
-                await self._waits.wait(txn, lambda part: part is None, self._check_current)
+                await self._waits.gone(txn, self._check_current)
                 break
             except MetadataError as error:
                 _log.warning("transaction %s waits for its topics: %s", txn.id, error)

@@ -16,8 +16,8 @@ from magnetar.managedlog.visible import Visible
 class TransactionSpans:
     """The spans of one topic."""
 
-    def __init__(self) -> None:
-        self.visible = Visible()
+    def __init__(self, visible: Visible | None = None) -> None:
+        self.visible = visible or Visible()
         """For the topic's log."""
         self._open: dict[TxnId, list[tuple[LedgerId, int, int]]] = {}
         """Ledger, first, last entry, ascending; transactions in the order of their first entries."""

@@ -26,6 +26,7 @@ from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.broker.transactions.mirror import Mirror
 from magnetar.broker.transactions.participants import Participants
 from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of, check_unmoved
+from magnetar.broker.transactions.txn_rules import TxnRules
 from magnetar.runtime.tasks import pause
 
 if TYPE_CHECKING:
@@ -47,8 +48,14 @@ class TopicSide:
     """The commands of transactions at the topics of one broker."""
 
     def __init__(
-        self, broker: BrokerPort, kept: KeptParts, participants: Participants, abort_of: AbortOf
+        self,
+        broker: BrokerPort,
+        kept: KeptParts,
+        participants: Participants,
+        abort_of: AbortOf,
+        rules: TxnRules,
     ) -> None:
+        self._rules = rules
         self._broker = broker
         self._kept = kept
         self._participants = participants
@@ -156,11 +163,11 @@ class TopicSide:
         mirror.messages += len(run.entries)
         return None
 
-    @staticmethod
-    def _check_open(mirror: Mirror, who: Who, *, held: bool = False) -> None:
+    def _check_open(self, mirror: Mirror, who: Who, *, held: bool = False) -> None:
         if not who.may(mirror):
             raise TransactionNotFoundError(f"transaction {mirror.id} is not known to {who.role or 'you'}")
-        if mirror.closed or (mirror.closing and not held) or mirror.reason:
+        closed = mirror.closed or (mirror.closing and not held) or bool(mirror.reason)
+        if not self._rules.takes(closed=closed):
             raise TransactionStateError(f"transaction {mirror.id} ends or has ended, and takes nothing more")
 
     # -- acknowledging -----------------------------------------------------------------------------

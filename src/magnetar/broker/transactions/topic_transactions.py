@@ -25,6 +25,7 @@ from magnetar.broker.transactions.spans import TransactionSpans
 from magnetar.broker.transactions.stamp import stamped, strangers
 from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of
 from magnetar.broker.transactions.transaction import Transaction
+from magnetar.broker.transactions.txn_rules import TXN_RULES, TxnRules
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log_state import LogState
 from magnetar.runtime.tasks import SingleFlight, gathered
@@ -61,9 +62,16 @@ class TopicTransactions:
     """The transactions of one loaded topic, from its first one on."""
 
     def __init__(
-        self, topic: TransactionsTopic, kept: KeptTransactions, abort_of: AbortOf, lose: Lose, clock: Clock
+        self,
+        topic: TransactionsTopic,
+        kept: KeptTransactions,
+        abort_of: AbortOf,
+        lose: Lose,
+        clock: Clock,
+        rules: TxnRules = TXN_RULES,
     ) -> None:
-        self.spans = TransactionSpans()
+        self._rules = rules
+        self.spans = TransactionSpans(rules.visible())
         self.aborted = 0
         """Transactions with entries here that were aborted, since the topic was loaded."""
         # A topic that is let go is freed without the garbage collector.
@@ -185,9 +193,10 @@ class TopicTransactions:
     async def keep(self, txn: Transaction) -> None:
         """Makes durable what the decision means here. Raises MetadataError, LedgerError, LogError."""
         if ledgers := self._unkept.get(txn.id):
-            await self._keep_hidden(ledgers)
+            if self._rules.keeps_hidden_first():
+                await self._keep_hidden(ledgers)
             self._unkept.pop(txn.id, None)
-        if txn.state is TxnState.COMMITTED:
+        if txn.state is TxnState.COMMITTED and self._rules.keeps_cursors_first():
             subscriptions = map(self._subscriptions.get, txn.acks.get(self._name, ()))
             await gathered(self._keep_acks(each, txn.id) for each in subscriptions if each is not None)
 
@@ -250,7 +259,7 @@ class TopicTransactions:
 
     def recover_acks(self, transactions: Collection[Transaction]) -> None:
         """Recovers the subscriptions' acknowledgements in these transactions."""
-        for txn in transactions:
+        for txn in self._rules.acks_to_recover(transactions):
             for name, acks in txn.acks.get(self._name, {}).items():
                 subscription = self._subscriptions.get(name)
                 if subscription is not None and len(acks):

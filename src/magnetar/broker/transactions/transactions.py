@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.base.errors import MagnetarError, MetadataError
-from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
     CoordinatorNotFoundError,
@@ -42,6 +41,7 @@ from magnetar.broker.transactions.recovery import left_by
 from magnetar.broker.transactions.resolving import AGAIN_MS, Resolving
 from magnetar.broker.transactions.subscription_acks import acks_of, check_unmoved
 from magnetar.broker.transactions.transaction import Transaction, text_bytes
+from magnetar.broker.transactions.txn_rules import TXN_RULES, TxnRules
 from magnetar.runtime.flights import OneAtATime
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.wire.events import AckEvent, SendRun, TxnBits
@@ -56,13 +56,16 @@ _log = logging.getLogger("magnetar.broker.transactions")
 
 
 class Transactions:
-    """The transactions of one broker."""
+    """The transactions of one broker. `kept`: their records, by default those in its store."""
 
-    def __init__(self, broker: BrokerPort) -> None:
+    def __init__(
+        self, broker: BrokerPort, rules: TxnRules = TXN_RULES, kept: KeptTransactions | None = None
+    ) -> None:
         self.enabled = broker.config.transactions
         self.discovery = Discovery(broker.policies)
         self._broker = broker
-        self._kept, self._resolving = self._made()
+        self._rules = rules
+        self._kept, self._resolving = self._made(kept or KeptTransactions(broker.store))
         self.coordinators = self._resolving.coordinators
         """Coordinators that have begun a transaction."""
         self.recover = self._resolving.recover
@@ -74,9 +77,8 @@ class Transactions:
         self._reserves: SingleFlight[None] = SingleFlight()
         self._deadlines = Deadlines(broker.alarms, broker.clock, self.coordinators, self._time_over)
 
-    def _made(self) -> tuple[KeptTransactions, Resolving]:
-        kept = KeptTransactions(self._broker.store)
-        return kept, Resolving(self._broker, kept, self.abort_of)
+    def _made(self, kept: KeptTransactions) -> tuple[KeptTransactions, Resolving]:
+        return kept, Resolving(self._broker, kept, self.abort_of, self._rules)
 
     # -- start -------------------------------------------------------------------------------------
 
@@ -155,18 +157,10 @@ class Transactions:
             with contextlib.suppress(TopicNotFoundError):
                 await self._broker.topic(name, create=False)
         txn = coordinator.find_open(txn_id(bits), who)
-        coordinator.add_partitions(txn, [(str(name), named, self._end_of(name)) for named, name in names])
+        end_of = self._resolving.end_of
+        coordinator.add_partitions(txn, [(str(name), named, end_of(name)) for named, name in names])
         self._resolving.concerns(txn, [str(name) for _, name in names])
         await self._save(txn)
-
-    def _end_of(self, name: TopicName) -> Position | None:
-        """The last entry now, from which on the topic refuses entries that falsely name a transaction; None:
-        there is no such topic."""
-        topic = self._resolving.loaded(str(name))
-        if topic is None:
-            return None
-        self._resolving.part_of(topic)
-        return topic.log.last_position
 
     async def add_subscriptions(
         self, bits: TxnBits, subscriptions: Sequence[tuple[str, TopicName, str]], who: Who

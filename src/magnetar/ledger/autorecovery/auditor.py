@@ -8,8 +8,8 @@ from typing import Final
 
 from magnetar.base.errors import LedgerError, MetadataError
 from magnetar.ledger.autorecovery.checks import AuditChecks, stored_ledger
-from magnetar.ledger.autorecovery.fragments import held_by
 from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
+from magnetar.ledger.autorecovery.repair_rules import REPAIR_RULES, RepairRules
 from magnetar.ledger.autorecovery.schedule import AuditSchedule
 from magnetar.ledger.registry import LedgerRegistry
 from magnetar.metadata.bookkeeper.election import AuditorElection
@@ -35,7 +35,9 @@ class Auditor:
         election: AuditorElection,
         checks: AuditChecks,
         options: RecoveryOptions,
+        rules: RepairRules = REPAIR_RULES,
     ) -> None:
+        self._rules = rules
         self._ledgers = ledgers
         self._bookies = bookies
         self._marks = marks
@@ -106,7 +108,7 @@ class Auditor:
             try:
                 await self._audit(lost)
             except (MetadataError, LedgerError):
-                schedule.failed(now_s + _RETRY_S)
+                schedule.failed(now_s + self._rules.audit_retry_s)
                 raise
             if is_due:
                 schedule.done(now_s)
@@ -123,7 +125,7 @@ class Auditor:
         self._delay_touched = False
         # The former auditor may have checked just now.
         self._checked_bookies_s = now_s
-        schedule = AuditSchedule(await self._delay_s())
+        schedule = AuditSchedule(await self._delay_s(), self._rules.look_again_s)
         # In parallel: a check of all ledgers takes long, and a lost bookie cannot wait for it.
         self._checking = TaskGroup("checks of the auditor")
         self._checking.spawn(self._checks.run())
@@ -141,7 +143,7 @@ class Auditor:
         count = 0
         async for ledger_id in self._ledgers.ledger_ids():
             stored = await stored_ledger(self._ledgers, ledger_id)
-            if stored is not None and (holders := held_by(stored.metadata, lost)):
+            if stored is not None and (holders := self._rules.holders(stored.metadata, lost)):
                 await self._marks.mark(ledger_id, holders)
                 count += 1
         _log.warning("%d ledgers lack copies that lost bookies had", count)

@@ -11,7 +11,8 @@ from typing import Final
 from magnetar.base.errors import ProtocolError
 from magnetar.base.ids import LedgerId
 from magnetar.ledger.autorecovery.entry_lists import MISSING_MAX, EntryLists, NoListError, missing_at
-from magnetar.ledger.autorecovery.fragments import Fragment, Lack, fragments_of
+from magnetar.ledger.autorecovery.fragments import Fragment, Lack
+from magnetar.ledger.autorecovery.repair_rules import REPAIR_RULES, RepairRules
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.registry import StoredLedger
 from magnetar.runtime.tasks import gathered
@@ -42,11 +43,19 @@ class _Look:
 class LedgerChecker:
     """Checks the entries of each member of each fragment: samples, or all."""
 
-    def __init__(self, cluster: Cluster, lists: EntryLists, *, share: float = 0.0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        lists: EntryLists,
+        *,
+        share: float = 0.0,
+        rules: RepairRules = REPAIR_RULES,
+    ) -> None:
         """`share` (0..1) of a member's entries is read; the first and the last one always."""
         self._cluster = cluster
         self._lists = lists
         self._share = share
+        self._rules = rules
         self._room = asyncio.Semaphore(READS_AT_ONCE)
 
     async def lacks(
@@ -64,8 +73,9 @@ class LedgerChecker:
         `doubted` bookies are checked: by their lists, or, without a list, by reading them if `reads_all`.
         """
         look = _Look(stored, available, doubted, reads_all)
-        found = [await self._lack(look, fragment) for fragment in fragments_of(stored.metadata)]
-        return [lack for lack in found if lack is not None]
+        rules = self._rules
+        found = [await self._lack(look, fragment) for fragment in rules.fragments(stored.metadata)]
+        return [lack for lack in found if lack is not None and rules.counts(lack)]
 
     async def _lack(self, look: _Look, fragment: Fragment) -> Lack | None:
         places = dict(enumerate(fragment.members))
@@ -125,7 +135,7 @@ class LedgerChecker:
         try:
             digester.open(data, entry_id)
         except DigestMismatchError:
-            return False
+            return self._rules.believes_damaged()
         return True
 
 

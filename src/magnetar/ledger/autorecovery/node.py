@@ -13,6 +13,7 @@ from magnetar.ledger.autorecovery.checks import AuditChecks
 from magnetar.ledger.autorecovery.entry_lists import EntryLists
 from magnetar.ledger.autorecovery.placing import PlacementCheck
 from magnetar.ledger.autorecovery.recovery_options import RecoveryOptions
+from magnetar.ledger.autorecovery.repair_rules import REPAIR_RULES, RepairRules
 from magnetar.ledger.autorecovery.replicating import Replicator
 from magnetar.ledger.autorecovery.replication_worker import ReplicationWorker
 from magnetar.ledger.client.cluster import Cluster, by_chance
@@ -40,6 +41,7 @@ class AutoRecoveryNode:
         clock: Clock,
         options: RecoveryOptions,
         client_options: LedgerClientOptions | None = None,
+        rules: RepairRules = REPAIR_RULES,
     ) -> None:
         """For `start` only."""
         self.marks = UnderreplicatedLedgers(store, tree, clock)
@@ -53,11 +55,11 @@ class AutoRecoveryNode:
         # Lists of entries need version 3.
         self._listing = BookiePool(cluster.pool.resolve, replace(client_options, use_v2=False))
         self.election = AuditorElection(store, self.marks.paths, options.node_id)
-        checker = LedgerChecker(cluster, EntryLists(self._listing), share=options.check_share)
+        checker = LedgerChecker(cluster, EntryLists(self._listing), share=options.check_share, rules=rules)
         placing = PlacementCheck(cluster, self._bookies, racks, options.racks_min)
         self.checks = AuditChecks(ledgers, self._bookies, self.marks, checker, placing, options)
-        self.replicator = Replicator(cluster, bytes_per_s=options.bytes_per_s)
-        self.auditor = Auditor(ledgers, self._bookies, self.marks, self.election, self.checks, options)
+        self.replicator = Replicator(cluster, bytes_per_s=options.bytes_per_s, rules=rules)
+        self.auditor = Auditor(ledgers, self._bookies, self.marks, self.election, self.checks, options, rules)
         self.worker = ReplicationWorker(
             self._client, self._bookies, self.marks, checker, placing, self.replicator, options
         )
@@ -71,9 +73,10 @@ class AutoRecoveryNode:
         clock: Clock,
         options: RecoveryOptions,
         client_options: LedgerClientOptions | None = None,
+        rules: RepairRules = REPAIR_RULES,
     ) -> AutoRecoveryNode:
         """Starts the node. Raises MetadataError."""
-        node = cls(store, tree, clock, options, client_options)
+        node = cls(store, tree, clock, options, client_options, rules)
         await node.marks.prepare()
         node._tasks.spawn(node.auditor.run())
         node._tasks.spawn(node.worker.run())

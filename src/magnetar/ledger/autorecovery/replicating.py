@@ -10,7 +10,8 @@ from typing import Final
 
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.autorecovery.checker import digester_of
-from magnetar.ledger.autorecovery.fragments import Fragment, Lack, moved
+from magnetar.ledger.autorecovery.fragments import Fragment, Lack
+from magnetar.ledger.autorecovery.repair_rules import REPAIR_RULES, RepairRules
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledger_reads import LedgerReads
 from magnetar.ledger.quorum.effects import ChooseBookies
@@ -36,9 +37,12 @@ class CopyError(LedgerError):
 class Replicator:
     """Copies entries at a bounded rate."""
 
-    def __init__(self, cluster: Cluster, *, bytes_per_s: float | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, *, bytes_per_s: float | None = None, rules: RepairRules = REPAIR_RULES
+    ) -> None:
         """`bytes_per_s`: bytes of payload copied per second at most, over all ledgers; None: no limit."""
         self._cluster = cluster
+        self.rules: Final = rules
         self._bytes_per_s = bytes_per_s
         self._free_at_s = 0.0
         self.entries_read = 0
@@ -55,7 +59,7 @@ class Replicator:
         here = {index: bookie for index, bookie in lack.places.items() if bookie in available}
         fragment = lack.fragment
         for index, bookie in here.items():
-            await self._copy(stored, bookie, lack.missing.get(index) or fragment.entries(index))
+            await self._copy(stored, bookie, self.rules.entries_to_copy(fragment, index, lack.missing))
         if not gone:
             return
         choose = ChooseBookies(failed=gone, exclude=frozenset(fragment.members))
@@ -68,7 +72,7 @@ class Replicator:
         """Copies the entries of places (indexes) of a closed fragment to their successors, which then take
         these places in the metadata. Raises as `repair` does."""
         for index, bookie in successors.items():
-            await self._copy(stored, bookie, fragment.entries(index))
+            await self._copy(stored, bookie, self.rules.entries_to_copy(fragment, index, {}))
             _log.info(
                 "ledger %d: entries %d to %s of %s are on %s now",
                 stored.ledger_id,
@@ -107,7 +111,7 @@ class Replicator:
         run = AddRun(
             stored.ledger_id,
             master_key(stored.metadata.password),
-            recovery=True,
+            recovery=self.rules.passes_fences(),
             high_priority=True,
             v3=not self._cluster.options.use_v2,
         )
@@ -115,7 +119,7 @@ class Replicator:
             head = digester.seal(entry.entry_id, entry.last_add_confirmed, entry.length_bytes, entry.payload)
             run.entry_ids.append(entry.entry_id)
             run.entries.append(head + entry.payload)
-        acks = _Acks(len(batch))
+        acks = _Acks(self.rules.answers_needed(len(batch)))
         self._cluster.pool.send_adds(bookie, run, acks)
         status = await acks.all
         if status is not Status.OK:
@@ -137,7 +141,7 @@ class Replicator:
         self, stored: StoredLedger, fragment: Fragment, places: Mapping[int, tuple[str, str]]
     ) -> None:
         while True:
-            changed = moved(stored.metadata, fragment.first, places)
+            changed = self.rules.moved(stored.metadata, fragment.first, places)
             if changed is None:
                 raise CopyError(f"ledger {stored.ledger_id}: another process has changed its ensemble")
             try:
@@ -149,11 +153,13 @@ class Replicator:
 
 
 class _Acks:
-    """Waits until every entry of a run is added, or one has failed."""
+    """Waits until so many entries of a run are added, or one has failed."""
 
     def __init__(self, count: int) -> None:
         self._left = count
         self.all: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        if not count:
+            self.all.set_result(Status.OK)
 
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
         """Called by the connection; no ids: no entry of the run arrived."""

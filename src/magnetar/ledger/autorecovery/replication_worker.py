@@ -178,7 +178,7 @@ class ReplicationWorker:
                 await self._place(ledger_id)
         except NoSuchLedgerError:
             lacks = []
-        if not lacks:
+        if self._replicator.rules.is_whole(lacks):
             return await self._marks.replicated(ledger_id, version)
         if any(lack.fragment.is_open for lack in lacks):
             self._defer(ledger_id)

@@ -22,8 +22,10 @@ list of bookies for longer has no connection to the metadata, so it creates no l
 class AuditSchedule:
     """Decides when an audit is due. Times are seconds of a monotonic clock."""
 
-    def __init__(self, delay_s: float) -> None:
+    def __init__(self, delay_s: float, look_again_s: float = LOOK_AGAIN_S) -> None:
+        """`look_again_s`: from an audit to the second one."""
         self._delay_s = delay_s
+        self._look_again_s = look_again_s
         self._lost: frozenset[str] = frozenset()
         self._due_s: float | None = None
         self._again_s: float | None = None
@@ -81,7 +83,7 @@ class AuditSchedule:
     def done(self, now_s: float) -> None:
         """The audit begun at `now_s` succeeded."""
         if self._lost and not self._is_second:
-            self._again_s = now_s + LOOK_AGAIN_S
+            self._again_s = now_s + self._look_again_s
 
     def failed(self, again_s: float) -> None:
         """The audit that was begun failed."""

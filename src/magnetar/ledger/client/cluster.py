@@ -14,6 +14,7 @@ from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.ledger.quorum.effects import ChooseBookies
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.quorum.rules import READING_RULES, ReadingRules
 from magnetar.ledger.registry import LedgerRegistry
 from magnetar.metadata.bookkeeper.registry import LiveBookies, RegisteredBookie
 from magnetar.runtime.tasks import pause
@@ -69,8 +70,10 @@ class Cluster:
         options: LedgerClientOptions | None = None,
         *,
         placement: Placement | None = None,
+        reading: ReadingRules = READING_RULES,
     ) -> None:
         """`placement`: chooses bookies; None: all are in one rack."""
+        self.reading: Final = reading
         self.ledgers: Final = ledgers
         self.options: Final = options or LedgerClientOptions()
         self.pool: Final = BookiePool(self._address, self.options)

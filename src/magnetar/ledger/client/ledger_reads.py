@@ -46,6 +46,7 @@ class LedgerReads:
         self.ledger_id: Final = ledger_id
         self._cluster = cluster
         self._digester = digester
+        self._opener = cluster.reading.opener(digester)
         self._master_key = master_key
         self._metadata = metadata
         self._confirmed = confirmed
@@ -111,7 +112,7 @@ class LedgerReads:
 
     async def _read_one(self, entry_id: int) -> LedgerEntry:
         members = self.members_of(entry_id)
-        core = EntryRead(entry_id, members, self._order(entry_id, members), self._digester)
+        core = EntryRead(entry_id, members, self._order(entry_id, members), self._opener)
         loop = asyncio.get_running_loop()
         result: asyncio.Future[LedgerEntry] = loop.create_future()
         pool, patience_s = self._cluster.pool, self._cluster.options.speculative_read_s
@@ -224,7 +225,7 @@ class LedgerReads:
         out: list[LedgerEntry] = []
         for entry_id, data in enumerate(entries[:count], first):
             try:
-                entry = self._digester.open(data, entry_id)
+                entry = self._opener.open(data, entry_id)
             except DigestMismatchError:  # the earlier entries are good; the rest is read from another bookie
                 break
             bytes_max -= len(entry.payload)

@@ -29,7 +29,7 @@ from magnetar.ledger.quorum.effects import (
     WriteMetadata,
 )
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.quorum.pending import PendingEntries, PendingEntry
+from magnetar.ledger.quorum.pending import PendingEntry
 from magnetar.ledger.quorum.replacing import Replacing
 from magnetar.ledger.quorum.rules import WRITING_RULES, WritingRules
 from magnetar.wire.bookkeeper.digests import Digester
@@ -71,7 +71,7 @@ class QuorumWriter:
             len(metadata.ensembles[-1][1]), metadata.write_quorum, metadata.ack_quorum
         )
         self._ensemble = list(metadata.ensembles[-1][1])
-        self._pending = PendingEntries(self._layout, copies_needed=rules.copies_needed(self._layout))
+        self._pending = rules.pending(self._layout)
         self._length_bytes = 0
         self.last_told = -1
         """The last add confirmed in the last appended entry; -1 before."""
@@ -291,11 +291,12 @@ class QuorumWriter:
             # Another client recovered the ledger and found all of it: the same end, perhaps on other bookies.
             self._written = metadata
             return self.metadata_written(version)
-        if metadata.state is not LedgerState.OPEN:
+        basis = self._rules.goes_on_from(metadata, self._metadata)
+        if basis is None:
             return self._lost(metadata)
         # Another process moved copies of older entries: the wanted change is still to be made, on top of
         # that.
-        self._metadata, self._version = metadata, version
+        self._metadata, self._version = basis, version
         if wanted.state is LedgerState.CLOSED:
             return self._seal()
         return self._write_ensemble(wanted.ensembles[-1][1])

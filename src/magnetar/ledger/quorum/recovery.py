@@ -137,7 +137,7 @@ class LedgerRecovery:
             return self._fail(Failure.GONE, f"ledger {self.ledger_id} was deleted")
         if metadata == self._written:
             return self.metadata_written(version)
-        if metadata.state is LedgerState.CLOSED:
+        if self._rules.adopts(metadata):
             return self._adopt(metadata)
         if self._phase.now is Phase.MARKING:
             return self._begin(metadata, version)
@@ -206,7 +206,8 @@ class LedgerRecovery:
         self._phase.go(Phase.READING, "enough members answered")
         self._first_read = self._rules.first_to_read(self._highest_lac, self._last_segment)
         assert self._first_read >= self._last_segment, "committed entries would be added again"
-        self._pending = PendingEntries(self._layout, self._first_read - 1)
+        copies_needed = self._rules.copies_needed(self._layout)
+        self._pending = PendingEntries(self._layout, self._first_read - 1, copies_needed=copies_needed)
         return self._read_next()
 
     def _read_next(self) -> list[Effect]:
@@ -244,7 +245,7 @@ class LedgerRecovery:
         ):
             self._end = entry_id
             del self._votes[entry_id]
-            return self._finish()
+            return self._progress()
         if len(votes.answered) == self._layout.write_quorum:
             return self._fail(
                 Failure.UNREADABLE,
@@ -262,7 +263,7 @@ class LedgerRecovery:
         self._pending.add(pending)
         effects: list[Effect] = [
             SendAdds(self._ensemble[index], index, [entry.entry_id], [pending.entry], recovery=True)
-            for index in self._layout.write_set(entry.entry_id)
+            for index in self._rules.members_to_write(self._layout.write_set(entry.entry_id))
             if not self._replacing.is_out(index)
         ]
         return effects + self._read_next()

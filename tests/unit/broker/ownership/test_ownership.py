@@ -10,7 +10,8 @@ import pytest
 
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.ownership.bundle import Bundle
-from magnetar.broker.ownership.ownership import Claim, Close, Delete, Effect, Ownership
+from magnetar.broker.ownership.ownership import Ownership
+from magnetar.broker.ownership.ownership_effects import Claim, Close, Delete, Effect
 from magnetar.broker.ownership.states import TRANSITIONS, BundleState
 from magnetar.broker.policies.bundles import LAST
 

@@ -14,6 +14,7 @@ from magnetar.base.ids import LedgerId
 from magnetar.ledger.api import LedgerEnd, NoSuchEntryError
 from magnetar.ledger.client.handles import LedgerHandle
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar.ledger.quorum.rules import READING_RULES
 from magnetar.ledger.registry import StoredLedger
 
 
@@ -44,7 +45,10 @@ def opened(metadata: LedgerMetadata, bookies: Measuring) -> tuple[LedgerHandle, 
 
     shared = SimpleNamespace(metadata=metadata)
     cluster: Any = SimpleNamespace(
-        ledgers=SimpleNamespace(read=stored), options=SimpleNamespace(use_v2=False), pool=None
+        ledgers=SimpleNamespace(read=stored),
+        options=SimpleNamespace(use_v2=False),
+        pool=None,
+        reading=READING_RULES,
     )
     handle = LedgerHandle(cluster, StoredLedger(LedgerId(1), metadata, 0), b"", LedgerEnd(-1, 0))
     handle._reads = handle._tail = cast("Any", bookies)
