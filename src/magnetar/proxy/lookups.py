@@ -113,7 +113,7 @@ class _Question:
 @dataclass(slots=True)
 class _Open:
     link: Link
-    questions: set[int] = field(default_factory=set)
+    questions: set[RequestId] = field(default_factory=set)
     used_s: float = 0.0
 
 
@@ -124,7 +124,7 @@ class Lookups:
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self._questions: dict[int, _Question] = {}
+        self._questions: dict[RequestId, _Question] = {}
         self._links: dict[BrokerAddress, _Open] = {}
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class Lookups:
 
     def ask(self, kind: int, command: pb.BaseCommand) -> str:
         """Takes a question. Returns why the client's connection must be closed, "" if it need not."""
-        request_id: int = getattr(command, _FIELDS[kind]).request_id
+        request_id = RequestId(getattr(command, _FIELDS[kind]).request_id)
         if request_id in self._questions:
             return f"two requests with the id {request_id}"
         if not self._asker.take_place():
@@ -182,7 +182,7 @@ class Lookups:
         if name is None:
             return False
         body = getattr(command, name)
-        request_id: int = body.request_id
+        request_id = RequestId(body.request_id)
         link = self._links.get(target)
         if link is None or request_id not in link.questions:
             # Its question was answered by the clock.
@@ -220,7 +220,7 @@ class Lookups:
     # -- both --------------------------------------------------------------------------------------
 
     def _send(
-        self, request_id: int, question: _Question, target: BrokerAddress | None, reason: str = ""
+        self, request_id: RequestId, question: _Question, target: BrokerAddress | None, reason: str = ""
     ) -> None:
         if target is None:
             self._fail(request_id, UNREACHED, reason or "no broker of the cluster is known to the proxy")
@@ -233,7 +233,9 @@ class Lookups:
         each.questions.add(request_id)
         each.link.ask(encode_command(question.command))
 
-    def _placed(self, request_id: int, question: _Question, body: pb.CommandLookupTopicResponse) -> None:
+    def _placed(
+        self, request_id: RequestId, question: _Question, body: pb.CommandLookupTopicResponse
+    ) -> None:
         """A broker has answered a look-up."""
         if body.response == pb.CommandLookupTopicResponse.Failed:
             self._forget(request_id)
@@ -251,7 +253,7 @@ class Lookups:
             self._forget(request_id)
             self._asker.reply(
                 commands.lookup_response(
-                    RequestId(request_id),
+                    request_id,
                     f"pulsar://{target}",
                     service_url_tls=f"pulsar+ssl://{target}",
                     through_service_url=True,
@@ -266,24 +268,23 @@ class Lookups:
             question.command.lookupTopic.authoritative = body.authoritative
             self._send(request_id, question, target)
 
-    def _fail(self, request_id: int, code: pb.ServerError, reason: str) -> None:
+    def _fail(self, request_id: RequestId, code: pb.ServerError, reason: str) -> None:
         kind = self._questions[request_id].kind
         self._forget(request_id)
         self._refuse(kind, request_id, code, reason)
 
-    def _refuse(self, kind: int, request_id: int, code: pb.ServerError, reason: str) -> None:
-        number = RequestId(request_id)
+    def _refuse(self, kind: int, request_id: RequestId, code: pb.ServerError, reason: str) -> None:
         if kind == Type.LOOKUP:
-            frame = commands.lookup_error(number, code, reason)
+            frame = commands.lookup_error(request_id, code, reason)
         elif kind == Type.PARTITIONED_METADATA:
-            frame = commands.partitions_error(number, code, reason)
+            frame = commands.partitions_error(request_id, code, reason)
         elif kind == Type.GET_SCHEMA:
-            frame = commands.schema_error(number, code, reason)
+            frame = commands.schema_error(request_id, code, reason)
         else:
-            frame = commands.error(number, code, reason)
+            frame = commands.error(request_id, code, reason)
         self._asker.reply(frame)
 
-    def _forget(self, request_id: int) -> None:
+    def _forget(self, request_id: RequestId) -> None:
         question = self._questions.pop(request_id)
         link = None if question.target is None else self._links.get(question.target)
         if link is not None:
