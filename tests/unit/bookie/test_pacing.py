@@ -11,6 +11,8 @@ from magnetar.runtime.syncer import InlineSyncer
 from support.storage import Sink, run, store_in
 
 HOUR_MS = 3_600_000
+NO_MARK = {"idle_mark_ms": HOUR_MS}
+"""An idle store marks its end, with a sync that is not one of these tests."""
 
 
 def test_rare_entries_wait_while_there_are_many() -> None:
@@ -42,7 +44,7 @@ class CountingSyncer(InlineSyncer):
 def test_rare_entries_of_several_ticks_share_a_commit(tmp_path: Path) -> None:
     async def story() -> None:
         syncer = CountingSyncer()
-        options = {"rare_per_s": 0, "rare_wait_ms": 50, "rare_after_ms": 0}
+        options = {"rare_per_s": 0, "rare_wait_ms": 50, "rare_after_ms": 0, **NO_MARK}
         async with store_in(tmp_path, durability=Durability.FSYNC, syncer=syncer, **options) as store:
             sinks = [Sink() for _ in range(4)]
             appenders = [store.appender(ledger_id, sink) for ledger_id, sink in enumerate(sinks)]
@@ -63,7 +65,7 @@ def test_rare_entries_of_several_ticks_share_a_commit(tmp_path: Path) -> None:
 def test_who_was_just_answered_does_not_wait_and_takes_the_others_along(tmp_path: Path) -> None:
     async def story() -> None:
         syncer = CountingSyncer()
-        options = {"rare_per_s": 0, "rare_wait_ms": HOUR_MS, "rare_after_ms": HOUR_MS}
+        options = {"rare_per_s": 0, "rare_wait_ms": HOUR_MS, "rare_after_ms": HOUR_MS, **NO_MARK}
         async with store_in(tmp_path, durability=Durability.FSYNC, syncer=syncer, **options) as store:
             steady, rare = Sink(), Sink()
             steady_appender, rare_appender = store.appender(1, steady), store.appender(2, rare)
@@ -82,7 +84,7 @@ def test_who_was_just_answered_does_not_wait_and_takes_the_others_along(tmp_path
 def test_what_is_behind_a_full_group_does_not_wait(tmp_path: Path) -> None:
     async def story() -> None:
         syncer = CountingSyncer()
-        options = {"rare_per_s": 0, "rare_wait_ms": HOUR_MS, "rare_after_ms": HOUR_MS}
+        options = {"rare_per_s": 0, "rare_wait_ms": HOUR_MS, "rare_after_ms": HOUR_MS, **NO_MARK}
         async with store_in(tmp_path, durability=Durability.FSYNC, syncer=syncer, **options) as store:
             sink = Sink()
             appender = store.appender(1, sink)
@@ -97,7 +99,7 @@ def test_what_is_behind_a_full_group_does_not_wait(tmp_path: Path) -> None:
 def test_a_deletion_waits_for_nobody(tmp_path: Path) -> None:
     async def story() -> None:
         syncer = CountingSyncer()
-        options = {"rare_per_s": 0, "rare_wait_ms": HOUR_MS, "rare_after_ms": HOUR_MS}
+        options = {"rare_per_s": 0, "rare_wait_ms": HOUR_MS, "rare_after_ms": HOUR_MS, **NO_MARK}
         async with store_in(tmp_path, durability=Durability.FSYNC, syncer=syncer, **options) as store:
             sink, rare = Sink(), Sink()
             appender = store.appender(1, sink)
