@@ -25,6 +25,9 @@ from support.standalone import CLUSTER, StandaloneProcess
 
 HERE = Path(__file__).parent
 
+# Until the tests are known nothing is garbage: imports make objects that stay.
+gc.disable()
+
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
 
 # Generated cases are the same in every run, so that a failure is one of the change that it came with.
@@ -95,11 +98,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             )
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """What was imported lives as long as the run: the garbage collector need not walk it again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 50)
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 50)
+        gc.enable()
 
 
 steps.install()

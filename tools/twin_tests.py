@@ -83,10 +83,10 @@ def _imports(path: Path, sources: dict[str, Path]) -> frozenset[str]:
     """Those of `sources` that a file imports, with the packages that they are in, wherever in the file."""
     if path not in _known:
         names: set[str] = set()
-        for node in source_trees.nodes(path):
+        for node in source_trees.imports(path):
             if isinstance(node, ast.Import):
                 names.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
+            elif node.module:
                 names.add(node.module)
                 names.update(f"{node.module}.{alias.name}" for alias in node.names)
         names |= {name[:at] for name in names for at, letter in enumerate(name) if letter == "."}

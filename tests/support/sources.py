@@ -6,9 +6,19 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from source_trees import REPOSITORY, below, nodes, parsed
+from source_trees import REPOSITORY, below, imports, nodes, parsed
 
-__all__ = ["PACKAGE", "REPOSITORY", "below", "import_edges", "modules", "name_of", "nodes", "parsed"]
+__all__ = [
+    "PACKAGE",
+    "REPOSITORY",
+    "below",
+    "import_edges",
+    "imports",
+    "modules",
+    "name_of",
+    "nodes",
+    "parsed",
+]
 
 PACKAGE = REPOSITORY / "src" / "magnetar"
 
@@ -32,7 +42,7 @@ def import_edges() -> dict[str, set[str]]:
     edges: dict[str, set[str]] = {}
     for name, path in names.items():
         found: set[str] = set()
-        for node in nodes(path):
+        for node in imports(path):
             if isinstance(node, ast.ImportFrom) and node.module:
                 inner = {f"{node.module}.{alias.name}" for alias in node.names}
                 found |= (inner & names.keys()) or ({node.module} & names.keys())

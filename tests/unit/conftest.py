@@ -64,12 +64,20 @@ def nothing_is_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         assert places_of(open_descriptors() - before) == {}, "left open"
 
 
+def reads_sources(path: Path) -> bool:
+    """Whether a file has rules over the sources, or over tools that read them."""
+    return path.parent in (HERE, HERE / "tools")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Unit tests run in an order of chance: files, and tests within a file."""
+    """Unit tests run in an order of chance: files, and tests within a file. The files with rules over the
+    sources come first, in an order of chance among themselves: then one worker runs them all, and the others
+    need not parse the sources."""
     unit = [item for item in items if item.path.is_relative_to(HERE)]
     files = sorted({item.path for item in unit})
     chance = random.Random(config.stash[SEED])
     chance.shuffle(files)
+    files.sort(key=reads_sources, reverse=True)
     of_file: dict[Path, list[pytest.Item]] = {path: [] for path in files}
     for item in unit:
         of_file[item.path].append(item)

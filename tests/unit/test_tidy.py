@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sources import PACKAGE, REPOSITORY, below, import_edges, modules, name_of, nodes, parsed
+from support.sources import PACKAGE, REPOSITORY, below, import_edges, imports, modules, name_of, nodes, parsed
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 """Names that say nothing of what is inside."""
@@ -135,7 +135,7 @@ def test_readmes_name_files_that_are_there() -> None:
 def _inner_rooms(test: Path, floor: str) -> set[str]:
     """Folders below a floor whose modules a test imports."""
     rooms: set[str] = set()
-    for node in nodes(test):
+    for node in imports(test):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"magnetar.{floor}"):
             for alias in node.names:
                 path = PACKAGE.parent.joinpath(*f"{node.module}.{alias.name}".split("."))
