@@ -8,6 +8,8 @@
                                      bookies and etcd; --cluster=zk on ZooKeeper
     ./dev test nightly               both twins with all that needs no JVM, every property with new cases, and
                                      what explores for long: simulation, mutants, fuzzing
+    ./dev test nightly PART...       these parts of it: a stage, a stage with the pure twin (fast-pure),
+                                     or what explores; each part prints a closing line
     ./dev test tests/unit/base -x    paths, in one stage
     ./dev test wire -k frame         other options go to pytest
     ./dev test --costs e2e           CPU seconds of each file and of the dearest tests
@@ -16,8 +18,8 @@
 Stages: fast (unit, property, wire, simulation), new-cases, integration, compat, cluster (a part of compat, as
 with --cluster), spark, e2e; a folder's name runs that folder alone.
 
-The stages compat and cluster, whose tests mostly wait, run beside fast and new-cases; their output comes when
-these have ended. With -x, -s, --pdb or --costs stages run one by one.
+The stages compat, cluster and integration, whose tests mostly wait, run one after the other beside the other
+stages; their output comes when one of these has ended. With -x, -s, --pdb or --costs stages run one by one.
 
 A test that hangs ends with its process and has failed; the stacks of its threads stand above the failure.
 
@@ -36,10 +38,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 from xml.etree import ElementTree
@@ -119,9 +123,9 @@ ALL_CASES = "--nightly"
 
 COMPUTES = ("fast", "new-cases")
 """Stages whose tests compute all the time, in virtual time: what else the machine does changes no outcome."""
-WAITS = ("spoken", "compat", "cluster")
-"""Stages whose tests mostly wait for servers and clients in processes of their own. They run beside COMPUTES;
-other stages have the machine to themselves, because some of their tests measure progress."""
+WAITS = ("spoken", "compat", "cluster", "integration")
+"""Stages whose tests mostly wait for servers and clients in processes of their own. They run one after the
+other beside the other stages, which have about as much to do. Alone, each leaves part of two cores unused."""
 ONE_BY_ONE = ("-s", "--pdb", "-x", "--exitfirst", "--costs")
 """Options with which no two stages run at the same time."""
 
@@ -175,6 +179,30 @@ def night_stages() -> list[Stage]:
     ]
 
 
+@dataclass(frozen=True)
+class Twin:
+    """Which twin of the hot modules the processes of a stage import."""
+
+    name: str = ""
+    """`pure`; empty for the compiled one, and for the one that is in the work tree."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that make it so."""
+
+
+AS_IT_IS = Twin()
+# A build in the work tree must not make this one compiled too.
+PURE = Twin("pure", {"MAGNETAR_PURE": "1"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """A stage that is to run with a twin."""
+
+    stage: Stage
+    twin: Callable[[], Twin] = lambda: AS_IT_IS
+    """Waits until the twin is there. Raises build_twin.BuildFailedError."""
+
+
 @dataclass
 class Outcome:
     """How a stage ended."""
@@ -195,6 +223,21 @@ class Outcome:
     """Exit code of pytest; -1 when it had to be stopped."""
     options: tuple[str, ...] = ()
     """Without them its tests are others."""
+    twin: Twin = AS_IT_IS
+
+    @property
+    def title(self) -> str:
+        """The stage and, when it is the pure one, the twin."""
+        return f"{self.name}-{self.twin.name}" if self.twin.name else self.name
+
+    @property
+    def line(self) -> str:
+        """How it ended, in a line."""
+        told = (
+            f"{self.title:16} {self.passed:6} passed {self.failed:4} failed {self.skipped:4} skipped "
+            f"{self.seconds:7.1f} s {self.cpu_s:7.1f} CPU s  {self.remark}"
+        )
+        return told.rstrip()
 
 
 def main(arguments: list[str]) -> int:
@@ -213,8 +256,8 @@ def main(arguments: list[str]) -> int:
     words = [word for word in words if not word.startswith("-")]
     if not words and _cluster_of(options):
         words = list(ON_A_CLUSTER)
-    if words == [NIGHTLY]:
-        return run_night(options)
+    if words[:1] == [NIGHTLY]:
+        return run_night(words[1:], options)
     if TWINS in options:
         options.remove(TWINS)
         return run_twins(options)
@@ -239,45 +282,70 @@ def _cluster_of(options: Iterable[str]) -> tuple[str, ...]:
 def run_all(words: list[str], options: list[str]) -> int:
     """Runs the stages that the words name; the exit code."""
     deadline = time.monotonic() + DEADLINE_S
-    return report(run_stages(selected(words), options, deadline))
+    return report(run_jobs([Job(stage) for stage in selected(words)], options, deadline))
 
 
 def run_twins(options: list[str]) -> int:
     """Runs all stages with the compiled twin, which is what `pip install .` gives, and with the pure one the
     tests that can tell the twins apart; the exit code."""
     deadline = time.monotonic() + TWINS_DEADLINE_S
-    return report(twins(pure_stages(), list(STAGES), options, deadline))
+    with both_twins(pure_stages(), list(STAGES)) as jobs:
+        return report(run_jobs(jobs, options, deadline))
 
 
-def run_night(options: list[str]) -> int:
-    """Runs all stages with the compiled twin, those outside ONCE with the pure one too, and EXPLORATIONS; the
-    exit code."""
-    deadline = time.monotonic() + DEADLINE_S
+def night_parts() -> dict[str, Stage]:
+    """The stages of a night by the names of their parts: `fast-pure` is `fast` with the pure twin."""
     stages = night_stages()
-    pure = [stage for stage in stages if stage.name not in ONCE]
-    outcomes = twins(pure, stages, options, deadline)
-    return report([*outcomes, *(explore(name, deadline) for name in EXPLORATIONS)])
+    pure = {f"{stage.name}-pure": stage for stage in stages if stage.name not in ONCE}
+    return pure | {stage.name: stage for stage in stages}
 
 
-def twins(pure: list[Stage], compiled: list[Stage], options: list[str], deadline: float) -> list[Outcome]:
-    """Runs stages with the pure twin and then stages with the compiled one."""
+def run_night(parts: list[str], options: list[str]) -> int:
+    """Runs all stages with the compiled twin, those outside ONCE with the pure one too, and EXPLORATIONS, or
+    the parts of these that are named; the exit code."""
+    stages = night_parts()
+    unknown = sorted(set(parts) - {*stages, *EXPLORATIONS})
+    if unknown:
+        known = ", ".join((*stages, *EXPLORATIONS))
+        print(f"nightly has no part {', '.join(unknown)}; its parts are {known}", file=sys.stderr)
+        return 2
+    chosen = parts or [*stages, *EXPLORATIONS]
+    deadline = time.monotonic() + DEADLINE_S
+    pure = [stages[part] for part in chosen if part in stages and part.endswith("-pure")]
+    compiled = [stages[part] for part in chosen if part in stages and not part.endswith("-pure")]
+    with both_twins(pure, compiled) as jobs:
+        outcomes = run_jobs(jobs, options, deadline)
+    return report([*outcomes, *(explore(name, deadline) for name in EXPLORATIONS if name in chosen)])
+
+
+@contextmanager
+def both_twins(pure: list[Stage], compiled: list[Stage]) -> Iterator[list[Job]]:
+    """Stages with the pure twin and then stages with the compiled one, which is built beside the first."""
     if not twin_build.has_compiler():
         print("no C compiler with Python's headers here: the pure twin alone is tested")
-        return run_stages(compiled, options, deadline)
-    # A build in the work tree must not make this half compiled too.
-    os.environ["MAGNETAR_PURE"] = "1"
-    outcomes = run_stages(pure, options, deadline)
-    for outcome in outcomes:
-        outcome.remark = f"pure {outcome.remark}".strip()
-    try:
-        with build_twin.compiled_copy() as root:
-            if not build_twin.is_meant(root):
-                return [*outcomes, Outcome("build", failed=1, remark="not the compiled twin")]
-            os.environ.update(build_twin.environment_of(root))
-            outcomes += run_stages(compiled, options, deadline)
-    except build_twin.BuildFailedError:
-        outcomes.append(Outcome("build", failed=1, remark="the hot modules do not compile"))
-    return outcomes
+        yield [Job(stage) for stage in compiled] or [Job(stage, lambda: PURE) for stage in pure]
+        return
+    jobs = [Job(stage, lambda: PURE) for stage in pure]
+    if not compiled:
+        yield jobs
+        return
+    with ThreadPoolExecutor(1, "build") as pool:
+        copy = build_twin.compiled_copy()
+        entered = pool.submit(_entered, copy)
+        try:
+            yield [*jobs, *(Job(stage, entered.result) for stage in compiled)]
+        finally:
+            if entered.exception() is None:
+                copy.__exit__(None, None, None)
+
+
+def _entered(copy: AbstractContextManager[Path]) -> Twin:
+    """Builds; the compiled twin. Raises build_twin.BuildFailedError."""
+    root = copy.__enter__()
+    if not build_twin.is_meant(root):
+        copy.__exit__(None, None, None)
+        raise build_twin.BuildFailedError
+    return Twin("", build_twin.environment_of(root))
 
 
 def explore(name: str, deadline: float) -> Outcome:
@@ -291,6 +359,7 @@ def explore(name: str, deadline: float) -> Outcome:
     outcome = Outcome(name, passed=int(code == 0), failed=int(code != 0))
     outcome.seconds = time.monotonic() - started
     outcome.remark = "" if code == 0 else "stopped: too slow" if code < 0 else f"ended with code {code}"
+    say(f"-- {outcome.line}")
     return outcome
 
 
@@ -312,34 +381,63 @@ def selected(words: list[str]) -> list[Stage]:
     return chosen
 
 
-def run_stages(stages: list[Stage], options: list[str], deadline: float) -> list[Outcome]:
-    """Runs stages, those of WAITS beside those of COMPUTES where there are both; outcomes in the order of the
-    stages. What fails is looked at again when no other stage runs."""
-    aside = [stage for stage in stages if stage.name in WAITS]
-    beside = [stage for stage in stages if stage.name in COMPUTES]
-    if not aside or not beside or any(option.partition("=")[0] in ONE_BY_ONE for option in options):
-        return [run(stage, options, deadline) for stage in stages]
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as said, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: [attempt(stage, options, deadline, said) for stage in aside])
-        outcomes = [attempt(stage, options, deadline) for stage in beside] + waiting.result()
-        said.seek(0)
-        print(f"== {' '.join(stage.name for stage in aside)}, beside the stages above")
-        for line in said:
-            print(line, end="")
-    for outcome in outcomes:
-        settle(outcome, deadline)
-    done = {outcome.name: outcome for outcome in outcomes}
-    return [done[stage.name] if stage.name in done else run(stage, options, deadline) for stage in stages]
+def say(text: str) -> None:
+    """Prints in one piece: two stages that run side by side speak at the same time."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
     """Runs one stage, and what fails of it once more alone."""
-    return settle(attempt(stage, options, deadline), deadline)
+    return settle(attempt(Job(stage), options, deadline), deadline)
 
 
-def attempt(stage: Stage, options: list[str], deadline: float, said: TextIO | None = None) -> Outcome:
+def run_jobs(jobs: list[Job], options: list[str], deadline: float) -> list[Outcome]:
+    """Runs stages, those of WAITS beside the others where there are both; outcomes in the order of the jobs.
+    What fails is looked at again when no other stage runs."""
+    aside = [job for job in jobs if job.stage.name in WAITS]
+    front = [job for job in jobs if job not in aside]
+    if not aside or not front or any(option.partition("=")[0] in ONE_BY_ONE for option in options):
+        return [settle(attempt(job, options, deadline), deadline) for job in jobs]
+    done: dict[Job, Outcome] = {}
+    with tempfile.TemporaryDirectory(prefix="magnetar-said-") as folder, ThreadPoolExecutor(1) as pool:
+        shown: list[Path] = []
+        ended: list[Path] = []
+
+        def beside() -> None:
+            for number, job in enumerate(aside):
+                said = Path(folder) / f"{number}"
+                with said.open("w+", encoding="utf-8") as file:
+                    done[job] = attempt(job, options, deadline, file)
+                ended.append(said)
+
+        def show() -> None:
+            """Prints what the stages that ran beside have said, those that have ended and were not shown."""
+            for job, said in zip(aside, ended, strict=False):
+                if said not in shown:
+                    shown.append(said)
+                    text = said.read_text(encoding="utf-8").rstrip("\n")
+                    say(f"== {job.stage.name}, beside the stages above\n{text}")
+
+        waiting = pool.submit(beside)
+        for job in front:
+            done[job] = attempt(job, options, deadline)
+            show()
+        try:
+            waiting.result()
+        except KeyboardInterrupt:
+            interrupt()
+            raise
+        show()
+    for job in jobs:
+        settle(done[job], deadline)
+    return [done[job] for job in jobs]
+
+
+def attempt(job: Job, options: list[str], deadline: float, said: TextIO | None = None) -> Outcome:
     """Runs one stage once; a stage without tests does not fail. `said`: gets pytest's output in place of the
     terminal."""
+    stage = job.stage
     outcome = Outcome(stage.name, options=_cluster_of((*stage.options, *options)))
     places = [Path("tests") / folder for folder in stage.folders]
     paths = [str(place) for place in places if place.is_dir()] or [
@@ -349,27 +447,43 @@ def attempt(stage: Stage, options: list[str], deadline: float, said: TextIO | No
         outcome.remark = "no such tests"
         outcome.failed = int(stage not in STAGES)
         return outcome
+    try:
+        outcome.twin = job.twin()
+    except build_twin.BuildFailedError:
+        outcome.remark = "not run: the hot modules do not compile"
+        outcome.failed = 1
+        return outcome
+    if _interrupted.is_set():
+        outcome.remark = "not run: interrupted"
+        outcome.failed = 1
+        return outcome
     if time.monotonic() >= deadline:
         outcome.remark = "not run: no time left"
         outcome.failed = 1
         return outcome
-    print(f"== {stage.name}", flush=True)
+    say(f"== {outcome.title}")
     if stage.name == "new-cases":
-        print(f"seed {SEED}; the same again: ./dev test {' '.join((*NEW_FILES, *NEW_CASES))}", flush=True)
+        say(f"seed {SEED}; the same again: ./dev test {' '.join((*NEW_FILES, *NEW_CASES))}")
     started = time.monotonic()
     if stage.name in WITH_SPARK:
-        spark_classes.make()
+        with _making:
+            spark_classes.make()
     with tempfile.TemporaryDirectory(prefix="magnetar-tests-") as folder:
         results = Path(folder) / "results.xml"
         kept = ["-o", f"cache_dir={Path(folder) / 'cache'}"]
         arguments = [*paths, *stage.options, *options, *kept, f"--junitxml={results}"]
         used: list[float] = []
-        outcome.code = pytest(arguments, deadline, test_max_s(stage.name), said, used)
+        outcome.code = pytest(arguments, deadline, test_max_s(stage.name), said, used, outcome.twin)
         outcome.cpu_s = sum(used)
         count(results, outcome)
         outcome.failing = tuple(failed_tests(Path(folder) / "cache"))
         outcome.seconds = time.monotonic() - started
+    say(f"-- {outcome.line}")
     return outcome
+
+
+_making = threading.Lock()
+"""Two stages that begin at the same time make one archive of Spark's classes."""
 
 
 def settle(outcome: Outcome, deadline: float) -> Outcome:
@@ -402,8 +516,9 @@ def look_again(outcome: Outcome, deadline: float) -> None:
     if not all("::" in test for test in tests):
         return
     for test in tests:
-        print(f"== {outcome.name}: alone, for it failed beside others: {test}", flush=True)
-        if pytest([test, "-n", "0", *outcome.options], deadline, test_max_s(outcome.name)) == 0:
+        print(f"== {outcome.title}: alone, for it failed beside others: {test}", flush=True)
+        alone = [test, "-n", "0", *outcome.options]
+        if pytest(alone, deadline, test_max_s(outcome.name), twin=outcome.twin) == 0:
             outcome.failed -= 1
             outcome.passed += 1
             outcome.unsteady += (test,)
@@ -421,6 +536,7 @@ def pytest(
     test_s: int,
     said: TextIO | None = None,
     used: list[float] | None = None,
+    twin: Twin = AS_IT_IS,
 ) -> int:
     """Pytest's exit code; -1 when it had to be stopped. `test_s`: seconds after which a test ends with its
     process; `said`: gets its output; `used`: its CPU seconds."""
@@ -428,7 +544,8 @@ def pytest(
     # holds the interpreter's lock.
     limit = ["-o", f"faulthandler_timeout={test_s}", "-o", "faulthandler_exit_on_timeout=true"]
     command = [sys.executable, ADOPTING, sys.executable, "-m", "pytest", *limit, *arguments]
-    return wait_for(command, max(1.0, deadline - time.monotonic()), said=said, used=used)
+    environment = {**os.environ, **twin.environment}
+    return wait_for(command, max(1.0, deadline - time.monotonic()), environment, said, used)
 
 
 ADOPTING = str(Path(__file__).with_name("adopting.py"))
@@ -437,6 +554,20 @@ _LOOK_S = 0.05
 
 _running: set[subprocess.Popen[bytes]] = set()
 """Commands that have not ended, at most one for each thread."""
+_interrupted = threading.Event()
+"""Whether Ctrl-C came: no stage begins any more."""
+
+
+def interrupt() -> None:
+    """Ends what runs, and lets nothing begin any more.
+
+    Its own session keeps Ctrl-C from a command; it gets the chance to stop what it started. Only the main
+    thread is interrupted, so it also ends what another thread waits for.
+    """
+    _interrupted.set()
+    for each in tuple(_running):
+        with suppress(ProcessLookupError):
+            os.killpg(each.pid, signal.SIGINT)
 
 
 def wait_for(
@@ -495,17 +626,12 @@ def report(outcomes: list[Outcome]) -> int:
     """Prints the summary; its last line is the sum."""
     print("== summary")
     for outcome in outcomes:
-        line = (
-            f"{outcome.name:14} {outcome.passed:6} passed {outcome.failed:4} failed "
-            f"{outcome.skipped:4} skipped {outcome.seconds:7.1f} s {outcome.cpu_s:7.1f} CPU s  "
-            f"{outcome.remark}"
-        )
-        print(line.rstrip())
+        print(outcome.line)
     for outcome in outcomes:
         for test in outcome.unsteady:
-            print(f"UNSTEADY: failed beside others and passed alone, see above: {test} ({outcome.name})")
+            print(f"UNSTEADY: failed beside others and passed alone, see above: {test} ({outcome.title})")
         for test in outcome.failing:
-            print(f"FAILED: {test} ({outcome.name})")
+            print(f"FAILED: {test} ({outcome.title})")
     passed, failed, skipped = (
         sum(getattr(outcome, name) for outcome in outcomes) for name in ("passed", "failed", "skipped")
     )

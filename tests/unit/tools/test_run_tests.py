@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,11 +73,13 @@ def started(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     def copy() -> Iterator[Path]:
         yield tmp_path
 
-    def attempt(stage: Any, options: list[str], deadline: float, said: Any = None) -> Any:
-        pure = os.environ.get("MAGNETAR_PURE", "")
-        assert os.environ.get("PYTHONPATH", "") == ("" if pure else str(tmp_path / "src"))
-        seen.append((stage.name, "pure" if pure else "compiled"))
-        return run_tests.Outcome(stage.name, passed=1)
+    def attempt(job: Any, options: list[str], deadline: float, said: Any = None) -> Any:
+        twin = job.twin()
+        pure = twin.environment["MAGNETAR_PURE"]
+        assert twin.environment.get("PYTHONPATH", "") == ("" if pure else str(tmp_path / "src"))
+        assert os.environ["MAGNETAR_PURE"] == "2", "no stage changes what another one gets"
+        seen.append((job.stage.name, "pure" if pure else "compiled"))
+        return run_tests.Outcome(job.stage.name, passed=1, twin=twin)
 
     def wait_for(command: list[str], seconds: float, environment: dict[str, str]) -> int:
         assert "MAGNETAR_PURE" not in environment
@@ -85,7 +88,7 @@ def started(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
     seen: list[tuple[str, str]] = []
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("MAGNETAR_PURE", "1")
+    monkeypatch.setenv("MAGNETAR_PURE", "2")
     monkeypatch.setattr(run_tests.twin_build, "has_compiler", lambda: True)
     monkeypatch.setattr(run_tests.build_twin, "compiled_copy", copy)
     monkeypatch.setattr(run_tests.build_twin, "is_meant", lambda _: True)
@@ -116,8 +119,13 @@ def test_the_pure_twin_runs_what_can_tell(
     run_tests: ModuleType, started: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_tests.main(["--twins"]) == 0
-    assert sorted(started[:2]) == [("fast", "pure"), ("spoken", "pure")]
-    assert sorted(started[2:]) == sorted((name, "compiled") for name in STAGES)
+    pure, compiled = [("fast", "pure"), ("spoken", "pure")], [(name, "compiled") for name in STAGES]
+    assert sorted(started) == sorted([*pure, *compiled])
+    # Two lanes, each of which begins with its pure stage.
+    front = [each for each in started if each[0] not in run_tests.WAITS]
+    aside = [each for each in started if each[0] in run_tests.WAITS]
+    assert front[0] == pure[0]
+    assert aside == [pure[1], *(each for each in compiled if each[0] in run_tests.WAITS)]
     assert capsys.readouterr().out.splitlines()[-1] == "9 passed, 0 failed"
 
 
@@ -126,8 +134,7 @@ def test_a_night_has_both_twins_new_cases_of_all_and_explorations(
 ) -> None:
     assert run_tests.main(["nightly"]) == 0
     pure = [(name, "pure") for name in STAGES if name not in run_tests.ONCE]
-    assert sorted(started[: len(pure)]) == sorted(pure)
-    assert sorted(started[len(pure) : -3]) == sorted((name, "compiled") for name in STAGES)
+    assert sorted(started[:-3]) == sorted([*pure, *((name, "compiled") for name in STAGES)])
     assert started[-3:] == [
         *((command, "command") for command in ("-m sim", "tools/mutate.py", "-m fuzzing")),
     ]
@@ -136,6 +143,26 @@ def test_a_night_has_both_twins_new_cases_of_all_and_explorations(
     assert len(new.folders) > run_tests.NEW_FILES_MAX
     assert all("--nightly" in stage.options for stage in run_tests.night_stages())
     assert not [stage for stage in run_tests.STAGES if "--nightly" in stage.options]
+
+
+def test_parts_of_a_night_run_alone(
+    run_tests: ModuleType, started: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tests.main(["nightly", "fast-pure", "mutants"]) == 0
+    assert started == [("fast", "pure"), ("tools/mutate.py", "command")]
+    assert re.search(r"^-- mutants +1 passed +0 failed", capsys.readouterr().out, re.MULTILINE)
+    assert run_tests.main(["nightly", "e2e"]) == 0
+    assert started[2:] == [("e2e", "compiled")]
+
+
+def test_an_unknown_part_of_a_night_is_refused(
+    run_tests: ModuleType, started: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tests.main(["nightly", "e2e-pure"]) == 2
+    assert started == []
+    said = capsys.readouterr().err
+    assert "no part e2e-pure" in said
+    assert all(part in said for part in ("fast-pure", "cluster", "fuzzing"))
 
 
 @pytest.fixture
@@ -149,6 +176,7 @@ def pytests(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str,
         test_s: int,
         said: TextIO | None = None,
         used: list[float] | None = None,
+        twin: Any = None,
     ) -> int:
         if said is not None:
             said.write("said aside\n")
@@ -174,6 +202,10 @@ def pytests(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 def the_stage(run_tests: ModuleType, name: str) -> Any:
     return next(stage for stage in run_tests.STAGES if stage.name == name)
+
+
+def jobs(run_tests: ModuleType, *names: str) -> list[Any]:
+    return [run_tests.Job(the_stage(run_tests, name)) for name in names]
 
 
 def test_what_passes_alone_is_named_unsteady(
@@ -257,32 +289,44 @@ def test_what_waits_runs_beside_what_computes(
 ) -> None:
     """Its output comes at the end, and failed tests run alone when all stages of the group have ended."""
     pytests["failing"] = ["tests/a.py::one"]
-    stages = [the_stage(run_tests, name) for name in ("compat", "fast", "integration")]
-    outcomes = run_tests.run_stages(stages, [], math.inf)
+    names = ("compat", "fast", "integration", "e2e")
+    outcomes = run_tests.run_jobs(jobs(run_tests, *names), [], math.inf)
     assert [(each.name, each.passed, each.unsteady) for each in outcomes] == [
-        (name, 10, ("tests/a.py::one",)) for name in ("compat", "fast", "integration")
+        (name, 10, ("tests/a.py::one",)) for name in names
     ]
-    assert pytests["ran"] == ["tests/a.py::one"] * 3
-    assert "== compat, beside the stages above\nsaid aside\n" in capsys.readouterr().out
+    assert pytests["ran"] == ["tests/a.py::one"] * 4
+    said = capsys.readouterr().out
+    for name in ("compat", "integration"):
+        assert f"== {name}, beside the stages above\nsaid aside\n" in said
+    assert said.count("said aside") == 2
+    assert pytests["archives"] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("option", ["-x", "-s", "--pdb", "--costs", "--costs=200"])
 def test_some_options_need_one_stage_after_the_other(
     option: str, run_tests: ModuleType, pytests: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stages = [the_stage(run_tests, name) for name in ("fast", "compat")]
-    assert [each.name for each in run_tests.run_stages(stages, [option], math.inf)] == ["fast", "compat"]
+    both = jobs(run_tests, "fast", "compat")
+    assert [each.name for each in run_tests.run_jobs(both, [option], math.inf)] == ["fast", "compat"]
     assert "said aside" not in capsys.readouterr().out
 
 
-def test_what_does_not_compile_is_a_failure(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> Any:
+def test_what_does_not_compile_is_a_failure(
+    run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def broken() -> Iterator[Path]:
+        yield from ()
         raise run_tests.build_twin.BuildFailedError
 
     monkeypatch.setattr(run_tests.twin_build, "has_compiler", lambda: True)
     monkeypatch.setattr(run_tests.build_twin, "compiled_copy", broken)
-    monkeypatch.setattr(run_tests, "attempt", lambda stage, *_: run_tests.Outcome(stage.name, passed=1))
+    attempted: list[str] = []
+    monkeypatch.setattr(run_tests, "pytest", lambda *_, **__: attempted.append("pure") or 0)
+    monkeypatch.setattr(run_tests.spark_classes, "make", lambda: None)
     assert run_tests.main(["--twins"]) == 1
+    assert attempted == ["pure", "pure"], "what is compiled does not run"
+    assert "not run: the hot modules do not compile" in capsys.readouterr().out
 
 
 def test_compiled_tests_run_on_the_copy(
