@@ -67,7 +67,42 @@ func (w *world) admin(method, path, body string) {
 	expect(answer.StatusCode/100 == 2, "%s %s succeeds: %d %s", method, path, answer.StatusCode, text)
 }
 
-// explained is what the broker says of the scenario's topic: whether something waits, and for what.
+// An explainedError says already what the broker and the client say.
+type explainedError struct{ error }
+
+// A journal keeps the last lines that the client logs of each topic.
+type journal struct {
+	lock  sync.Mutex
+	lines map[string][]string
+}
+
+const linesMax = 40
+
+func (j *journal) Levels() []logrus.Level { return logrus.AllLevels }
+
+func (j *journal) Fire(entry *logrus.Entry) error {
+	topic, _ := entry.Data["topic"].(string)
+	line := fmt.Sprint(entry.Time.Format("15:04:05.000 "), entry.Message)
+	if cause, has := entry.Data["error"]; has {
+		line = fmt.Sprint(line, ": ", cause)
+	}
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	kept := append(j.lines[topic], line)
+	j.lines[topic] = kept[max(0, len(kept)-linesMax):]
+	return nil
+}
+
+func (j *journal) of(topic string) string {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	return strings.Join(j.lines[topic], "\\n")
+}
+
+var logged = &journal{lines: map[string][]string{}}
+
+// explained is what the broker says of the scenario's topic, whether something waits and for what, and what the
+// client logged of it.
 func (w *world) explained() string {
 	answer, err := http.Get(w.http + "/admin/v2/" + strings.Replace(w.topic, "://", "/", 1) + "/explain")
 	if err != nil {
@@ -75,7 +110,8 @@ func (w *world) explained() string {
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(answer.Body)
-	return "; the broker says: " + strings.ReplaceAll(string(text), "\n", " ")
+	said := strings.ReplaceAll(string(text), "\n", " ")
+	return "; the broker says: " + said + "; the client logged:\\n" + logged.of(w.topic)
 }
 
 func (w *world) producer(options pulsar.ProducerOptions) pulsar.Producer {
@@ -87,6 +123,9 @@ func (w *world) producer(options pulsar.ProducerOptions) pulsar.Producer {
 	return made
 }
 
+// worlds has the world of each consumer that one made.
+var worlds sync.Map
+
 func (w *world) consumer(options pulsar.ConsumerOptions) pulsar.Consumer {
 	if options.Topic == "" && options.TopicsPattern == "" && options.Topics == nil {
 		options.Topic = w.topic
@@ -95,6 +134,7 @@ func (w *world) consumer(options pulsar.ConsumerOptions) pulsar.Consumer {
 	options.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
 	made, err := w.client.Subscribe(options)
 	check(err)
+	worlds.Store(made, w)
 	return made
 }
 
@@ -121,6 +161,10 @@ func next(consumer pulsar.Consumer) pulsar.Message {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	message, err := consumer.Receive(ctx)
+	if w, known := worlds.Load(consumer); err != nil && known {
+		// Here: on its way out of the scenario the panic closes the consumer.
+		panic(explainedError{fmt.Errorf("%w%s", err, w.(*world).explained())})
+	}
 	check(err)
 	return message
 }
@@ -172,7 +216,10 @@ func nothingMore(consumer pulsar.Consumer) {
 
 func run(name string, each scenario, w *world) (line string) {
 	defer func() {
-		if reason := recover(); reason != nil {
+		reason := recover()
+		if _, is := reason.(explainedError); is {
+			line = fmt.Sprintf("failed %s: %v", name, reason)
+		} else if reason != nil {
 			line = fmt.Sprintf("failed %s: %v%s", name, reason, w.explained())
 		}
 	}()
@@ -182,7 +229,8 @@ func run(name string, each scenario, w *world) (line string) {
 
 func main() {
 	quiet := logrus.New()
-	quiet.SetLevel(logrus.FatalLevel)
+	quiet.SetOutput(io.Discard)
+	quiet.AddHook(logged)
 	client, err := pulsar.NewClient(pulsar.ClientOptions{
 		URL: os.Args[1], Logger: log.NewLoggerWithLogrus(quiet), OperationTimeout: deadline,
 	})
