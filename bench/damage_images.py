@@ -150,7 +150,7 @@ class Builder:
                     files = self._files()
                 except FileNotFoundError:
                     continue
-                if sealed.count(False) == 1 and files == before and not (marked and not store._marked):
+                if sealed.count(False) == 1 and files == before and not (marked and not store.mark.is_marked):
                     return files
                 before = files
 

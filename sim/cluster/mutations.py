@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, cast
@@ -171,23 +171,28 @@ def _without_looking(existing: Any, connection_id: int, delete: Callable[[int], 
 # The managed log
 
 
-async def _a_bit_later(storing: Awaitable[None]) -> None:
-    await asyncio.sleep(0.05)
-    with contextlib.suppress(MetadataError, LogFencedError):
-        await storing
+async def _a_bit_later(storing: Coroutine[object, object, None], pause_s: float) -> None:
+    try:
+        if pause_s:
+            await asyncio.sleep(pause_s)
+        with contextlib.suppress(MetadataError, LogFencedError):
+            await storing
+    finally:
+        storing.close()
 
 
 class _UsedBeforeListed(LogRules):
     def __init__(self, *, first: bool) -> None:
         self._first = first
 
-    async def listed(self, storing: Awaitable[None], *, is_first: bool) -> None:
-        if is_first is self._first:
-            # What runs is held by nothing else.
-            _LATER.add(task := asyncio.get_running_loop().create_task(_a_bit_later(storing)))
-            task.add_done_callback(_LATER.discard)
-        else:
-            await storing
+    def listed(self, storing: Coroutine[object, object, None], *, is_first: bool) -> Awaitable[None]:
+        if is_first is not self._first:
+            return storing
+        work = _a_bit_later(storing, 0.0 if is_first else 0.05)
+        # What runs is held by nothing else.
+        _LATER.add(task := asyncio.get_running_loop().create_task(work))
+        task.add_done_callback(_LATER.discard)
+        return asyncio.sleep(0)
 
 
 _LATER: Final = set[asyncio.Task[None]]()

@@ -16,7 +16,8 @@ class IdleMark:
         nothing."""
         self._after_s = after_ms / 1000
         self._due = due
-        self._is_marked = True
+        self.is_marked = True
+        """Whether the last block that is durable is a mark, or there is none."""
         self._commits = 0
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
@@ -24,11 +25,11 @@ class IdleMark:
     def committed(self, *, is_mark: bool) -> None:
         """A group of blocks is durable; `is_mark`: its last one is a mark."""
         self._commits += 1
-        self._is_marked = is_mark
+        self.is_marked = is_mark
 
     def rests(self) -> None:
         """No block waits."""
-        if not self._is_marked and self._timer is None and not self._ended:
+        if not self.is_marked and self._timer is None and not self._ended:
             self._arm()
 
     def _arm(self) -> None:
@@ -36,7 +37,7 @@ class IdleMark:
 
     def _look(self, commits: int) -> None:
         self._timer = None
-        if self._ended or self._is_marked:
+        if self._ended or self.is_marked:
             return
         if commits != self._commits:
             self._arm()

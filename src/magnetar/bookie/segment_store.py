@@ -84,7 +84,7 @@ class SegmentStore:
         self._offsets: list[int] = []
         self._pacer = Pacer(self._flush, options)
         self._idle: asyncio.Future[None] | None = None
-        self._mark = IdleMark(options.idle_mark_ms, self._write_mark)
+        self.mark: Final = IdleMark(options.idle_mark_ms, self._write_mark)
         self._active: SegmentFile
         self._tail: Tail
         self._slot = -1
@@ -167,7 +167,7 @@ class SegmentStore:
         if self._closed:
             return
         self._closed = True
-        self._mark.end()
+        self.mark.end()
         if self._failure is None and self._busy:
             self._idle = self._loop.create_future()
             await self._idle
@@ -296,7 +296,7 @@ class SegmentStore:
         used = max(tail.offset / tail.limit, tail.block_count / self._options.segment_blocks_max)
         self.supply.committed(size, len(group), tail.offset, used)
         self._must_roll |= self.supply.has_better(tail.offset)
-        self._mark.committed(is_mark=group[-1].kind == BlockKind.MARK)
+        self.mark.committed(is_mark=group[-1].kind == BlockKind.MARK)
         # The next group starts before the writers are told: their callbacks run while it is synced.
         if self._pacer.freed(size, rare, now_s, waiting_bytes=queue.waiting_bytes):
             self._flush()
@@ -343,7 +343,7 @@ class SegmentStore:
     def _went_idle(self) -> None:
         """No block waits: the log's end is marked soon, unless another block comes."""
         self._release_idle()
-        self._mark.rests()
+        self.mark.rests()
 
     def _release_idle(self) -> None:
         if self._idle is not None and not self._idle.done():

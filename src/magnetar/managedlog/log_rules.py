@@ -6,7 +6,7 @@ that each is needed (`sim/cluster/mutations.py`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Final
 
 from magnetar.base.ids import LedgerId
@@ -18,7 +18,7 @@ class LogRules:
 
     __slots__ = ()
 
-    def listed(self, storing: Awaitable[None], *, is_first: bool) -> Awaitable[None]:
+    def listed(self, storing: Coroutine[object, object, None], *, is_first: bool) -> Awaitable[None]:
         """What is waited for before a new ledger takes entries: that it is in the stored list. The next owner
         reads no other ledgers. `is_first`: of this owner."""
         return storing

@@ -106,7 +106,7 @@ def test_the_first_pages_may_be_lost(tmp_path: Path, stop: int) -> None:
             for number in range(20):
                 appender.append([b"%d" % number * 500], None, number, 1)
                 await sink.reached(number)
-            await until(lambda: store._marked)
+            await until(lambda: store.mark.is_marked)
             crashed = crash_copy(tmp_path, tmp_path / "active")
         for folder in (tmp_path, crashed):
             (path,) = segments(folder)[:1]
@@ -142,7 +142,7 @@ def test_blocks_of_a_former_life_are_not_taken_for_this_one_without_a_header(tmp
             await until(lambda: len(store.supply.spares) > 0 or store.supply.recycled > 0)
         async with store_in(tmp_path, segment_bytes=32 << 10) as store:
             await write(store)
-            await until(lambda: store._marked)
+            await until(lambda: store.mark.is_marked)
             crashed = crash_copy(tmp_path, tmp_path / "crashed")
         path = segments(crashed)[-1]
         wipe(path, 0, DATA_OFFSET)
@@ -181,7 +181,7 @@ def test_what_is_gone_from_the_end_is_never_silent(
     async def story() -> None:
         async with store_in(tmp_path) as store:
             await write(store)
-            await until(lambda: store._marked)
+            await until(lambda: store.mark.is_marked)
             folder = crash_copy(tmp_path, tmp_path / "crashed") if active else tmp_path
         (path,) = segments(folder)[:1]
         hurt(path)
@@ -235,7 +235,7 @@ def test_known_damage_outlives_the_living_of_its_segment_too(tmp_path: Path) -> 
             sink = Sink()
             store.appender(1, sink).append([b"only"], None, 0, 1)
             await sink.reached(0)
-            await until(lambda: store._marked)
+            await until(lambda: store.mark.is_marked)
             crashed = crash_copy(tmp_path, tmp_path / "crashed")
         flip(segments(crashed)[0], DATA_OFFSET + HEADER_BYTES + 5)
         for _ in range(2):
@@ -280,7 +280,7 @@ def test_an_idle_segment_says_far_from_its_end_how_far_it_is_synced(tmp_path: Pa
     async def story() -> None:
         async with store_in(tmp_path) as store:
             await write(store)
-            await until(lambda: store._marked)
+            await until(lambda: store.mark.is_marked)
             (path,) = segments(tmp_path)[:1]
             header = decode_segment_header(path.read_bytes()[:64])
             assert header is not None
@@ -308,7 +308,7 @@ def test_damages_say_whose_entries_were_there(tmp_path: Path, caplog: pytest.Log
     async def story() -> None:
         async with store_in(tmp_path) as store:
             await write(store)
-            await until(lambda: store._marked)
+            await until(lambda: store.mark.is_marked)
             index = await store.reader.index_of(2)
             place = index.place_of(2)
             assert place is not None

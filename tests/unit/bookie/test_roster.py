@@ -46,7 +46,7 @@ async def crashed(folder: Path) -> Path:
             await sink.reached(number)
             if number == 1:
                 await write(store, 3, 1)
-        await until(lambda: store._marked)
+        await until(lambda: store.mark.is_marked)
         await settled(store)
         copy = crash_copy(folder / "original", folder / "crashed")
     assert len(used(copy)) == 4

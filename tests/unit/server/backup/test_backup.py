@@ -126,7 +126,7 @@ def test_what_the_log_says_of_itself_later_is_not_missed_in_the_copy(tmp_path: P
         async with used(tmp_path / "data") as (_, store, points):
             point = await points.begin()
             await write(store, 2, 3)
-            await until(lambda: store._marked)
+            await until(lambda: store.mark.is_marked)
             async with store_in(copy_of(point.folder, tmp_path)) as copy:
                 assert copy.ledger_ids() == {1}
                 assert [segment.damages for segment in copy.segments if segment.damages] == []
@@ -142,7 +142,7 @@ def test_a_copy_that_is_cut_short_is_found_damaged(tmp_path: Path) -> None:
         async with used(tmp_path / "data") as (_, store, points):
             point = await points.begin()
             await write(store, 2, 3)
-            await until(lambda: store._marked)
+            await until(lambda: store.mark.is_marked)
             restored = copy_of(point.folder, tmp_path)
             last = max((restored / "segments").glob("*.seg"))
             end = last.stat().st_size
