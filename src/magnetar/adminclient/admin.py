@@ -38,6 +38,12 @@ class Admin(Closing):
     def __repr__(self) -> str:
         return f"Admin({self.url})"
 
+    def move(self, url: str) -> None:
+        """Calls go to another address of the cluster from now on. Raises AdminTargetError."""
+        if url != self.url:
+            self._http.move(url)
+            self.url = url
+
     def close(self) -> None:
         """Ends the connection."""
         self._http.close()

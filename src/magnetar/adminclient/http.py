@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
@@ -59,6 +60,12 @@ class AdminHttp(Closing):
         self._home = target.parts()
         self._authorization = target.credentials()
         self._connections: dict[tuple[str, str], HTTPConnection] = {}
+
+    def move(self, url: str) -> None:
+        """Calls go there from now on. Raises AdminTargetError."""
+        self.target = replace(self.target, url=url)
+        self._home = self.target.parts()
+        self.close()
 
     def close(self) -> None:
         """Ends the connections."""

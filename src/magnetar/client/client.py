@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from magnetar.adminclient.admin import Admin
+from magnetar.adminclient.errors import AdminUnreachableError
 from magnetar.adminclient.target import AdminTarget, Remedies
 from magnetar.base.closing import Closing
 from magnetar.base.errors import ClientError
 from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.client.connection import Connection
-from magnetar.client.errors import RefusedError
+from magnetar.client.errors import RefusedError, RequestTimeoutError, UnreachableError
 from magnetar.client.options import ClientOptions
 from magnetar.client.retry import Retry
-from magnetar.client.service_url import ServiceUrl
+from magnetar.client.service_url import ServiceAddresses, ServiceUrl
 from magnetar.client.tls import tls_context
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack
@@ -56,23 +57,44 @@ class Client(Closing):
         """Connects nowhere yet.
 
         Args:
-            service_url: pulsar://host:6650 or http://host:8080.
-            admin_url: http://host:8080; the host of `service_url` at its usual port when empty.
+            service_url: pulsar://host:6650 or http://host:8080, or several hosts: pulsar://a:6650,b:6650.
+                Look-ups go to one of them, and to the next one when that does not answer.
+            admin_url: http://host:8080; the host of `service_url` at its usual port when empty. Several hosts
+                as in `service_url`: the next one is asked when look-ups go on to their next host.
 
         Raises BadUrlError.
         """
-        self.url = ServiceUrl.parse(service_url)
+        self._addresses = ServiceAddresses(service_url)
+        self._admin_addresses = ServiceAddresses(admin_url) if admin_url else None
         self.options = options or ClientOptions()
-        admin = ServiceUrl.parse(admin_url) if admin_url else self.url.default_admin()
-        self.admin = Admin(_admin_target(admin, self.options))
+        self.admin = Admin(_admin_target(self._admin_url(), self.options))
         self._lookups: Connection | None = None
+
+    @property
+    def url(self) -> ServiceUrl:
+        """The address in use."""
+        return self._addresses.now
+
+    def _admin_url(self) -> ServiceUrl:
+        return self._admin_addresses.now if self._admin_addresses else self.url.default_admin()
 
     def close(self) -> None:
         """Closes the connections for look-ups and admin calls; readers and producers stay open."""
         self.admin.close()
+        self._drop_lookups()
+
+    def _drop_lookups(self) -> None:
         if self._lookups is not None:
             self._lookups.close()
             self._lookups = None
+
+    def _go_on(self) -> None:
+        """What was asked did not answer: the next address is asked."""
+        self._drop_lookups()
+        self._addresses.go_on()
+        if self._admin_addresses is not None:
+            self._admin_addresses.go_on()
+        self.admin.move(str(self._admin_url()))
 
     # ------------------------------------------------------------ questions to any broker
 
@@ -145,7 +167,11 @@ class Client(Closing):
 
     def _owner(self, topic: TopicName) -> ServiceUrl:
         """The owner of the topic, looked up over HTTP."""
-        text = self.admin.lookup(topic, tls=self.url.is_tls)
+        try:
+            text = self.admin.lookup(topic, tls=self.url.is_tls)
+        except AdminUnreachableError:
+            self._go_on()
+            raise
         if not text:
             key = "brokerUrlTls" if self.url.is_tls else "brokerUrl"
             raise ClientError(f"{self.admin.url} names no {key} for {topic}")
@@ -167,10 +193,11 @@ class Client(Closing):
                 if answer.response == pb.CommandLookupTopicResponse.Failed:
                     raise RefusedError(f"lookup of {topic}", answer.error, answer.message)
                 text = answer.brokerServiceUrlTls if self.url.is_tls else answer.brokerServiceUrl
-                owner = ServiceUrl.parse(text) if text else self.url
+                owner = ServiceUrl.parse(text) if text else asked.url
                 if answer.response == pb.CommandLookupTopicResponse.Connect:
                     if answer.proxy_through_service_url:
-                        return Connection(self.url, self.options, proxy_to=f"{owner.host}:{owner.port}")
+                        # Through the proxy that said so.
+                        return Connection(connection.url, self.options, proxy_to=f"{owner.host}:{owner.port}")
                     return Connection(owner, self.options)
                 authoritative = answer.authoritative
                 if asked is not connection:
@@ -182,13 +209,16 @@ class Client(Closing):
         raise ClientError(f"lookup of {topic} was redirected {_REDIRECTS_MAX} times; brokers disagree")
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
-        """Sends a request on the kept connection, or on a new one when that is lost, until the retry
-        limit."""
+        """Sends a request on the kept connection, or on a new one to the next address when that is lost or
+        does not answer, until the retry limit."""
         retry = Retry(self.options.retry_timeout_s)
         while True:
             try:
                 return question(self._lookup_connection())
             except ClientError as error:
+                if isinstance(error, (UnreachableError, RequestTimeoutError)):
+                    # It may also be the broker that it named. To ask another one harms in no case.
+                    self._go_on()
                 retry.pause_or_raise(error)
 
     def _lookup_connection(self) -> Connection:

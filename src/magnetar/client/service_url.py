@@ -1,4 +1,4 @@
-"""Addresses of brokers and of their admin interfaces."""
+"""ServiceAddresses of brokers and of their admin interfaces."""
 
 from __future__ import annotations
 
@@ -38,20 +38,29 @@ class ServiceUrl:
     def parse(cls, text: str) -> ServiceUrl:
         """Reads `scheme://host[:port]`; takes the first of several hosts, which commas separate. Raises
         BadUrlError."""
+        return cls.parse_all(text)[0]
+
+    @classmethod
+    def parse_all(cls, text: str) -> tuple[ServiceUrl, ...]:
+        """Reads `scheme://host[:port],host[:port],…`: at least one address. Raises BadUrlError."""
         parts = urlsplit(text.strip())
         if parts.scheme not in _PORTS or not parts.netloc:
             raise BadUrlError(
                 f"{text!r} is not a service URL: expected pulsar://host:6650 or http://host:8080"
                 " (or pulsar+ssl, https)"
             )
-        first = urlsplit(f"//{parts.netloc.split(',')[0]}")
+        return tuple(cls._of(text, parts.scheme, each) for each in parts.netloc.split(","))
+
+    @classmethod
+    def _of(cls, text: str, scheme: str, place: str) -> ServiceUrl:
         try:
-            port = first.port
+            parts = urlsplit(f"//{place.strip()}")
+            host, port = parts.hostname, parts.port
         except ValueError as error:
             raise BadUrlError(f"{text!r} is not a service URL: {error}") from error
-        if not first.hostname:
+        if not host:
             raise BadUrlError(f"{text!r} is not a service URL: the host is missing")
-        return cls(parts.scheme, first.hostname, port or _PORTS[parts.scheme])
+        return cls(scheme, host, port or _PORTS[scheme])
 
     @property
     def is_http(self) -> bool:
@@ -74,3 +83,21 @@ class ServiceUrl:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
+
+
+class ServiceAddresses:
+    """The addresses of a service URL, one of which is in use."""
+
+    def __init__(self, text: str) -> None:
+        """Begins with the first. Raises BadUrlError."""
+        self._all = ServiceUrl.parse_all(text)
+        self._at = 0
+
+    @property
+    def now(self) -> ServiceUrl:
+        """The one in use."""
+        return self._all[self._at]
+
+    def go_on(self) -> None:
+        """The one in use does not answer: the next one is, after the last one the first."""
+        self._at = (self._at + 1) % len(self._all)

@@ -21,7 +21,7 @@ from support.certificates import Authority
         ("pulsar://broker", "pulsar://broker:6650", "http://broker:8080"),
         ("pulsar+ssl://broker:1", "pulsar+ssl://broker:1", "https://broker:8443"),
         ("http://broker", "http://broker:8080", "http://broker:8080"),
-        ("pulsar://a:1,b:2", "pulsar://a:1", "http://a:8080"),
+        ("pulsar://a:1,b:2", "pulsar://a:1", "http://a:8080"),  # the first of several
         ("pulsar://[::1]:7", "pulsar://[::1]:7", "http://[::1]:8080"),
     ],
 )
