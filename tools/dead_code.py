@@ -46,10 +46,6 @@ ALLOWED = {
         "share_bytes_max": _MEASURE,
         "REFUSE": "a value of Pulsar's that policies name",
     },
-    "src/magnetar/broker/transactions": dict.fromkeys(
-        ("never_began",),
-        "transactions are being built: each is to be used or taken out before they are offered",
-    ),
     "src/magnetar/cli": dict.fromkeys(
         ("can_i", "decommission", "list_backups", "completion", "show_", "explain_", "salvage",
          "create_secret_key", "set_password", "format_commands", "get_metavar"),

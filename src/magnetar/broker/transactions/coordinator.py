@@ -143,11 +143,6 @@ class Coordinator:
         self._open_of[txn.owner] += 1
         heapq.heappush(self._deadlines, (txn.deadline_ms, txn.id.sequence))
 
-    def never_began(self, txn: Transaction) -> None:
-        """Its header could not be written: no client was told of it."""
-        if self.transactions.pop(txn.id.sequence, None) is not None:
-            self._ended(txn.owner)
-
     def _ended(self, owner: str) -> None:
         self.open_count -= 1
         self._open_of[owner] -= 1

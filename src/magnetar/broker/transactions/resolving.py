@@ -26,6 +26,7 @@ from magnetar.runtime.flights import OneAtATime
 from magnetar.runtime.tasks import SingleFlight, gathered
 
 if TYPE_CHECKING:
+    from magnetar.base.ids import Position
     from magnetar.broker.ports import BrokerPort
     from magnetar.broker.topic.topic import Topic
 

@@ -133,7 +133,13 @@ class Transactions:
             await self._reserves.run(number, lambda: self._reserve(coordinator))
         clock = self._broker.clock
         txn = coordinator.begin(owner, ttl_ms, started_ms=clock.now_ms(), now_ms=clock.monotonic_ms())
-        await self._save(txn)
+        try:
+            await self._save(txn)
+        except MetadataError:
+            # It may be stored all the same, and no client knows of it: it is aborted once the store answers.
+            coordinator.begin_end(txn.id, TxnState.ABORTED, ANYBODY, reason="its beginning was not stored")
+            self._end_again(coordinator, txn)
+            raise
         self._deadlines.set_for(coordinator)
         return txn.id
 

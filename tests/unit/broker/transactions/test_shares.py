@@ -47,8 +47,8 @@ def test_those_that_ended_count_no_more() -> None:
     one, two = _begin(coordinator, "eve"), _begin(coordinator, "eve")
     with pytest.raises(TooManyTransactionsError, match="role eve has 2"):
         _begin(coordinator, "eve")
-    coordinator.never_began(one)
-    two.ending = TxnState.ABORTED
-    coordinator.decided(two, TxnState.ABORTED, 0.0)
+    for each in (one, two):
+        each.ending = TxnState.ABORTED
+        coordinator.decided(each, TxnState.ABORTED, 0.0)
     coordinator.check()
     assert _taken(coordinator, "eve") == 2
