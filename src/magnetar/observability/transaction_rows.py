@@ -11,7 +11,9 @@ from magnetar.observability.rows import histogram as _h
 
 _K: Final = ("cluster",)
 _C: Final = ("cluster", "coordinator_id")
+_T: Final = ("cluster", "namespace", "topic")
 _BEGUN: Final = "of coordinators that have begun a transaction"
+_HAD: Final = "of topics that had messages in transactions since they were loaded"
 
 TRANSACTIONS: Final = Section(
     "Transactions",
@@ -47,5 +49,8 @@ TRANSACTIONS: Final = Section(
             "Transactions that are decided and not yet durable on all of their topics.",
             only="where transactions are on",
         ),
+        _g("pulsar_txn_tb_active_total", "", _T, "Open transactions with messages in the topic.", only=_HAD),
+        _c("pulsar_txn_tb_committed_total", "", _T, "The same that were committed.", only=_HAD),
+        _c("pulsar_txn_tb_aborted_total", "", _T, "The same that were aborted.", only=_HAD),
     ),
 )

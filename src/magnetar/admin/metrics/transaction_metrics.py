@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from magnetar.broker.service import Broker
 from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import Exposition, labels
 
+_TOPICS_PER_STEP: Final = 200
+
 
 def collect(broker: Broker, out: Exposition) -> Iterator[None]:
-    """Adds the samples of every coordinator that has begun a transaction."""
+    """Adds the samples of every coordinator that has begun a transaction, and of the topics of such."""
     if not broker.transactions.enabled:
         return
     cluster = ("cluster", broker.config.cluster)
@@ -36,3 +39,19 @@ def collect(broker: Broker, out: Exposition) -> Iterator[None]:
     name = "magnetar_transactions_unresolved"
     out.gauge(name, text_of(name), unresolved, labels(cluster))
     yield
+    topics = list(broker.topics.values())
+    if len(topics) > broker.config.metrics_topics_max:
+        return
+    for number, topic in enumerate(topics, 1):
+        if (part := topic.transactions) is not None:
+            namespace = ("namespace", str(topic.name.namespace_name))
+            labelled = labels(cluster, namespace, ("topic", str(topic.name)))
+            name = "pulsar_txn_tb_active_total"
+            out.gauge(name, text_of(name), len(part.spans), labelled)
+            for name, value in (
+                ("pulsar_txn_tb_committed_total", part.committed),
+                ("pulsar_txn_tb_aborted_total", part.aborted),
+            ):
+                out.counter(name, text_of(name), value, labelled)
+        if number % _TOPICS_PER_STEP == 0:
+            yield

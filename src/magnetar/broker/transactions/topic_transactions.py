@@ -72,8 +72,8 @@ class TopicTransactions:
     ) -> None:
         self._rules = rules
         self.spans = TransactionSpans(rules.visible())
-        self.aborted = 0
-        """Transactions with entries here that were aborted, since the topic was loaded."""
+        self.committed = self.aborted = 0
+        """Transactions with entries here that ended so, since the topic was loaded."""
         # A topic that is let go is freed without the garbage collector.
         self._of = ref(topic)
         self._log, self._name = topic.log, str(topic.name)
@@ -170,7 +170,7 @@ class TopicTransactions:
         self._lowest.pop(txn.id, None)
         self._found.discard(txn.id)
         if txn.state is TxnState.COMMITTED:
-            self.spans.committed(txn.id)
+            self.committed += self.spans.committed(txn.id)
         else:
             hidden = self.spans.aborted(txn.id)
             self.aborted += bool(hidden)

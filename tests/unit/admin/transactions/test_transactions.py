@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from magnetar.base.ids import LedgerId, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import BrokerConfig
 from magnetar.broker.transactions.coordinator import Who
-from magnetar.broker.transactions.ids import TxnState
+from magnetar.broker.transactions.ids import TxnId, TxnState
 from support.admin_api import AdminApi, with_api
 
 R = "/admin/v3/transactions"
@@ -106,3 +107,19 @@ def test_where_they_are_off_they_are_not_offered() -> None:
             assert (await api.refused("GET", f"{R}/{path}"))[0] == 501
 
     with_api(story)
+
+
+def test_metrics_tell_of_the_transactions_of_a_topic() -> None:
+    async def story(api: AdminApi) -> None:
+        topic = await api.topic(TOPIC)
+        scraped = (await api.call("GET", "/metrics")).body.decode()
+        assert "pulsar_txn_tb" not in scraped, "it has had none"
+        part = api.broker.transactions._resolving.part_of(topic)
+        part.spans.appended(TxnId(0, 1), Position(LedgerId(0), 0), 1)
+        part.committed, part.aborted = 3, 2
+        scraped = (await api.call("GET", "/metrics")).body.decode()
+        labelled = f'{{cluster="standalone",namespace="public/default",topic="{TOPIC}"}}'
+        for name, value in (("active", 1), ("committed", 3), ("aborted", 2)):
+            assert f"pulsar_txn_tb_{name}_total{labelled} {value}" in scraped
+
+    with_api(story, config=BrokerConfig(transactions=True))
