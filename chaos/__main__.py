@@ -24,6 +24,11 @@ def main() -> int:
 
         del sys.argv[1]
         return standalone.main()
+    if sys.argv[1:2] == ["transactions"]:
+        from chaos.transactions import run
+
+        del sys.argv[1]
+        return run.main()
     parser = argparse.ArgumentParser(prog="./dev chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults happen (60)")

@@ -29,6 +29,7 @@ class BrokerCluster:
         self.metadata = metadata
         self.server = server
         self.brokers: list[StandaloneProcess] = []
+        self.bookies: list[BookieProcess] = []
         self._folder = folder
 
     def start_broker(
@@ -88,11 +89,14 @@ def cluster_or_skip(kind: str, factory: pytest.TempPathFactory) -> Iterator[Brok
 
 
 @contextmanager
-def broker_cluster(folder: Path, *, kind: str = "zk", bookies: int = 2) -> Iterator[BrokerCluster]:
-    """A cluster without brokers. `kind`: `zk` or `etcd`. Raises NotHereError."""
+def broker_cluster(
+    folder: Path, *, kind: str = "zk", bookies: int = 2, synced: bool = False
+) -> Iterator[BrokerCluster]:
+    """A cluster without brokers. `kind`: `zk` or `etcd`; `synced`: ZooKeeper syncs what it writes, as etcd
+    always does. Raises NotHereError."""
     with contextlib.ExitStack() as stack:
-        opened = zookeeper_server if kind == "zk" else etcd_server
-        server = stack.enter_context(opened(folder / "metadata"))
+        at = folder / "metadata"
+        server = stack.enter_context(zookeeper_server(at, synced=synced) if kind == "zk" else etcd_server(at))
         metadata = f"{kind}://127.0.0.1:{server.port}/ledgers"
         started = [BookieProcess(folder / f"bookie{number}", metadata) for number in range(bookies)]
         for number, bookie in enumerate(started):
@@ -104,5 +108,6 @@ def broker_cluster(folder: Path, *, kind: str = "zk", bookies: int = 2) -> Itera
         for bookie in started[1:]:
             bookie.wait()
         cluster = BrokerCluster(folder, metadata, server)
+        cluster.bookies = started
         stack.callback(cluster.stop)
         yield cluster

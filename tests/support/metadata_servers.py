@@ -85,14 +85,15 @@ def _running(make: Callable[[Path], ServerProcess], folder: Path) -> Iterator[Se
 
 
 @contextmanager
-def zookeeper_server(folder: Path) -> Iterator[ServerProcess]:
-    """ZooKeeper, with sessions of one second and more. Raises NotHereError."""
+def zookeeper_server(folder: Path, *, synced: bool = False) -> Iterator[ServerProcess]:
+    """ZooKeeper, with sessions of one second and more. `synced`: what it writes survives a power cut. Raises
+    NotHereError."""
     path = java_client.class_path(APACHE)
-    with _running(lambda own: _zookeeper(own, path), folder) as server:
+    with _running(lambda own: _zookeeper(own, path, synced=synced), folder) as server:
         yield server
 
 
-def _zookeeper(folder: Path, path: str) -> ServerProcess:
+def _zookeeper(folder: Path, path: str, *, synced: bool) -> ServerProcess:
     port = free_port()
     settings = {
         "tickTime": "500",
@@ -106,7 +107,8 @@ def _zookeeper(folder: Path, path: str) -> ServerProcess:
     (folder / "zoo.cfg").write_text(lines, encoding="utf-8")
     flags = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=2"]
     # Tests kill the process, not the machine: what the kernel has is kept.
-    flags += ["-Dzookeeper.forceSync=no", f"-Dlog4j.configurationFile={APACHE / 'log4j2.xml'}"]
+    flags += [f"-Dzookeeper.forceSync={'yes' if synced else 'no'}"]
+    flags += [f"-Dlog4j.configurationFile={APACHE / 'log4j2.xml'}"]
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
     return ServerProcess(folder, port, ["java", *flags, "-cp", path, main, str(folder / "zoo.cfg")])
 

@@ -1,0 +1,1 @@
+"""`./dev chaos transactions`: what holds of transactions while processes are killed."""
