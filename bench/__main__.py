@@ -123,6 +123,7 @@ OTHERS: Final = {
     "replicated": "bench.replicated",
     "tenants": "bench.tenants",
     "transactions": "bench.transactions",
+    "transaction-services": "bench.transaction_services",
     "hostile": "bench.hostile",
     "holdings": "bench.holdings",
     "readers": "bench.readers",

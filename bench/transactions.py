@@ -239,7 +239,8 @@ def _pulsar() -> Pulsar:
     return replace(found, settings={"transactionCoordinatorEnabled": "true"})
 
 
-def _load_words(kind: str, url: str, options: argparse.Namespace, warm_up_s: float) -> list[str]:
+def load_words(kind: str, url: str, options: argparse.Namespace, warm_up_s: float) -> list[str]:
+    """Arguments of the program. `options` has `seconds` and `lanes`."""
     words = [url, str(warm_up_s), str(options.seconds)]
     if kind == "latency":
         return [kind, *words]
@@ -263,7 +264,7 @@ def run_magnetar(options: argparse.Namespace, command: Sequence[str], cpus: Cpus
                     found[name] = recovery(options.driver, Path(scratch), cpus, command, count)
         else:
             with _magnetar(command, cpus, on=True) as broker:
-                words = _load_words(kind, broker.service_url, options, options.warm_up)
+                words = load_words(kind, broker.service_url, options, options.warm_up)
                 found[kind] = load(broker, options.driver, words)
     return found
 
@@ -300,7 +301,7 @@ def run_pulsar(options: argparse.Namespace, cpus: Cpus) -> dict[str, Metrics]:
             if kind in ("plain", "recovery"):
                 continue
             print(f"  {kind}", file=sys.stderr, flush=True)
-            words = _load_words(kind, broker.service_url, options, warm_up_s)
+            words = load_words(kind, broker.service_url, options, warm_up_s)
             found[kind] = load(broker, options.driver, words)
             warm_up_s = max(options.warm_up, options.jvm_warm_up / 3)
     return found
