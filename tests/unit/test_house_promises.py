@@ -1,45 +1,12 @@
-"""Each promise of docs/internals/house-promises.md names a test or a command; ids are types of their own."""
+"""What docs/internals/house-promises.md says and no other test holds: ids are types of their own."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from support.sources import PACKAGE, modules, nodes
-
-TESTS = Path(__file__).parents[1]
-PAGE = (TESTS.parent / "docs" / "internals" / "house-promises.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`((?:unit|integration|simulation|property)/[\w/]+\.py)(?:::(\w+))?`")
-COMMANDS: Final = ("./dev ", "python tools/", "conftest.py", "pyproject.toml", "by reading")
-"""What shows a promise where no test does."""
-
-
-def rows() -> list[str]:
-    return [
-        row for row in PAGE.splitlines() if row.startswith("| ") and not row.startswith(("| Promise", "|---"))
-    ]
-
-
-def test_each_promise_names_something() -> None:
-    assert len(rows()) > 40
-    for row in rows():
-        shown = row.rsplit("|", 2)[1]
-        assert NAMED.search(shown) or any(each in shown for each in COMMANDS), row
-
-
-def test_what_is_named_is_there() -> None:
-    named = NAMED.findall(PAGE)
-    assert len(named) > 40
-    for file, function in named:
-        text = (TESTS / file).read_text(encoding="utf-8")
-        assert not function or re.search(rf"^ *(async )?def {function}\(", text, re.MULTILINE), (
-            file,
-            function,
-        )
-
 
 IDS: Final = {
     "ledger_id": "LedgerId",
