@@ -188,7 +188,7 @@ RULES: Final = (
     Rule(
         "a tombstone before the deletion's answer",
         "a deleted ledger comes back",
-        "bookie/segment_store.py",
+        "bookie/burials.py",
         "        await gathered(futures)\n",
         "        await gathered(())\n",
         (BOOKIE_ORDER,),
@@ -550,20 +550,22 @@ RULES: Final = (
         "entries are acknowledged in a ledger that the log does not name",
         "managedlog/lifecycle.py",
         (
-            "                await self._stored.update(lambda metadata: metadata.adding(record))\n"
-            "                self._unlisted.remove(record.ledger_id)\n"
-            "                if feed.error is not None:\n"
-            "                    raise feed.error\n"
-            "                if not self._stopped and self._appender.error is None:\n"
-            "                    self._go_on_in(feed)\n"
+            "            await self._rules.listed(storing, is_first=False)\n"
+            "            is_stored = True\n"
+            "            self._unlisted.remove(record.ledger_id)\n"
+            "            if feed.error is not None:\n"
+            "                raise feed.error\n"
+            "            if not self._stopped and self._appender.error is None:\n"
+            "                self._go_on_in(feed)\n"
         ),
         (
-            "                if feed.error is not None:\n"
-            "                    raise feed.error\n"
-            "                if not self._stopped and self._appender.error is None:\n"
-            "                    self._go_on_in(feed)\n"
-            "                await self._stored.update(lambda metadata: metadata.adding(record))\n"
-            "                self._unlisted.remove(record.ledger_id)\n"
+            "            if feed.error is not None:\n"
+            "                raise feed.error\n"
+            "            if not self._stopped and self._appender.error is None:\n"
+            "                self._go_on_in(feed)\n"
+            "            await self._rules.listed(storing, is_first=False)\n"
+            "            is_stored = True\n"
+            "            self._unlisted.remove(record.ledger_id)\n"
         ),
         (LIFECYCLE, LOGS),
     ),
