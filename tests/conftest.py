@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from sim import steps
 
 from support.costs import ROWS_MAX, Costs  # needs the path above
-from support.order import SEED
+from support.order import SEED, waits_for_the_night
 from support.serving import follow_redirects, on_a_cluster, server, serving
 from support.standalone import CLUSTER, StandaloneProcess
 
@@ -69,6 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if kind is not None:
         os.environ[CLUSTER] = kind
         follow_redirects()
+    config.addinivalue_line(
+        "markers", "nightly(reason): runs with --nightly alone; what runs by day in its place"
+    )
+    config.addinivalue_line("markers", "every_run: by day too, with the parameters that are marked nightly")
     config.addinivalue_line("markers", "leaves(reason): a unit test that leaves a task or descriptor behind")
 
 
@@ -86,7 +90,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Allows tests that kill processes or run Spark to leave objects to the garbage collector. With
-    `--cluster`, leaves out what is about one process."""
+    `--cluster`, leaves out what is about one process; without `--nightly`, what is marked so."""
+    if not config.getoption("nightly"):
+        later = [item for item in items if waits_for_the_night(item)]
+        items[:] = [item for item in items if not waits_for_the_night(item)]
+        config.hook.pytest_deselected(items=later)
     if on_a_cluster():
         marked = [item for item in items if item.get_closest_marker("one_process")]
         items[:] = [item for item in items if not item.get_closest_marker("one_process")]

@@ -438,7 +438,9 @@ def attempt(job: Job, options: list[str], deadline: float, said: TextIO | None =
     """Runs one stage once; a stage without tests does not fail. `said`: gets pytest's output in place of the
     terminal."""
     stage = job.stage
-    outcome = Outcome(stage.name, options=_cluster_of((*stage.options, *options)))
+    given = (*stage.options, *options)
+    kept = (*_cluster_of(given), *(option for option in given if option == ALL_CASES))
+    outcome = Outcome(stage.name, options=kept)
     places = [Path("tests") / folder for folder in stage.folders]
     paths = [str(place) for place in places if place.is_dir()] or [
         folder for folder in stage.folders if Path(folder.split("::")[0]).exists()
@@ -470,8 +472,8 @@ def attempt(job: Job, options: list[str], deadline: float, said: TextIO | None =
             spark_classes.make()
     with tempfile.TemporaryDirectory(prefix="magnetar-tests-") as folder:
         results = Path(folder) / "results.xml"
-        kept = ["-o", f"cache_dir={Path(folder) / 'cache'}"]
-        arguments = [*paths, *stage.options, *options, *kept, f"--junitxml={results}"]
+        cache = ["-o", f"cache_dir={Path(folder) / 'cache'}"]
+        arguments = [*paths, *given, *cache, f"--junitxml={results}"]
         used: list[float] = []
         outcome.code = pytest(arguments, deadline, test_max_s(stage.name), said, used, outcome.twin)
         outcome.cpu_s = sum(used)

@@ -60,6 +60,7 @@ def check(story: dict[str, Any]) -> None:
     assert story["values"] == numbered(200)
 
 
+@pytest.mark.nightly("the cluster's driver is Spark Classic, and so are the sessions of the other files")
 def test_spark_classic(standalone: StandaloneProcess, tmp_path: Path) -> None:
     check(run_story(standalone, "local[2]", tmp_path))
 

@@ -112,12 +112,17 @@ SPREAD = {"MAGNETAR_LEDGER_ENSEMBLE_SIZE": "3"}
 
 
 PROCESSES = ("--processes", "2")
+BOTH = pytest.mark.nightly("processes with bookies: both at once")
 
 
 @pytest.mark.parametrize(
     "options",
-    [(), ("--bookies", "3"), PROCESSES, (*PROCESSES, "--bookies", "3")],
-    ids=["alone", "bookies", "processes", "processes-bookies"],
+    [
+        pytest.param((), id="alone"),
+        pytest.param(("--bookies", "3"), id="bookies", marks=BOTH),
+        pytest.param(PROCESSES, id="processes", marks=BOTH),
+        pytest.param((*PROCESSES, "--bookies", "3"), id="processes-bookies"),
+    ],
 )
 def test_a_backup_under_load_has_what_was_acknowledged_before_it(
     tmp_path: Path, options: tuple[str, ...]

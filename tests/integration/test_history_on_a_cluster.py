@@ -37,7 +37,10 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("ow
 MERGES = {"MAGNETAR_OFFLOAD_MERGE_INTERVAL_SECONDS": "1"}
 
 
-@pytest.fixture(scope="module", params=["etcd", "zk"])
+ZK = pytest.param("zk", marks=pytest.mark.nightly("etcd, and ZooKeeper where the owner is killed"))
+
+
+@pytest.fixture(scope="module", params=["etcd", ZK])
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
@@ -166,6 +169,7 @@ def numbers(seen: list[Seen]) -> list[str]:
     return sorted(dict(each.properties)["number"] for each in seen)
 
 
+@pytest.mark.every_run
 def test_the_owner_is_killed_in_the_middle_of_an_upload(cluster: BrokerCluster, s3: FakeS3) -> None:
     """Its upload even ends after it: the next owner copies anew, and nothing is left of the first attempt."""
     start(cluster, s3.url)

@@ -27,7 +27,10 @@ TOPICS = [f"topic-{number}" for number in range(8)]
 """In all four bundles."""
 
 
-@pytest.fixture(scope="module", params=["zk", "etcd"])
+ZK = pytest.param("zk", marks=pytest.mark.nightly("etcd, and ZooKeeper where a session ends or is away"))
+
+
+@pytest.fixture(scope="module", params=[ZK, "etcd"])
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
@@ -134,6 +137,7 @@ def test_calls_about_topics_of_others_are_redirected(cluster: BrokerCluster) -> 
     refused.value.close()
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_the_owner_goes_away_under_load(cluster: BrokerCluster, how: str) -> None:
     topic = f"goes-{how}"
@@ -154,6 +158,7 @@ def test_the_owner_goes_away_under_load(cluster: BrokerCluster, how: str) -> Non
     client.close()
 
 
+@pytest.mark.every_run
 def test_a_paused_owner_is_replaced_and_acknowledges_nothing_more(cluster: BrokerCluster) -> None:
     """Its session ends while it cannot notice; when it goes on, its topics go away."""
     topic = "paused"
@@ -183,6 +188,7 @@ def scraped(broker: StandaloneProcess) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.every_run
 def test_clients_attach_while_the_metadata_service_is_away(cluster: BrokerCluster) -> None:
     """At the owner of a loaded topic, to which any broker sends them; elsewhere they hear of it soon."""
     topic = "away"

@@ -31,7 +31,10 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.one_process("ow
 TOPICS = [f"topic-{number}" for number in range(40)]
 
 
-@pytest.fixture(scope="module", params=["zk", "etcd"])
+ETCD = pytest.param("etcd", marks=pytest.mark.nightly("ZooKeeper, and etcd where a process is killed"))
+
+
+@pytest.fixture(scope="module", params=["zk", ETCD])
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
@@ -94,6 +97,7 @@ def test_one_port_leads_to_the_topics_of_all_processes(broker: StandaloneProcess
         assert broker.admin("GET", f"persistent/public/default/{topic}/stats")["msgInCounter"] == 5
 
 
+@pytest.mark.every_run
 def test_a_killed_process_is_replaced_and_clients_go_on(broker: StandaloneProcess) -> None:
     topics = [f"killed-{number}" for number in range(12)]
     with connected(broker) as client:

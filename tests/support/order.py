@@ -1,4 +1,4 @@
-"""In which order tests run: by chance, or what takes longest first."""
+"""In which order tests run, by chance or what takes longest first, and which of them run at night alone."""
 
 from __future__ import annotations
 
@@ -21,3 +21,12 @@ def longest_first(items: list[pytest.Item], folder: Path, names: Sequence[str]) 
     items.sort(
         key=lambda item: rank.get(item.path.stem, len(rank)) if item.path.is_relative_to(folder) else 0
     )
+
+
+def waits_for_the_night(item: pytest.Item) -> bool:
+    """Whether a test, or one of its cases, runs with `--nightly` alone."""
+    mark = item.get_closest_marker("nightly")
+    if mark is None:
+        return False
+    assert mark.args, f"{item.nodeid}: the mark says what runs by day in its place"
+    return item.get_closest_marker("every_run") is None

@@ -27,7 +27,10 @@ ON = {"MAGNETAR_TRANSACTIONS": "true", "MAGNETAR_DEDUPLICATION": "true"}
 deduplication its transaction then has it twice, as in Pulsar."""
 
 
-@pytest.fixture(scope="module", params=["etcd", "zk"])
+ZK = pytest.param("zk", marks=pytest.mark.nightly("the same on etcd"))
+
+
+@pytest.fixture(scope="module", params=["etcd", ZK])
 def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:

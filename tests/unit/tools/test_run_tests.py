@@ -247,7 +247,10 @@ def test_a_second_look_is_at_the_same_kind_of_server(run_tests: ModuleType, pyte
     pytests["failing"] = ["tests/compat/a.py::one"]
     run_tests.run(the_stage(run_tests, "cluster"), [], math.inf)
     run_tests.run(the_stage(run_tests, "compat"), ["--cluster=zk", "-x"], math.inf)
-    assert pytests["ran"] == ["tests/compat/a.py::one --cluster", "tests/compat/a.py::one --cluster=zk"]
+    run_tests.run(the_stage(run_tests, "compat"), ["--nightly"], math.inf)
+    assert pytests["ran"] == [
+        f"tests/compat/a.py::one {option}" for option in ("--cluster", "--cluster=zk", "--nightly")
+    ]
 
 
 def test_a_cluster_is_for_two_stages_unless_others_are_named(
