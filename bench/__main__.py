@@ -129,6 +129,8 @@ OTHERS: Final = {
     "readers": "bench.readers",
     "clients": "bench.clients.__main__",
     "floor": "bench.floor",
+    "functions": "bench.functions",
+    "function-kills": "bench.function_kills",
 }
 """Words that stand for a program of their own."""
 

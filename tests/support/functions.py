@@ -13,7 +13,7 @@ from magnetar.functions.config.checks import check, with_runtime
 from magnetar.functions.config.completing import config_of
 from magnetar.functions.config.function_config import FunctionConfig
 from magnetar.functions.config.given import given_of
-from magnetar.functions.ports import InstanceStats, InstanceStatus, StateValue, StoredFunction
+from magnetar.functions.ports import InstanceStats, InstanceStatus, OutputPart, StateValue, StoredFunction
 from magnetar.functions.service import Functions, opened
 from support.admin_api import AdminApi, Answer, with_api
 
@@ -57,6 +57,7 @@ class Workers:
         self.asked: list[tuple[object, ...]] = []
         self.result: bytes | None = None
         self.error: Exception | None = None
+        self.written = b""
         self.states: dict[str, StateValue] = {}
         self.statuses: list[InstanceStatus] = []
         self.stats_of: list[InstanceStats] = []
@@ -66,6 +67,9 @@ class Workers:
 
     async def stats(self, function: StoredFunction) -> list[InstanceStats]:
         return self.stats_of
+
+    def output(self, function: StoredFunction, instance: int, start: int) -> OutputPart:
+        return OutputPart(start, start + len(self.written), self.written)
 
     async def restart(self, function: StoredFunction, instance: int | None) -> None:
         self.asked.append((function.full_name, instance))

@@ -66,11 +66,8 @@ class RunningFunctions:
         return found["stringValue"]
 
     def pids(self) -> list[int]:
-        """The processes of instances."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [
-            int(pid) for pid in children if b"instance_program" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        """The processes of instances: copies of one that the standalone has started."""
+        return [pid for child in _children(self.process.pid) for pid in _children(child) if _is_instance(pid)]
 
     def fill(self, topic: str, values: range) -> None:
         with Producer(self.client, TopicName.parse(topic)) as producer:
@@ -106,6 +103,20 @@ class RunningFunctions:
             while time.monotonic() < until_s and len(found) < count:
                 found += messages_of(name, consumer.read(0.5))
             return found + list(messages_of(name, consumer.read(0.5)))
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:  # It has ended meanwhile.
+        return []
+
+
+def _is_instance(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().startswith("fn ")
+    except OSError:  # It has ended meanwhile.
+        return False
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

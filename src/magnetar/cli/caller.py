@@ -71,15 +71,18 @@ class Caller:
             )
         )
 
+    def token(self) -> str:
+        """The token that is shown to the broker, or `file:` and its file; empty: none."""
+        return self.place.token or (f"file:{self.place.token_file}" if self.place.token_file else "")
+
     def client(self) -> Client:
         """A client of the broker; the caller closes it."""
         from magnetar.client.client import Client
         from magnetar.client.options import ClientOptions
 
         place = self.place
-        token = place.token or (f"file:{place.token_file}" if place.token_file else "")
         options = ClientOptions(
-            token=token,
+            token=self.token(),
             tls_trust_certs_file=place.trust_certs,
             request_timeout_s=self.timeout_s,
             retry_timeout_s=min(10.0, self.timeout_s),

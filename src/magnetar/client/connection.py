@@ -27,6 +27,9 @@ from magnetar.wire.frames import encode_command
 
 _READ_BYTES: Final = 1 << 20
 """Most bytes of one read; a socket buffer on loopback holds a few hundred KiB."""
+_FIRST_BYTES: Final = 32 << 10
+"""Most bytes of the first read. Reads that are filled grow to `_READ_BYTES`: a connection without messages,
+of which a machine may have thousands, holds little memory."""
 
 _RECEIVE_BUFFER_BYTES: Final = 4 << 20
 """Bytes of receive buffer requested from the kernel, so that the broker keeps sending while a batch is
@@ -47,8 +50,10 @@ class Connection(Closing):
         self._name = str(url)
         self._options = options
         self.session = ClientSession(f"Magnetar-{magnetar.__version__}")
-        self._buffer = bytearray(_READ_BYTES)
+        self._buffer = bytearray(_FIRST_BYTES)
         self._size = 0
+        self._filled = False
+        """Whether the last read took all that it could."""
         self._socket = self._open()
         try:
             method, data = options.credentials()
@@ -128,6 +133,7 @@ class Connection(Closing):
             self.close()
             raise UnreachableError(self._name, "the broker closed the connection")
         self._size += count
+        self._filled = self._size == len(self._buffer)
         session = self.session
         if self._size >= session.needed:
             try:
@@ -149,7 +155,10 @@ class Connection(Closing):
         return True
 
     def _make_room(self) -> None:
-        wanted = max(self._size + _READ_BYTES // 4, self.session.needed)
+        room = len(self._buffer)
+        if self._filled and room < _READ_BYTES:
+            room *= 4
+        wanted = max(room, self._size + room // 4, self.session.needed)
         if wanted > len(self._buffer):
             self._buffer.extend(bytes(wanted - len(self._buffer)))
 

@@ -9,6 +9,7 @@ FunctionError
 ├── ConfinementError      the code cannot be kept from what is not its own
 ├── NoDeduplicationError  effectively once cannot be kept: deduplication of an output is off
 ├── NoOwnerError          nothing says whose rights the function's code has
+├── RecordingError        a recording, or what is expected of it, is not understood
 ├── NoSuchInstanceError   the function has no instance of this number
 └── TriggerError          a function could not be triggered, or gave no result in time
 """
@@ -60,6 +61,10 @@ class NoOwnerError(FunctionError):
             f"{full_name} was created without authentication, so that nothing says whose rights its code has:"
             " update it with the role that shall own it"
         )
+
+
+class RecordingError(FunctionError):
+    """A file of recorded messages, or of expected results, is not understood. The message names the line."""
 
 
 class NoSuchInstanceError(FunctionError):

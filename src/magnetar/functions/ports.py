@@ -101,6 +101,17 @@ class InstanceStats:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputPart:
+    """A part of what an instance has written to its standard output and error."""
+
+    begin: int
+    """Bytes that were written before it."""
+    end: int
+    """Bytes that were written with it: where the next part begins."""
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class StateValue:
     """A value of a function's state."""
 
@@ -146,6 +157,10 @@ class FunctionWorkers(Protocol):
 
     async def stats(self, function: StoredFunction) -> list[InstanceStats]:
         """One for each instance that the function shall have, by its number."""
+        ...
+
+    def output(self, function: StoredFunction, instance: int, start: int) -> OutputPart:
+        """What an instance has written from byte `start` on, as far as it is kept: the last 64 KiB."""
         ...
 
     async def restart(self, function: StoredFunction, instance: int | None) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from magnetar.observability.bookie_rows import BOOKIES
 from magnetar.observability.canary_rows import CANARIES
+from magnetar.observability.function_rows import FUNCTIONS
 from magnetar.observability.history_rows import OFFLOADING, TABLES
 from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
 from magnetar.observability.load_rows import LOAD
@@ -348,6 +349,7 @@ SECTIONS: Final = (
     LOAD,
     TOPIC_WORK,
     TRANSACTIONS,
+    FUNCTIONS,
     PROCESS,
     Section(
         "Credentials",

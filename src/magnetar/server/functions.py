@@ -9,6 +9,7 @@ import asyncio
 import logging
 import shutil
 import tempfile
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -18,6 +19,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.broker.handlers import renewals
 from magnetar.broker.service import Broker
 from magnetar.metadata import keys
+from magnetar.observability.metrics import Exposition
 from magnetar.runtime.threads import in_thread
 from magnetar.server.banner import Endpoints
 from magnetar.server.settings.config import StandaloneConfig, names
@@ -26,12 +28,16 @@ from magnetar.server.storage.datafolder import PACKAGES
 if TYPE_CHECKING:
     from magnetar.functions.ports import FunctionCredentials, FunctionWorkers
     from magnetar.functions.service import Functions
+    from magnetar.functions.workers.instance_metrics import ToldFigures
 
     class LocalWorkers(FunctionWorkers, Protocol):
         """Workers whose processes are those of this machine."""
 
         def start(self) -> None:
             """Begins to follow the catalogue."""
+
+        def figures(self) -> list[ToldFigures]:
+            """What the instances told last."""
 
         async def close(self) -> None:
             """Stops all instances; returns when their processes have ended."""
@@ -62,7 +68,15 @@ class FunctionsBeside:
     def begin(self) -> None:
         """Lets the admin API use functions, and runs those that there are."""
         self._broker.functions = self.opened
+        self._broker.collectors.append(self._collect)
         self._broker.tasks.spawn(self._run())
+
+    def _collect(self, out: Exposition) -> Iterator[None]:
+        """Adds the metrics of functions that run."""
+        if self._workers is not None:
+            # It was imported with the workers.
+            metrics = import_module("magnetar.functions.workers.instance_metrics")
+            yield from metrics.collect(self._workers.figures(), self._broker.config.cluster, out)
 
     async def opened(self) -> Functions:
         """The functions; opens them the first time. Raises PackagesFullError, OSError, MetadataError."""

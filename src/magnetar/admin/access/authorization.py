@@ -5,6 +5,7 @@ Every role may ask about itself; administrators of the tenant may ask about othe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Final
 
@@ -64,10 +65,22 @@ async def answer(call: Call, topic: TopicName) -> dict[str, object]:
         )
 
     found = explained(role)
-    if call.identity is not None and role == call.identity.role and not found.allowed:
-        # For a question about its own credential every role counts.
-        found = next((each for each in map(explained, call.identity.also) if each.allowed), found)
+    if call.identity is not None and role == call.identity.role:
+        # A question about its own credential: all roles count that count for its calls, also those of a
+        # proxy, and those that have changed a function beside its owner.
+        found = _of_speakers(call.identity.speakers, explained)
     return {**question, **asdict(found)}
+
+
+def _of_speakers(
+    speakers: tuple[tuple[str, ...], ...], explained: Callable[[str], Explanation]
+) -> Explanation:
+    """In each tuple one role must have the right: why the first has it, or why those of a tuple do not."""
+    found: list[Explanation] = []
+    for roles in speakers:
+        answers = [explained(role) for role in roles]
+        found.append(next((each for each in answers if each.allowed), answers[0]))
+    return next((each for each in found if not each.allowed), found[0])
 
 
 def _of(domain: str) -> Handler:

@@ -5,9 +5,10 @@ Source: Pulsar's `FunctionsImpl`, `ComponentImpl`; bodies and answers in `instan
 
 from __future__ import annotations
 
+import codecs
 from typing import Final
 
-from magnetar.admin.calls.call import Call, Operation, Raw, Route
+from magnetar.admin.calls.call import Call, Operation, Raw, Route, natural
 from magnetar.admin.calls.errors import BadRequestError, NotHereError, TooSlowError
 from magnetar.admin.functions.functions import F, name_of
 from magnetar.admin.functions.instance_documents import (
@@ -74,6 +75,17 @@ async def instance_stats(call: Call) -> object:
     number = _instance(call, record)
     found = await (await functions.workers()).stats(functions.catalogue.stored(record))
     return stats_document(next(each for each in found if each.instance == number))
+
+
+async def instance_output(call: Call) -> object:
+    """What one instance has written to its standard output and error, from byte `start` on."""
+    functions, record = await _both(call)
+    number = _instance(call, record)
+    start = natural(call.query.get("start", "0"), "start")
+    part = (await functions.workers()).output(functions.catalogue.stored(record), number, start)
+    # A character that was written in part comes with the next call.
+    text, used = codecs.utf_8_decode(part.data, "replace", False)
+    return {"instance": number, "begin": part.begin, "end": part.begin + used, "text": text}
 
 
 async def start(call: Call) -> None:
@@ -160,6 +172,7 @@ ROUTES: list[Route] = [
     ("GET", f"{_I}/status", instance_status),
     ("GET", f"{F}/stats", stats),
     ("GET", f"{_I}/stats", instance_stats),
+    ("GET", f"{_I}/output", Operation(instance_output, query=("start",))),
     *(
         ("POST", f"{place}/{verb}", handler)
         for verb, handler in (("start", start), ("stop", stop), ("restart", restart))

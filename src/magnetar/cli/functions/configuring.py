@@ -80,6 +80,17 @@ def configures(command: _F) -> _F:
 
 def form_of(code: Path | None, given: Mapping[str, object], *, creates: bool) -> Form:
     """The body that creates or updates a function. Raises click.BadParameter."""
+    config = config_document(code, given, creates=creates)
+    parts: dict[str, str | FormFile] = {}
+    if given["package"] is not None:
+        parts["url"] = str(given["package"])
+    elif code is not None:
+        parts["data"] = file_part(code)
+    return {"functionConfig": json.dumps(config), **parts}
+
+
+def config_document(code: Path | None, given: Mapping[str, object], *, creates: bool) -> dict[str, object]:
+    """The configuration in Pulsar's JSON. Raises click.BadParameter."""
     config = _from_file(given["file"])
     config |= {field: given[option] for option, field in _FIELDS.items() if given[option] is not None}
     if given["inputs"]:
@@ -96,19 +107,16 @@ def form_of(code: Path | None, given: Mapping[str, object], *, creates: bool) ->
         config["cleanupSubscription"] = False
     if given["user_config"] is not None:
         config["userConfig"] = _object(str(given["user_config"]), "--user-config")
-    parts: dict[str, str | FormFile] = {}
     package = given["package"]
     if package is not None:
         if code is not None:
             raise click.BadParameter("give a file or a package, not both", param_hint="--package")
         config.setdefault("py", package)
-        parts["url"] = str(package)
     elif code is not None:
         config[_PACKAGES.get(code.suffix, "go")] = code.name
         if creates and code.suffix == ".py":
             config.setdefault("className", code.stem)
-        parts["data"] = file_part(code)
-    return {"functionConfig": json.dumps(config), **parts}
+    return config
 
 
 def file_part(file: Path) -> FormFile:

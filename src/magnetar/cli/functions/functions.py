@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Final, TypedDict
 
@@ -12,11 +13,14 @@ from magnetar.adminclient import paths
 from magnetar.adminclient.form import FormFile
 from magnetar.cli.caller import Caller, calls
 from magnetar.cli.functions.configuring import configures, file_part, form_of
+from magnetar.cli.functions.local_commands import run, test
 from magnetar.cli.verbs import Verb, group
 
 _INSTANCE: Final = click.option(
     "--instance", type=click.IntRange(min=0), help="Only the instance with this number.  [all]"
 )
+_FOLLOW_S: Final = 0.5
+"""Seconds between two looks of `logs --follow`."""
 _FILE: Final = click.Path(path_type=Path)
 
 
@@ -49,6 +53,9 @@ class _Statuses(TypedDict):
     instances: list[_Instance]
 
 
+_COLUMNS: Final = ("instance", "running", "received", "processed", "failed", "restarts", "error")
+
+
 def _statuses(found: _Statuses) -> list[dict[str, object]]:
     return [_row(each["instanceId"], each["status"]) for each in found["instances"]]
 
@@ -79,14 +86,6 @@ VERBS: Final = (
         help="Show the configuration of FUNCTION: NAME in public/default, or TENANT/NAMESPACE/NAME.",
         path="{function}",
         example="functions get exclamation -o json",
-    ),
-    Verb(
-        name="status",
-        help="Show what each instance of FUNCTION is doing; with -o json also the last traceback.",
-        path="{function}/status",
-        rows=_statuses,
-        columns=("instance", "running", "received", "processed", "failed", "restarts", "error"),
-        example="functions status exclamation",
     ),
     Verb(
         name="stats",
@@ -139,6 +138,20 @@ def update(caller: Caller, function: str, code: Path | None, **given: object) ->
     _said(caller, f"{function} is updated")
 
 
+@click.command(epilog="Example: magnetar functions status exclamation")
+@click.argument("function")
+@calls
+def status(caller: Caller, function: str) -> None:
+    """Show what each instance of FUNCTION is doing, and the last traceback with its message."""
+    with caller.admin() as admin:
+        rows = _statuses(admin.call("GET", f"{paths.function(function)}/status"))
+    caller.show(rows, columns=_COLUMNS)
+    if caller.output == "table":
+        for row in rows:
+            if row["last_exception"]:
+                click.echo(f"\nInstance {row['instance']}, last exception: {row['last_exception']}")
+
+
 def _said(caller: Caller, text: str) -> None:
     if caller.output == "table":
         click.echo(text)
@@ -178,6 +191,28 @@ def trigger(caller: Caller, function: str, value: str | None, file: Path | None,
     click.echo(answer.body.decode("utf-8", "replace"))
 
 
+@click.command(epilog="Example: magnetar functions logs exclamation -f")
+@click.argument("function")
+@_INSTANCE
+@click.option("-f", "--follow", is_flag=True, help="Continue with what is written from now on, until Ctrl-C.")
+@calls
+def logs(caller: Caller, function: str, instance: int | None, *, follow: bool) -> None:
+    """Show what the instances of FUNCTION wrote last to standard output, standard error and their log."""
+    path = paths.function(function)
+    with caller.admin() as admin:
+        count = 1 if instance is not None else int(admin.call("GET", path)["parallelism"])
+        starts = dict.fromkeys([instance] if instance is not None else range(count), 0)
+        while True:
+            for number, start in starts.items():
+                part = admin.call("GET", f"{path}/{number}/output", query={"start": start})
+                starts[number] = part["end"]
+                for line in part["text"].splitlines():
+                    click.echo(f"{number}| {line}" if count > 1 else line)
+            if not follow:
+                return
+            time.sleep(_FOLLOW_S)
+
+
 @click.command("put-state", epilog="Example: magnetar functions put-state wordcount hello --value 7")
 @click.argument("function")
 @click.argument("key")
@@ -209,12 +244,16 @@ functions = group(
     (
         create,
         update,
+        status,
+        run,
+        test,
         _acting("start", "Start FUNCTION, or one instance, after `stop`.", "is started"),
         _acting(
             "stop", "Stop FUNCTION, or one instance; its messages wait in the subscriptions.", "is stopped"
         ),
         _acting("restart", "End FUNCTION, or one instance, and start it again.", "is restarted"),
         trigger,
+        logs,
         put_state,
         download,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,8 @@ class Record:
         return self.publish_time_ms if self.broker_time_ms is None else self.broker_time_ms
 
     def document(self, value: object) -> dict[str, object]:
-        """All known fields, and `value`, the decoded value."""
+        """All known fields, and `value`, the decoded value; `base64` is the payload, when the value does not
+        tell it."""
         found: dict[str, object] = {
             "topic": str(self.topic),
             "id": self.id,
@@ -80,6 +82,8 @@ class Record:
         }
         if self.encrypted:
             found["encrypted"] = True
+        if not self.is_null and not _said_by(value, self.payload):
+            found["base64"] = base64.b64encode(self.payload).decode()
         return {key: each for key, each in found.items() if each is not None or key in ("key", "value")}
 
 
@@ -168,3 +172,15 @@ def _said(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> dict[str, 
         "event_time_ms": metadata.event_time or None,
         "is_null": metadata.null_value,
     }
+
+
+def _said_by(value: object, payload: bytes) -> bool:
+    """Whether the payload is the value as text or as JSON."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass") == payload
+    if isinstance(value, bytes):
+        return False
+    try:
+        return bool(json.loads(payload) == value)
+    except ValueError:
+        return False

@@ -34,6 +34,7 @@ class TakenEntry:
     """One entry of an input topic, and what must happen before it is acknowledged."""
 
     __slots__ = (
+        "concluded",
         "entry_id",
         "index",
         "ledger_id",
@@ -67,6 +68,8 @@ class TakenEntry:
         """Whether no message has properties."""
         self.waits = 1
         """Receipts, repeated calls and stored states that are still to come; 1 for the call itself."""
+        self.concluded = 0
+        """Messages whose first call was concluded, where calls overlap."""
         self.outcome: object = None
         """What its calls have led to, with effectively once."""
         self.open_acks: set[int] | None = None

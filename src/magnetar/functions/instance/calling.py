@@ -6,9 +6,8 @@ costs half a microsecond beside the function itself.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from magnetar.functions.errors import BadResultError
 from magnetar.functions.instance.batches_in import TakenEntry
@@ -39,6 +38,8 @@ class ResultEncoder:
         self.encode = encode or output_bytes
         self._forward = forward
         self._given = encode is not None
+        self.unsent: Callable[[object], None] | None = None
+        """Told each result that goes to no topic."""
 
     def emit(self, result: object, properties: Mapping[str, str], into: CallOutcome) -> None:
         """Adds the messages of a result; a list has several. Raises BadResultError."""
@@ -62,6 +63,8 @@ class ResultEncoder:
         payload = self._encoded(value)
         if self.output:
             into.add(self.output, OutputMessage(payload, None, forwarded) if forwarded else payload)
+        elif self.unsent is not None:
+            self.unsent(value)
 
     def _encoded(self, value: object) -> bytes:
         payload = self.encode(value)
@@ -70,25 +73,24 @@ class ResultEncoder:
         return payload
 
 
+class CallParts(NamedTuple):
+    """What a call needs."""
+
+    loaded: LoadedFunction
+    context: FunctionContext
+    effects: CallEffects
+    encoder: ResultEncoder
+    state: PendingState | None
+    now_s: Callable[[], float]
+    """Seconds of a clock that never goes back."""
+
+
 class FunctionCaller:
     """Calls a plain function, or a method of a class."""
 
-    def __init__(
-        self,
-        loaded: LoadedFunction,
-        context: FunctionContext,
-        effects: CallEffects,
-        encoder: ResultEncoder,
-        state: PendingState | None,
-        *,
-        stops_at_failure: bool,
-    ) -> None:
+    def __init__(self, parts: CallParts, *, stops_at_failure: bool) -> None:
         """`stops_at_failure`: whether a message that fails holds up those behind it."""
-        self._loaded = loaded
-        self._context = context
-        self._effects = effects
-        self._encoder = encoder
-        self._state = state
+        self._loaded, self._context, self._effects, self._encoder, self._state, self._now_s = parts
         self.stops_at_failure = stops_at_failure
 
     def rows(
@@ -100,7 +102,7 @@ class FunctionCaller:
         deadline_s: float,
         into: CallOutcome,
     ) -> int:
-        """Calls for the messages `rows` of an entry until `deadline_s` of `time.monotonic`, at least for one.
+        """Calls for the messages `rows` of an entry until `deadline_s` of the clock, at least for one.
 
         Returns the row at which it stopped: the end of the range, the next one when the time was over, or
         that of the failure. A failure is added to `into`.
@@ -114,7 +116,7 @@ class FunctionCaller:
         payloads = entry.payloads
         output = self._encoder.output
         sent = into.outputs.setdefault(output, []).append if output and plain else None
-        now = time.monotonic
+        now = self._now_s
         for row in rows:
             payload = payloads[row]
             try:
@@ -189,23 +191,10 @@ class BatchCaller:
     """Calls a function that takes a list of messages. When it raises, the list is halved until the message is
     alone that fails; so messages may be given to it again."""
 
-    def __init__(
-        self,
-        loaded: LoadedFunction,
-        context: FunctionContext,
-        effects: CallEffects,
-        encoder: ResultEncoder,
-        state: PendingState | None,
-        *,
-        halves: bool,
-    ) -> None:
+    def __init__(self, parts: CallParts, *, halves: bool) -> None:
         """`halves`: whether a list that fails is halved; where order counts, nothing of it is done then."""
         self._halves = halves
-        self._loaded = loaded
-        self._context = context
-        self._effects = effects
-        self._encoder = encoder
-        self._state = state
+        self._loaded, self._context, self._effects, self._encoder, self._state, _ = parts
 
     def messages(self, values: Sequence[object], view_of: ViewOf, plain: bool, into: CallOutcome) -> None:
         """Calls with all values. `view_of` finds the message of a value by its place; `plain`: none has

@@ -97,8 +97,10 @@ class InstanceCounters:
         """Time has passed: closes a minute when it is over."""
         if not self._minute_ms:
             self._minute_ms = now_ms
-        elif now_ms - self._minute_ms >= MINUTE_MS:
-            self.minute = self.total.since(self._minute_began)
+        elif (passed_ms := now_ms - self._minute_ms) >= MINUTE_MS:
+            # Nothing was looked at for longer: the last whole minute was one without work.
+            idle = passed_ms >= 2 * MINUTE_MS
+            self.minute = PeriodTally() if idle else self.total.since(self._minute_began)
             self._minute_began = self.total.copy()
             self._minute_ms = now_ms
 

@@ -11,7 +11,7 @@ import re
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from magnetar.base.closing import Closing
@@ -19,46 +19,23 @@ from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.client.client import Client
 from magnetar.client.consumer import EntryConsumer
-from magnetar.client.deliveries import EntryColumns
 from magnetar.client.producer import Producer
-from magnetar.functions.errors import BadResultError
 from magnetar.functions.instance.batches_in import TakenEntry
-from magnetar.functions.instance.batches_out import Output, OutputMessage, entry_of, packed
+from magnetar.functions.instance.batches_out import Output, entry_of, packed
 from magnetar.functions.instance.deduplication import deduplicate
+from magnetar.functions.instance.endpoints import (
+    Done,
+    Ends,
+    Source,
+    refuse_too_many,
+)
 from magnetar.functions.instance.plan import InputPlan, InstancePlan
+from magnetar.functions.instance.routing import first_number, once_name, own_topics, shares
 
 SEARCH_S: Final = 60.0
 """Seconds between two looks for new topics of a pattern and new partitions."""
 _PAYLOAD_BYTES_MAX: Final = 1 << 20
 """Most bytes of the payload of an output entry, unless a message is larger."""
-OUTPUTS_PER_MESSAGE_MAX: Final = 4096
-"""Most messages that one message may lead to in one topic with effectively once: their numbers are derived
-from its own."""
-
-Done = Callable[[], None]
-
-
-class Source:
-    """One topic or partition that is read."""
-
-    __slots__ = ("asked", "consumer", "input", "name", "number", "queue_messages", "topic")
-
-    def __init__(self, number: int, topic: TopicName, given: InputPlan, consumer: EntryConsumer) -> None:
-        self.number = number
-        self.topic = topic
-        self.name = str(topic)
-        self.input = given
-        self.consumer = consumer
-        self.queue_messages = max(1, given.queue_messages)
-        self.asked = 0
-        """Permits that the broker still has."""
-
-    def ask(self, waiting: int) -> None:
-        """Gives permits for what fits beside `waiting` messages; not for less than half of the queue."""
-        room = self.queue_messages - self.asked - waiting
-        if room >= (self.queue_messages + 1) // 2:
-            self.consumer.ask(room)
-            self.asked += room
 
 
 class InputSources(Closing):
@@ -90,11 +67,7 @@ class InputSources(Closing):
             whole = TopicName.parse(given.topic)
             count = 0 if whole.partition >= 0 else self._client.partitions(whole)
             topics = [whole.with_partition(number) for number in range(count)] if count else [whole]
-        if self._plan.takes_all_parts:
-            return topics
-        # Each partition has one instance: partition N the one with N modulo the parallelism.
-        plan = self._plan
-        return [each for each in topics if max(each.partition, 0) % plan.parallelism == plan.instance]
+        return own_topics(topics, self._plan)
 
     def _open(self, topic: TopicName, given: InputPlan) -> None:
         plan = self._plan
@@ -162,7 +135,7 @@ class OutputTargets(Closing):
         """Publishes; `done` is called once for each of the returned number of partitions, when all that went
         there is stored. Raises ClientError."""
         self._turn += 1
-        parts = self._by_partition(topic, outputs, self._turn)
+        parts = shares(outputs, self._partitions_of(topic), self._turn)
         for partition, mine in parts.items():
             link = self._link(topic, partition, "")
             pieces = packed(mine, link.bytes_max)
@@ -179,17 +152,12 @@ class OutputTargets(Closing):
     ) -> int:
         """As `send`, and what was stored before is not stored again: the numbers come from the entry's
         index. Raises ClientError, BadResultError."""
-        messages = len(entry.payloads)
-        if len(outputs) > messages * OUTPUTS_PER_MESSAGE_MAX:
-            raise BadResultError(
-                f"{len(outputs)} messages for {topic} from an entry of {messages}: at most"
-                f" {OUTPUTS_PER_MESSAGE_MAX} for each are possible with EFFECTIVELY_ONCE"
-            )
-        parts = self._by_partition(topic, outputs, entry.entry_id)
-        name = f"fn/{self._plan.full_name}/{source.topic.namespace}/{source.topic.local}"
+        refuse_too_many(topic, len(outputs), len(entry.payloads))
+        parts = shares(outputs, self._partitions_of(topic), entry.entry_id)
+        name = once_name(self._plan, source.topic)
         for partition, mine in parts.items():
             link = self._link(topic, partition, name)
-            sequence_id = (entry.index - messages + 1) * OUTPUTS_PER_MESSAGE_MAX
+            sequence_id = first_number(entry)
             pieces = packed(mine, link.bytes_max)
             for number, piece in enumerate(pieces, 1):
                 link.sent.append(done if number == len(pieces) else None)
@@ -200,19 +168,12 @@ class OutputTargets(Closing):
                 sequence_id += piece.messages
         return len(parts)
 
-    def _by_partition(self, topic: str, outputs: Sequence[Output], turn: int) -> dict[int, Sequence[Output]]:
+    def _partitions_of(self, topic: str) -> int:
         count = self._partitions.get(topic)
         if count is None:
             name = TopicName.parse(topic)
             count = self._partitions[topic] = 0 if name.partition >= 0 else self._client.partitions(name)
-        if count == 0:
-            return {-1: outputs}
-        parts: dict[int, list[Output]] = {}
-        for output in outputs:
-            keyed = isinstance(output, OutputMessage) and output.key is not None
-            number = partition_of(output.key, count) if keyed else turn % count  # type: ignore[union-attr]  # just looked at
-            parts.setdefault(number, []).append(output)
-        return dict(parts)
+        return count
 
     def _link(self, topic: str, partition: int, name: str) -> _Link:
         link = self._links.get((topic, partition, name))
@@ -248,13 +209,9 @@ class OutputTargets(Closing):
             link.producer.close()
 
 
-def partition_of(key: str | None, partitions: int) -> int:
-    """Partition of a key as Java clients choose it: by the hash of its UTF-16, without the sign."""
-    value = 0
-    units = (key or "").encode("utf-16-be")
-    for at in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % partitions
+def connected(client: Client, plan: InstancePlan) -> Ends:
+    """Both ends of a passage over a broker; opens the consumers. Raises ClientError."""
+    return Ends(InputSources(client, plan), OutputTargets(client, plan))
 
 
 def readable(filenos: Iterable[int], timeout_s: float) -> set[int]:
@@ -264,11 +221,3 @@ def readable(filenos: Iterable[int], timeout_s: float) -> set[int]:
         if fileno >= 0:
             watch.register(fileno, select.POLLIN)
     return {fileno for fileno, _ in watch.poll(max(0.0, timeout_s) * 1000)}
-
-
-def read_all(source: Source, bytes_max: int) -> EntryColumns:
-    """What the broker has sent for a source, without waiting. Raises ClientError."""
-    columns = source.consumer.read(0)
-    while columns.size_bytes < bytes_max and source.consumer.has_data():
-        columns.extend(source.consumer.read(0))
-    return columns

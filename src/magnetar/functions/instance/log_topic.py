@@ -42,6 +42,11 @@ class LogTopicHandler(logging.Handler):
             OutputMessage(text.encode(errors="replace"), None, properties, int(record.created * 1000))
         )
 
+    @property
+    def has_any(self) -> bool:
+        """Whether records wait."""
+        return bool(self._records)
+
     def take(self) -> list[OutputMessage]:
         """The collected records, each once."""
         records, self._records = self._records, []

@@ -1,5 +1,5 @@
 """Messages on their way through an instance: from its inputs to the receipts of its outputs and the
-acknowledgement. Driver.
+acknowledgement. Ends, state and time are handed in.
 
 Theory of operation. An entry waits for a number of things: its calls, the receipts of what they published,
 the repeated calls of messages that failed. When it waits for nothing, the state is stored, and then it is
@@ -16,22 +16,21 @@ what was not acknowledged is delivered to the next one.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.closing import Closing
-from magnetar.client.client import Client
+from magnetar.client.deliveries import EntryColumns
 from magnetar.functions.errors import UnreadableInputError
 from magnetar.functions.instance.batches_in import TakenEntry, opened
 from magnetar.functions.instance.batches_out import Output, OutputMessage
 from magnetar.functions.instance.call_effects import EntryMessage
 from magnetar.functions.instance.counters import InstanceCounters, shortened
-from magnetar.functions.instance.links import InputSources, OutputTargets, Source, read_all
+from magnetar.functions.instance.endpoints import Ends, Source
 from magnetar.functions.instance.outcome import CallOutcome, InFlight, Receipts
 from magnetar.functions.instance.plan import AT_MOST_ONCE, MANUAL
-from magnetar.functions.instance.preparing import PreparedFunction, now_ms
+from magnetar.functions.instance.preparing import PreparedFunction
 from magnetar.functions.instance.retries import FailedMessage, Retries
 from magnetar.functions.sdk.message_id import InputMessageId
 from magnetar.functions.state.state_change import StateChanges, merge
@@ -53,17 +52,18 @@ class Passage(Closing):
     def __init__(
         self,
         function: PreparedFunction,
-        client: Client,
+        ends: Ends,
         counters: InstanceCounters,
         state_file: StateFile | None,
         triggered: Triggered,
     ) -> None:
-        """Opens the consumers. Raises ClientError."""
+        """`ends`: where messages come from and go to; `close` ends them. `triggered`: told the results of
+        triggered messages."""
         self.function = function
         self.plan = function.plan
+        self.clock = function.clock
         self.counters = counters
-        self.targets = OutputTargets(client, self.plan)
-        self.sources = InputSources(client, self.plan)
+        self.sources, self.targets = ends
         self.ready: deque[TakenEntry] = deque()
         """Entries whose calls are to come, the first perhaps in part; the permits of the sources bound it."""
         self.row = 0
@@ -78,13 +78,21 @@ class Passage(Closing):
         self._changes: StateChanges = {}
         """Changes of the state that are not stored, other than with effectively once."""
         self._state_file = state_file
-        self._stored_s = time.monotonic()
+        self._stored_s = self.clock.now_s()
         self._stored_index: dict[int, int] = {}
         self._manual: dict[tuple[str, int, int], TakenEntry] = {}
         """Entries that the function itself acknowledges."""
         self._triggered = triggered
         function.facilities.acknowledged = self._acknowledged
         self._tell_topics()
+
+    def renew(self, function: PreparedFunction) -> None:
+        """The function's code was loaded again, and no call is under way. What failed is called at once."""
+        self.function = function
+        function.facilities.acknowledged = self._acknowledged
+        self._tell_topics()
+        self.held_until_s = 0.0
+        self.retries.hasten()
 
     def _tell_topics(self) -> None:
         self.function.facilities.topics = [source.name for source in self.sources.all]
@@ -123,7 +131,7 @@ class Passage(Closing):
         """Takes what has come over these descriptors. Raises ClientError, UnreadableInputError."""
         for source in self.sources.all:
             if source.consumer.fileno() in ready:
-                columns = read_all(source, _READ_BYTES)
+                columns = _read_all(source)
                 for row in range(len(columns)):
                     place = (
                         columns.ledger_ids[row],
@@ -177,7 +185,7 @@ class Passage(Closing):
     ) -> None:
         """An entry that no function can get: it becomes a dead letter, or stays unacknowledged. Where order
         counts, nothing behind it is taken."""
-        self.counters.system_error(str(error), now_ms())
+        self.counters.system_error(str(error), self.clock.now_ms())
         if not self.plan.dead_letters:
             if self.plan.in_order:
                 raise error
@@ -262,13 +270,13 @@ class Passage(Closing):
     def failed(self, failed: FailedMessage, outcome: CallOutcome | None = None) -> bool:
         """A call raised an exception: it will be repeated, or the message is given up. Returns whether it
         holds up those behind it. `outcome`: where a dead letter goes with effectively once."""
-        self.counters.user_error(failed.trace, now_ms())
+        self.counters.user_error(failed.trace, self.clock.now_ms())
         if self.plan.guarantee == AT_MOST_ONCE:
             return False
         if self.retries.is_given_up(failed) and self.plan.dead_letters:
             self.give_up(failed, outcome)
             return False
-        now_s = time.monotonic()
+        now_s = self.clock.now_s()
         if self.plan.in_order:
             self.held = failed
             self.held_until_s = now_s + self.retries.wait_s(failed)
@@ -337,11 +345,11 @@ class Passage(Closing):
         if state is not None and self._state_file is not None:
             if self.plan.once:
                 self._store_once(done)
-            elif self._changes and (done or time.monotonic() - self._stored_s > STORE_S):
+            elif self._changes and (done or self.clock.now_s() - self._stored_s > STORE_S):
                 self._state_file.commit(self._changes)
                 state.stored(self._changes)
                 self._changes = {}
-                self._stored_s = time.monotonic()
+                self._stored_s = self.clock.now_s()
         if done and self.plan.guarantee != AT_MOST_ONCE:
             self.sources.acknowledge(done)
 
@@ -363,6 +371,19 @@ class Passage(Closing):
             self.function.state.stored(self.outcome_of(entry).changes)
 
     @property
+    def has_unstored(self) -> bool:
+        """Whether changes of the state wait until they are stored with an entry, or after `STORE_S`."""
+        return bool(self._changes) and self.function.state is not None
+
+    @property
     def is_idle(self) -> bool:
         """Whether no call is to come now and no receipt is missing."""
         return not self.ready and not self.targets.waits and not self._changes
+
+
+def _read_all(source: Source) -> EntryColumns:
+    """What has come for a source, without waiting. Raises ClientError."""
+    columns = source.consumer.read(0)
+    while columns.size_bytes < _READ_BYTES and source.consumer.has_data():
+        columns.extend(source.consumer.read(0))
+    return columns

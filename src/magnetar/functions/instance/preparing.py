@@ -1,4 +1,4 @@
-"""A function with all that its calls need: code, context, decoders, encoder. Driver.
+"""A function with all that its calls need: code, context, decoders, encoder.
 
 It outlives the connections.
 """
@@ -6,7 +6,6 @@ It outlives the connections.
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,14 @@ from typing import Final
 from magnetar.functions.errors import CodeError
 from magnetar.functions.instance.batches_in import TakenEntry
 from magnetar.functions.instance.call_effects import CallEffects, EntryMessage
-from magnetar.functions.instance.calling import BatchCaller, Decoder, FunctionCaller, ResultEncoder
+from magnetar.functions.instance.calling import (
+    BatchCaller,
+    CallParts,
+    Decoder,
+    FunctionCaller,
+    ResultEncoder,
+)
+from magnetar.functions.instance.instance_clock import SYSTEM, InstanceClock
 from magnetar.functions.instance.loading import LoadedFunction, load
 from magnetar.functions.instance.plan import InputPlan, InstancePlan
 from magnetar.functions.instance.unpacking import import_paths
@@ -60,9 +66,10 @@ class InstanceFacilities:
 class PreparedFunction:
     """A function that can be called."""
 
-    def __init__(self, plan: InstancePlan, state: PendingState | None) -> None:
+    def __init__(self, plan: InstancePlan, state: PendingState | None, clock: InstanceClock = SYSTEM) -> None:
         """Imports the user's code. Raises CodeError."""
         self.plan = plan
+        self.clock = clock
         self.state = state
         official_names.provide()
         package = Path(plan.package)
@@ -70,17 +77,19 @@ class PreparedFunction:
         self.loaded: LoadedFunction = load(plan.class_name, package, import_paths(package, folder))
         self.facilities = InstanceFacilities(has_state=state is not None)
         self.facilities.find_serde = self._serde
-        self.effects = CallEffects(state, now_ms)
+        self.effects = CallEffects(state, clock.now_ms)
         self.context = FunctionContext(plan, self.facilities, self.effects)
         encode = self._serde(plan.output_serde).serialize if _is_named(plan.output_serde) else None
         self.encoder = ResultEncoder(plan.output, encode, forward=plan.forward_properties)
         self.decoders: dict[str, Decoder] = {each.topic: self._decoder(each) for each in plan.inputs}
         """By topic or pattern, as the plan names them."""
         self.caller = FunctionCaller(
-            self.loaded, self.context, self.effects, self.encoder, state, stops_at_failure=plan.in_order
+            CallParts(self.loaded, self.context, self.effects, self.encoder, state, clock.now_s),
+            stops_at_failure=plan.in_order,
         )
         self.batch_caller = BatchCaller(
-            self.loaded, self.context, self.effects, self.encoder, state, halves=not plan.in_order
+            CallParts(self.loaded, self.context, self.effects, self.encoder, state, clock.now_s),
+            halves=not plan.in_order,
         )
 
     def view(self, entry: TakenEntry, row: int, topic: str, part: int) -> EntryMessage:
@@ -125,8 +134,3 @@ class PreparedFunction:
 
 def _is_named(serde: str) -> bool:
     return serde not in ("", "serde.IdentitySerDe", "IdentitySerDe", "pulsar.IdentitySerDe")
-
-
-def now_ms() -> int:
-    """Unix milliseconds."""
-    return time.time_ns() // 1_000_000

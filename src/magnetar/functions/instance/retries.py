@@ -77,6 +77,11 @@ class Retries:
             found.append(heapq.heappop(self._waiting)[2])
         return found
 
+    def hasten(self) -> None:
+        """Lets all pauses end."""
+        self._waiting = [(0.0, count, failed) for _, count, failed in self._waiting]
+        heapq.heapify(self._waiting)
+
     def next_s(self) -> float | None:
         """When the next one is due; None when none waits."""
         return self._waiting[0][0] if self._waiting else None

@@ -49,6 +49,8 @@ class WindowBuffer(Generic[T]):
 
     def add(self, item: T, now_ms: int) -> Fired[T] | None:
         """A message has come; returns the window that is complete with it."""
+        if not self._kept:
+            self._pass_empty(now_ms)
         self._kept.append((now_ms, item))
         length = self._plan.length_count
         if not length:
@@ -63,6 +65,12 @@ class WindowBuffer(Generic[T]):
         left = max(0, length - slide)
         done = [self._kept.popleft()[1] for _ in range(len(self._kept) - left)]
         return Fired(items, done)
+
+    def _pass_empty(self, now_ms: int) -> None:
+        """Windows of time that have ended without a message hold none that comes later."""
+        if self._plan.length_ms and now_ms >= self._next_ms:
+            slide = self._plan.slide_ms or self._plan.length_ms
+            self._next_ms += slide * (1 + (now_ms - self._next_ms) // slide)
 
     def elapsed(self, now_ms: int) -> Fired[T] | None:
         """Time has passed; returns the window of time that has ended, if it holds a message."""

@@ -1,4 +1,4 @@
-"""How the messages that are ready are called: one by one, in lists, or in windows. Driver.
+"""How the messages that are ready are called: one by one, in lists, or in windows.
 
 A turn lasts about ten milliseconds, so that acknowledgements, results and questions of the worker do not
 wait; one slow call makes it longer.
@@ -6,18 +6,18 @@ wait; one slow call makes it longer.
 
 from __future__ import annotations
 
-import time
 from typing import Final, Protocol
 
 from magnetar.functions.instance.batches_in import TakenEntry
 from magnetar.functions.instance.call_effects import EntryMessage
 from magnetar.functions.instance.outcome import CallOutcome
-from magnetar.functions.instance.passage import Passage
-from magnetar.functions.instance.preparing import now_ms
+from magnetar.functions.instance.passage import STORE_S, Passage
 from magnetar.functions.instance.retries import FailedMessage
 from magnetar.functions.instance.windows import Fired, WindowBuffer
 
 TURN_S: Final = 0.01
+IDLE_S: Final = 30.0
+"""Most seconds between two turns of an instance without work: a machine may have a thousand of them."""
 BATCH_MESSAGES: Final = 1000
 """Messages of a call of a batch function, unless one entry holds more."""
 
@@ -33,16 +33,27 @@ class Work(Protocol):
         """Seconds until there is something to do although nothing comes; 0: now."""
         ...
 
+    def rest(self, passage: Passage) -> bool:
+        """New code waits: begins no further call. Returns whether this work can end now."""
+        ...
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether it holds no message: else what is not acknowledged must be delivered again."""
+        ...
+
 
 def wait_s(passage: Passage) -> float:
-    """Seconds until a held message or a repeated call is due; a second at most."""
-    now = time.monotonic()
+    """Seconds until a held message or a repeated call is due; `IDLE_S` at most."""
+    now = passage.clock.now_s()
     if passage.held is not None:
-        return min(1.0, passage.held_until_s - now)
+        return min(IDLE_S, passage.held_until_s - now)
     if passage.ready:
         return 0.0
+    if passage.has_unstored:
+        return STORE_S
     due = passage.retries.next_s()
-    return 1.0 if due is None else min(1.0, due - now)
+    return IDLE_S if due is None else min(IDLE_S, due - now)
 
 
 class OneByOne:
@@ -51,16 +62,16 @@ class OneByOne:
     def turn(self, passage: Passage) -> None:
         """See `Work`."""
         repeat(passage, self._repeated)
-        if passage.held is not None and time.monotonic() < passage.held_until_s:
+        if passage.held is not None and passage.clock.now_s() < passage.held_until_s:
             return
         once = passage.plan.once
-        began_s = time.monotonic()
+        began_s = passage.clock.now_s()
         deadline_s = began_s + TURN_S
         outcome = passage.outcome()
         touched: list[TakenEntry] = []
         ended: list[TakenEntry] = []
         calls = 0
-        while passage.ready and time.monotonic() < deadline_s:
+        while passage.ready and passage.clock.now_s() < deadline_s:
             entry = passage.ready[0]
             first = passage.row
             into = passage.outcome_of(entry) if once else outcome
@@ -83,7 +94,7 @@ class OneByOne:
             if once:
                 passage.emit_entry(entry)
         if calls:
-            passage.counters.called(calls, time.monotonic() - began_s, now_ms())
+            passage.counters.called(calls, passage.clock.now_s() - began_s, passage.clock.now_ms())
         if not once and touched:
             passage.emit(outcome, touched)
             for entry in ended:
@@ -106,6 +117,15 @@ class OneByOne:
         """See `Work`."""
         return wait_s(passage)
 
+    def rest(self, passage: Passage) -> bool:
+        """See `Work`."""
+        return True
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """See `Work`."""
+        return True
+
 
 class Repeated(Protocol):
     """Makes the call for one message that failed before."""
@@ -115,11 +135,11 @@ class Repeated(Protocol):
 
 def repeat(passage: Passage, call: Repeated) -> None:
     """Calls again for the messages whose pause is over."""
-    for failed in passage.retries.due(time.monotonic()):
+    for failed in passage.retries.due(passage.clock.now_s()):
         into = passage.outcome()
-        began_s = time.monotonic()
+        began_s = passage.clock.now_s()
         call(passage, failed, into)
-        passage.counters.called(1, time.monotonic() - began_s, now_ms())
+        passage.counters.called(1, passage.clock.now_s() - began_s, passage.clock.now_ms())
         failures, into.failures = into.failures, []
         passage.emit(into, (failed.entry,))
         for again in failures:
@@ -134,16 +154,16 @@ class InBatches:
     def turn(self, passage: Passage) -> None:
         """See `Work`."""
         repeat(passage, self._repeated)
-        if passage.held is not None and time.monotonic() < passage.held_until_s:
+        if passage.held is not None and passage.clock.now_s() < passage.held_until_s:
             return
-        began_s = time.monotonic()
+        began_s = passage.clock.now_s()
         calls = 0
-        while passage.ready and time.monotonic() - began_s < TURN_S:
+        while passage.ready and passage.clock.now_s() - began_s < TURN_S:
             calls += self._one(passage)
             if passage.held is not None:
                 break
         if calls:
-            passage.counters.called(calls, time.monotonic() - began_s, now_ms())
+            passage.counters.called(calls, passage.clock.now_s() - began_s, passage.clock.now_ms())
 
     def _one(self, passage: Passage) -> int:
         once = passage.plan.once
@@ -211,9 +231,9 @@ class InBatches:
         into.outputs.clear()
         into.callbacks.clear()
         into.processed = 0
-        passage.counters.user_error(failed.trace, now_ms())
+        passage.counters.user_error(failed.trace, passage.clock.now_ms())
         passage.held = failed
-        passage.held_until_s = time.monotonic() + passage.retries.wait_s(failed)
+        passage.held_until_s = passage.clock.now_s() + passage.retries.wait_s(failed)
 
     def _repeated(self, passage: Passage, failed: FailedMessage, into: CallOutcome) -> None:
         entry, row = failed.entry, failed.row
@@ -232,6 +252,15 @@ class InBatches:
         """See `Work`."""
         return wait_s(passage)
 
+    def rest(self, passage: Passage) -> bool:
+        """See `Work`."""
+        return True
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """See `Work`."""
+        return True
+
 
 _Item = tuple[EntryMessage, object]
 
@@ -241,22 +270,26 @@ class InWindows:
 
     def __init__(self, passage: Passage) -> None:
         assert passage.plan.window is not None, "only functions with windows work so"
-        self._buffer: WindowBuffer[_Item] = WindowBuffer(passage.plan.window, now_ms())
+        self._buffer: WindowBuffer[_Item] = WindowBuffer(passage.plan.window, passage.clock.now_ms())
         self._fired: list[Fired[_Item]] = []
-        self._attempts = 0
+        self.attempts = 0
+        """Calls for the first complete window that failed."""
         self._again_s = 0.0
 
     def turn(self, passage: Passage) -> None:
         """See `Work`."""
         if self._fired and not self._call(passage):
             return
-        while passage.ready and not self._fired:
+        deadline_s = passage.clock.now_s() + TURN_S
+        while passage.ready and passage.clock.now_s() < deadline_s:
             entry = passage.ready[0]
             for row, payload in enumerate(entry.payloads):
                 self._add(passage, entry, row, payload)
             passage.called(entry, len(entry.payloads))
             passage.release(entry)
-        fired = self._buffer.elapsed(now_ms())
+            if self._fired and not self._call(passage):
+                return
+        fired = self._buffer.elapsed(passage.clock.now_ms())
         if fired is not None:
             self._fired.append(fired)
         if self._fired:
@@ -273,30 +306,32 @@ class InWindows:
             passage.failed(failure(entry, row, error, view.topic))
             return
         entry.waits += 1
-        fired = self._buffer.add((view, value), now_ms())
+        fired = self._buffer.add((view, value), passage.clock.now_ms())
         if fired is not None:
             self._fired.append(fired)
 
     def _call(self, passage: Passage) -> bool:
         """Calls for the windows that are complete; whether all went well."""
         while self._fired:
-            if time.monotonic() < self._again_s:
+            if passage.clock.now_s() < self._again_s:
                 return False
             fired = self._fired[0]
             into = passage.outcome()
-            began_s = time.monotonic()
+            began_s = passage.clock.now_s()
             if fired.items:
                 view = fired.items[-1][0]
                 passage.function.caller.window(view, [value for _, value in fired.items], into)
-                passage.counters.called(len(fired.items), time.monotonic() - began_s, now_ms())
+                passage.counters.called(
+                    len(fired.items), passage.clock.now_s() - began_s, passage.clock.now_ms()
+                )
             if into.failures:
                 failed = into.failures[0]
-                self._attempts += 1
-                failed.attempts = self._attempts
-                passage.counters.user_error(failed.trace, now_ms())
-                self._again_s = time.monotonic() + passage.retries.wait_s(failed)
+                self.attempts += 1
+                failed.attempts = self.attempts
+                passage.counters.user_error(failed.trace, passage.clock.now_ms())
+                self._again_s = passage.clock.now_s() + passage.retries.wait_s(failed)
                 return False
-            self._attempts = 0
+            self.attempts = 0
             self._fired.pop(0)
             into.processed = len(fired.done)
             touched = [view.entry for view, _ in fired.done]
@@ -308,6 +343,22 @@ class InWindows:
     def next_s(self, passage: Passage) -> float:
         """See `Work`."""
         if self._fired:
-            return max(0.0, min(1.0, self._again_s - time.monotonic()))
+            return max(0.0, min(IDLE_S, self._again_s - passage.clock.now_s()))
+        if passage.ready:
+            return 0.0
         end_ms = self._buffer.next_ms
-        return 1.0 if end_ms is None else max(0.0, min(1.0, (end_ms - now_ms()) / 1000))
+        return IDLE_S if end_ms is None else max(0.0, min(IDLE_S, (end_ms - passage.clock.now_ms()) / 1000))
+
+    def rest(self, passage: Passage) -> bool:
+        """See `Work`."""
+        return True
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """See `Work`."""
+        return not self._fired and not len(self._buffer)
+
+    @property
+    def open_messages(self) -> int:
+        """Messages of windows that are not complete."""
+        return len(self._buffer)

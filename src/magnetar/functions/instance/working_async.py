@@ -1,8 +1,7 @@
-"""How the messages of `async def` functions are called: several at a time. Driver."""
+"""How the messages of `async def` functions are called: several at a time."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -11,7 +10,6 @@ from magnetar.functions.instance.batches_in import TakenEntry
 from magnetar.functions.instance.call_effects import CallEffects, EntryMessage
 from magnetar.functions.instance.outcome import CallOutcome
 from magnetar.functions.instance.passage import Passage
-from magnetar.functions.instance.preparing import now_ms
 from magnetar.functions.instance.working import wait_s
 
 CALLS_MAX: Final = 1000
@@ -27,19 +25,21 @@ class OverlappingCalls:
         self._calls = AsyncCalls(
             function.loaded, function.context, function.caller, count_max=CALLS_MAX, ended=ended
         )
-        self._concluded: dict[int, int] = {}
-        """Messages of an entry that were concluded, by the entry's identity."""
+        self._resting = False
+        """Whether no call shall begin, because new code waits."""
 
     def turn(self, passage: Passage) -> None:
         """See `Work`."""
         if passage.held is None:
             self._conclude(passage)
-        elif time.monotonic() >= passage.held_until_s:
+        elif passage.clock.now_s() >= passage.held_until_s:
             held = passage.held
             view = passage.view(held.entry, held.row)
             self._calls.again(held, view, passage.decoder(held.entry), self._effects(passage))
             passage.let_go()
-        for failed in passage.retries.due(time.monotonic()) if self._calls.room > 0 else ():
+        if self._resting:
+            return
+        for failed in passage.retries.due(passage.clock.now_s()) if self._calls.room > 0 else ():
             view = passage.view(failed.entry, failed.row)
             decode = passage.decoder(failed.entry)
             self._calls.start(view, decode, self._effects(passage), failed.attempts)
@@ -52,7 +52,7 @@ class OverlappingCalls:
             passage.called(entry, stop)
 
     def _effects(self, passage: Passage) -> CallEffects:
-        return CallEffects(passage.function.state, now_ms)
+        return CallEffects(passage.function.state, passage.clock.now_ms)
 
     def _conclude(self, passage: Passage) -> None:
         once = passage.plan.once
@@ -78,7 +78,7 @@ class OverlappingCalls:
                 else:
                     released.append(entry)
         if count:
-            passage.counters.called(count, seconds, now_ms())
+            passage.counters.called(count, seconds, passage.clock.now_ms())
             if not once:
                 passage.emit(outcome, list(touched.values()))
                 for entry in released:
@@ -90,17 +90,24 @@ class OverlappingCalls:
         entry = ended.view.entry
         if ended.attempts and not passage.plan.in_order:
             return True
-        done = self._concluded.pop(id(entry), 0) + 1
-        if done < len(entry.payloads):
-            self._concluded[id(entry)] = done
-            return False
-        return True
+        entry.concluded += 1
+        return entry.concluded == len(entry.payloads)
 
     def next_s(self, passage: Passage) -> float:
         """See `Work`."""
         if passage.ready and not self._calls.room:
             return 1.0
         return wait_s(passage)
+
+    def rest(self, passage: Passage) -> bool:
+        """See `Work`. From now on no call begins. Calls behind a message that fails are made again."""
+        self._resting = True
+        return passage.held is not None or self.leaves_nothing
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """See `Work`."""
+        return not len(self._calls)
 
     def cancel(self) -> None:
         """Ends all calls: their messages will be delivered again."""

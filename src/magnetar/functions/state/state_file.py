@@ -9,9 +9,10 @@ instances may commit at the same time: additions to one counter do not get lost.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -32,18 +33,24 @@ _BUSY_S: Final = 10.0
 """Seconds to wait while another instance commits."""
 
 
+def _system_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class StateFile(Closing):
     """An open file of state. One thread at a time."""
 
-    def __init__(self, path: Path) -> None:
-        """Opens or creates the file. Raises StateFileError."""
+    def __init__(self, path: Path, now_ms: Callable[[], int] = _system_ms, *, durable: bool = True) -> None:
+        """Opens or creates the file. `now_ms`: Unix milliseconds, by which values end. `durable`: False for a
+        file that need not outlive the process. Raises StateFileError."""
         self._path = path
+        self._now_ms = now_ms
         with self._told("opened"):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             # On disk at each commit: acknowledgements follow it, and those are on disk too.
-            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
             for statement in _SCHEMA:
                 self._db.execute(statement)
 
@@ -56,7 +63,7 @@ class StateFile(Closing):
             row = self._db.execute(
                 "SELECT value, version, expires_ms FROM state WHERE key = ?", (key,)
             ).fetchone()
-        if row is None or 0 < row[2] <= _now_ms():
+        if row is None or 0 < row[2] <= self._now_ms():
             return None
         return StateValue(row[0], counter_of(row[0]), row[1])
 
@@ -66,7 +73,7 @@ class StateFile(Closing):
             rows = self._db.execute(
                 "SELECT key FROM state WHERE key >= ? AND substr(key, 1, ?) = ?"
                 " AND (expires_ms = 0 OR expires_ms > ?) ORDER BY key LIMIT ?",
-                (prefix, len(prefix), prefix, _now_ms(), count_max),
+                (prefix, len(prefix), prefix, self._now_ms(), count_max),
             ).fetchall()
         return [row[0] for row in rows]
 
@@ -79,7 +86,7 @@ class StateFile(Closing):
 
     def commit(self, changes: Mapping[str, StateChange], positions: Mapping[str, int] | None = None) -> None:
         """Stores changes and positions together, or none of them. Raises StateFileError."""
-        now_ms = _now_ms()
+        now_ms = self._now_ms()
         with self._told("written"):
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -125,15 +132,29 @@ class StateFile(Closing):
             ) from error
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def take_over(old: Path, new: Path) -> None:
+    """What an earlier version kept at `old` is at `new` afterwards, whole: a crash in between leaves it where
+    it was. Raises StateFileError."""
+    if new.exists() or not old.exists():
+        return
+    # Opened and closed once, the file holds all that its log held.
+    StateFile(old).close()
+    try:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        old.replace(new)
+    except OSError as error:
+        raise StateFileError(f"the state {old} cannot be moved to {new}: {error.strerror}") from error
 
 
 def remove_state(path: Path) -> None:
-    """Removes the file of a state that is open nowhere, if there is one. Raises StateFileError."""
+    """Removes the file of a state that is open nowhere, if there is one, with its folder. Raises
+    StateFileError."""
     try:
         # The log first: alone, it would be taken for that of a new file.
         for each in (path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"), path):
             each.unlink(missing_ok=True)
+        if path.parent.is_dir():
+            # What the code has left there goes too.
+            shutil.rmtree(path.parent)
     except OSError as error:
         raise StateFileError(f"the state {path} cannot be removed: {error.strerror}") from error

@@ -32,7 +32,7 @@ def status_of(
     average = total.get("average_ms")
     return InstanceStatus(
         instance=number,
-        running=state in ("RUNNING", "RECONNECTING"),
+        running=state in ("RUNNING", "RECONNECTING", "REFUSED"),
         state=state,
         error=error,
         restarts=restarts,

@@ -10,25 +10,32 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from magnetar.base.errors import MagnetarError
-from magnetar.functions.errors import NoOwnerError, NoSuchInstanceError, TriggerError
+from magnetar.functions.errors import NoOwnerError, NoSuchInstanceError, StateFileError, TriggerError
+from magnetar.functions.instance.plan import InstancePlan
 from magnetar.functions.ports import (
     FunctionCatalogue,
     FunctionCredentials,
     InstanceStats,
     InstanceStatus,
+    OutputPart,
     StateValue,
     StoredFunction,
 )
 from magnetar.functions.state.state_change import StateChange
-from magnetar.functions.state.state_file import StateFile, remove_state
+from magnetar.functions.state.state_file import StateFile, remove_state, take_over
 from magnetar.functions.workers.figures import stats_of, status_of
-from magnetar.functions.workers.plans import WorkerPlace, plan_of, state_path
+from magnetar.functions.workers.forks import Forks
+from magnetar.functions.workers.hosted import Host, HostedInstance
+from magnetar.functions.workers.instance_metrics import ToldFigures
+from magnetar.functions.workers.output_log import OutputLog
+from magnetar.functions.workers.plans import CODE_FOLDER, WorkerPlace, old_state_path, plan_of, state_path
 from magnetar.functions.workers.restarts import Restarts
 from magnetar.functions.workers.worker_process import InstanceProcess, Results
 from magnetar.runtime.tasks import TaskGroup, gathered, pause, race
@@ -53,7 +60,8 @@ class _Seat:
         self.function = function
         self.number = number
         self.restarts = Restarts()
-        self.process: InstanceProcess | None = None
+        self.output = OutputLog()
+        self.process: HostedInstance | None = None
         self.leave = asyncio.Event()
         """Set when it shall end."""
         self.again = asyncio.Event()
@@ -70,19 +78,27 @@ class LocalFunctionWorkers:
     """Implements FunctionWorkers with processes of this machine. `start`, then `close`."""
 
     def __init__(
-        self, catalogue: FunctionCatalogue, place: Callable[[], WorkerPlace], credentials: FunctionCredentials
+        self,
+        catalogue: FunctionCatalogue,
+        place: Callable[[], WorkerPlace],
+        credentials: FunctionCredentials,
+        host: Host | None = None,
     ) -> None:
         """`place` is asked at each start of a process: ports may change. So are `credentials`: a token lives
-        no longer than its process."""
+        no longer than its process. `host`: makes processes; None: real ones."""
         self._catalogue = catalogue
         self._place = place
         self._credentials = credentials
         self._seats: dict[tuple[str, int], _Seat] = {}
         self._results: Results = {}
+        self._forks = Forks()
+        self._host = host or self._process
         self._tasks = TaskGroup("function workers")
 
     def start(self) -> None:
         """Begins to follow the catalogue; nothing is started before it has a function."""
+        # What a killed server has left: each process unpacks its code itself.
+        shutil.rmtree(self._place().folder / CODE_FOLDER, ignore_errors=True)
         self._tasks.spawn(self._follow())
 
     async def close(self) -> None:
@@ -92,6 +108,7 @@ class LocalFunctionWorkers:
             seat.leave.set()
         await gathered(seat.gone.wait() for seat in seats)
         await self._tasks.close()
+        await self._forks.close()
 
     async def _follow(self) -> None:
         while True:
@@ -168,7 +185,13 @@ class LocalFunctionWorkers:
     async def _run_with(self, token: str, seat: _Seat) -> float:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        process = InstanceProcess(plan_of(seat.function, seat.number, self._place(), token), self._results)
+        try:
+            await in_thread(self._own_state, seat.function)
+        except StateFileError as wrong:
+            _log.warning("function %s/%d does not run: %s", *seat.key, wrong)
+            return seat.restarts.ended(0.0, str(wrong))
+        plan = plan_of(seat.function, seat.number, self._place(), token)
+        process = self._host(plan, seat.output)
         try:
             await process.start()
         except OSError as cause:
@@ -188,6 +211,8 @@ class LocalFunctionWorkers:
         finally:
             seat.process = None
             await process.close()
+            # Its code is unpacked anew at the next start, which may be that of another version.
+            await in_thread(shutil.rmtree, plan.code_folder, ignore_errors=True)
         if seat.leave.is_set() or seat.again.is_set():
             return 0.0
         pause_s = seat.restarts.ended(loop.time() - began_s, error or "the process ended without a word")
@@ -196,9 +221,24 @@ class LocalFunctionWorkers:
         )
         return pause_s
 
-    async def _stop_when_told(self, seat: _Seat, process: InstanceProcess) -> None:
+    def _process(self, plan: InstancePlan, output: OutputLog) -> HostedInstance:
+        return InstanceProcess(plan, self._results, output, self._forks)
+
+    async def _stop_when_told(self, seat: _Seat, process: HostedInstance) -> None:
         await _either(seat.leave, seat.again, None)
         await process.stop()
+
+    def figures(self) -> list[ToldFigures]:
+        """What the instances told last; asks them for more. For metrics, which do not wait."""
+        found = []
+        for (_, number), seat in sorted(self._seats.items()):
+            process = seat.process
+            running = process is not None and process.is_running
+            if process is not None and running:
+                process.tell({"do": "status"})
+            told = {} if process is None else process.status
+            found.append(ToldFigures(seat.function, number, told, running, seat.restarts.count))
+        return found
 
     # ------------------------------------------------------------ FunctionWorkers
 
@@ -227,7 +267,7 @@ class LocalFunctionWorkers:
             number, process.status, state=state, error=error, restarts=seat.restarts.count, pid=process.pid
         )
 
-    async def _stack_if_stuck(self, process: InstanceProcess) -> str:
+    async def _stack_if_stuck(self, process: HostedInstance) -> str:
         """Asks an instance; the stack of one that has not answered for a while."""
         if await process.ask() or not process.is_running:
             return ""
@@ -249,6 +289,11 @@ class LocalFunctionWorkers:
         await process.ask()
         return stats_of(number, process.status)
 
+    def output(self, function: StoredFunction, instance: int, start: int) -> OutputPart:
+        """See FunctionWorkers."""
+        seat = self._seats.get((function.full_name, instance))
+        return OutputPart(0, 0, b"") if seat is None else seat.output.part(start)
+
     async def restart(self, function: StoredFunction, instance: int | None) -> None:
         """See FunctionWorkers."""
         numbers = range(function.config.parallelism) if instance is None else (instance,)
@@ -269,7 +314,7 @@ class LocalFunctionWorkers:
             seat.leave.set()
         await gathered(seat.gone.wait() for seat in seats)
         if forget:
-            await in_thread(remove_state, self._state_path(function))
+            await in_thread(lambda: remove_state(self._own_state(function)))
 
     async def trigger(self, function: StoredFunction, topic: str | None, value: bytes) -> bytes | None:
         """See FunctionWorkers."""
@@ -299,7 +344,7 @@ class LocalFunctionWorkers:
         finally:
             self._results.pop(trigger, None)
 
-    def _running(self, function: StoredFunction) -> list[InstanceProcess]:
+    def _running(self, function: StoredFunction) -> list[HostedInstance]:
         return [
             seat.process
             for seat in self._seats.values()
@@ -310,14 +355,18 @@ class LocalFunctionWorkers:
 
     async def state_get(self, function: StoredFunction, key: str) -> StateValue | None:
         """See FunctionWorkers."""
-        return await in_thread(_read, self._state_path(function), key)
+        return await in_thread(lambda: _read(self._own_state(function), key))
 
     async def state_put(self, function: StoredFunction, key: str, value: bytes) -> None:
         """See FunctionWorkers."""
-        await in_thread(_write, self._state_path(function), key, value)
+        await in_thread(lambda: _write(self._own_state(function), key, value))
 
-    def _state_path(self, function: StoredFunction) -> Path:
-        return state_path(function, self._place().folder)
+    def _own_state(self, function: StoredFunction) -> Path:
+        """Where the state is, which may have been elsewhere before. Raises StateFileError."""
+        folder = self._place().folder
+        path = state_path(function, folder)
+        take_over(old_state_path(function, folder), path)
+        return path
 
 
 def _read(path: Path, key: str) -> StateValue | None:

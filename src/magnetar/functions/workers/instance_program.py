@@ -1,20 +1,22 @@
-"""The program of a worker process: one instance of one function. Driver.
+"""What a process does that runs one instance of one function. Driver.
 
-It gets its plan over the socket whose descriptor is its only argument, and ends when that socket is closed.
-Signal SIGUSR1 makes it write the Python stacks of all threads to the descriptor of its second argument, also
-while the user's code never returns.
+It gets its plan over a socket, and ends when that socket is closed. Signal SIGUSR1 makes it write the Python
+stacks of all threads to a pipe, also while the user's code never returns.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import faulthandler
 import gc
+import io
 import logging
 import signal
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from magnetar.functions.errors import FunctionError
@@ -22,6 +24,7 @@ from magnetar.functions.instance.control import ControlLine
 from magnetar.functions.instance.outcome import TRIGGER
 from magnetar.functions.instance.plan import InstancePlan
 from magnetar.functions.instance.running import Instance, trace_of
+from magnetar.functions.instance.working import IDLE_S
 from magnetar.functions.workers.confinement import confine
 
 _GC_OBJECTS: Final = 50_000
@@ -39,6 +42,11 @@ class WorkerLine:
     def is_over(self) -> bool:
         """Whether the instance shall end."""
         return self._stopped or self._line.is_over
+
+    @property
+    def wait_s(self) -> float:
+        """See `Attendant`."""
+        return IDLE_S
 
     def filenos(self) -> list[int]:
         """Descriptors that wake the instance."""
@@ -66,16 +74,28 @@ class WorkerLine:
         self._line.tell({"is": "triggered", "id": trigger, "value": shown})
 
 
-def main() -> int:
-    """The exit code: 0 after a stop, 1 when the function cannot run."""
-    descriptor, stacks = int(sys.argv[1]), int(sys.argv[2])
+def _name(plan: InstancePlan) -> None:
+    """Lets lists of processes show whose it is."""
+    # A system without it shows the interpreter's name.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(f"fn {plan.name}", encoding="utf-8")
+
+
+def run(descriptor: int, stacks: int) -> int:
+    """Runs the instance whose plan comes over the socket `descriptor`; `stacks`: where stacks are written.
+    Returns the exit code: 0 after a stop, 1 when the function cannot run."""
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     # Ctrl-C in a terminal is for the worker, which stops its instances in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The folder of a package holds what the catalogue put there, and nothing that Python makes of it.
     sys.dont_write_bytecode = True
+    # What the code prints is seen at once.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
     line = ControlLine(socket.socket(fileno=descriptor))
     plan = InstancePlan.decode(line.first_line())
+    _name(plan)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -85,6 +105,7 @@ def main() -> int:
     except FunctionError as error:
         line.tell({"is": "failed", "text": str(error)})
         return 1
+    gc.enable()
     gc.freeze()
     gc.set_threshold(_GC_OBJECTS, 20, 20)
     line.tell({"is": "running"})
@@ -97,7 +118,3 @@ def main() -> int:
         instance.close()
         line.close()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

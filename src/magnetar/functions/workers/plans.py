@@ -14,6 +14,9 @@ QUEUE_MESSAGES: Final = 10_000
 """Messages that the broker sends ahead unless the configuration says otherwise: Pulsar's 1000 are one batch
 here."""
 
+CODE_FOLDER: Final = "code"
+"""Folder of unpacked code below that of functions; each process has one of its own while it runs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlace:
@@ -66,7 +69,7 @@ def plan_of(function: StoredFunction, instance: int, place: WorkerPlace, token: 
         admin_url=place.admin_url,
         token=token,
         state_file=str(state_path(function, place.folder)),
-        work_folder=str(place.folder / "code"),
+        work_folder=str(place.folder / CODE_FOLDER),
         confines=place.confines,
         must_confine=place.must_confine,
         starts_processes=place.starts_processes,
@@ -77,7 +80,13 @@ def plan_of(function: StoredFunction, instance: int, place: WorkerPlace, token: 
 
 
 def state_path(function: StoredFunction, folder: Path) -> Path:
-    """Where a function's state is."""
+    """Where a function's state is: in a folder of its own, which is all that its code may write."""
+    own = f"{function.name}.state"
+    return folder / "states" / function.tenant / function.namespace / own / "state.sqlite"
+
+
+def old_state_path(function: StoredFunction, folder: Path) -> Path:
+    """Where earlier versions kept it, together with those of its namespace."""
     return folder / "state" / function.tenant / function.namespace / f"{function.name}.sqlite"
 
 

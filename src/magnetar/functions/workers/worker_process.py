@@ -8,19 +8,18 @@ import json
 import os
 import signal
 import socket
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
 from typing import Final
 
 from magnetar.functions.instance.control import LineReader, Said
 from magnetar.functions.instance.plan import InstancePlan
+from magnetar.functions.workers.forks import ForkedProcess, Forks
+from magnetar.functions.workers.output_log import OutputLog
 from magnetar.functions.workers.restarts import users_stack, why
 from magnetar.runtime.tasks import TaskGroup, happens_within
 
-PROGRAM: Final = "magnetar.functions.workers.instance_program"
-_STDERR_BYTES: Final = 64 << 10
-"""How much of what a process writes is kept."""
+_TOLD_BYTES: Final = 4_096
+"""How much of what a process wrote last tells why it ended."""
 ANSWER_S: Final = 0.5
 """Seconds that an instance may take to tell its figures; one in a call takes longer."""
 _STACK_S: Final = 0.5
@@ -28,18 +27,6 @@ _PIECE_S: Final = 0.05
 _STACK_BYTES: Final = 64 << 10
 STOP_S: Final = 12.0
 """Seconds that an instance may take to finish what is under way."""
-_ENVIRONMENT: Final = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "PYTHONPATH",
-    "HOME",
-    "TMPDIR",
-    "VIRTUAL_ENV",
-    "MAGNETAR_PURE",
-)
-"""Variables that a function's process gets; credentials of the server are not among them."""
 
 
 Results = dict[str, "asyncio.Future[bytes | None]"]
@@ -50,8 +37,11 @@ one that starts later."""
 class InstanceProcess:
     """The process of one instance. `start`, then `ended`, or `stop`."""
 
-    def __init__(self, plan: InstancePlan, results: Results) -> None:
+    def __init__(self, plan: InstancePlan, results: Results, output: OutputLog, forks: Forks) -> None:
+        """`output`: takes what the process writes. `forks`: starts it."""
         self.plan = plan
+        self._output = output
+        self._forks = forks
         self.status: Said = {}
         """The figures that it told last."""
         self.is_running = False
@@ -60,10 +50,11 @@ class InstanceProcess:
         self.answered_s = 0.0
         """When it said last that it goes on, by the loop's clock."""
         self._told = ""
-        self._stderr = b""
         self._answered = asyncio.Event()
         self._tasks = TaskGroup(f"function {plan.full_name}/{plan.instance}")
-        self._process: Process
+        self._process: ForkedProcess
+        self._written: asyncio.StreamReader
+        self._pipe: asyncio.ReadTransport
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
         self._stacks: int
@@ -78,26 +69,23 @@ class InstanceProcess:
         mine, its = socket.socketpair()
         self._stacks, stacks = os.pipe()
         os.set_blocking(self._stacks, False)
+        written, output = os.pipe()
         try:
-            environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-            self._process = await asyncio.create_subprocess_exec(
-                # -P: modules of the server's folder are not imported.
-                *(sys.executable, "-P", "-m", PROGRAM, str(its.fileno()), str(stacks)),
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env=environment,
-                pass_fds=(its.fileno(), stacks),
-                # Ctrl-C in a terminal is for the server, which stops all in order.
-                start_new_session=True,
-            )
+            self._process = await self._forks.fork(its.fileno(), stacks, output)
+        except BaseException:
+            mine.close()
+            os.close(self._stacks)
+            os.close(written)
+            raise
         finally:
             its.close()
             os.close(stacks)
+            os.close(output)
+        self._written, self._pipe = await _read_end(written)
         self._reader, self._writer = await asyncio.open_unix_connection(sock=mine)
         self._writer.write(self.plan.encode().encode() + b"\n")
         self._tasks.spawn(self._listen())
-        self._tasks.spawn(self._keep_stderr())
+        self._tasks.spawn(self._keep_output())
 
     async def _listen(self) -> None:
         lines = LineReader()
@@ -124,15 +112,9 @@ class InstanceProcess:
                 value = said["value"]
                 waiting.set_result(None if value is None else _decoded(str(value)))
 
-    async def _keep_stderr(self) -> None:
-        assert self._process.stdout is not None, "it is a pipe"
-        while data := await self._process.stdout.read(1 << 16):
-            self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
-
-    @property
-    def output(self) -> str:
-        """The last that it wrote."""
-        return self._stderr.decode(errors="replace")
+    async def _keep_output(self) -> None:
+        while data := await self._written.read(1 << 16):
+            self._output.add(data)
 
     def tell(self, what: Mapping[str, object]) -> None:
         """Says something to it."""
@@ -148,9 +130,7 @@ class InstanceProcess:
 
     async def stack(self) -> str:
         """Its Python stacks, also while the code never returns; empty when it cannot tell."""
-        # A process that has just ended has none.
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGUSR1)
+        self._process.send_signal(signal.SIGUSR1)
         written = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_reader(self._stacks, written.set)
@@ -172,7 +152,7 @@ class InstanceProcess:
         """Waits for its end; why it ended."""
         code = await self._process.wait()
         await self._tasks.drain(1.0)
-        return "" if code == 0 and not self._told else why(code, self._told, self.output[-4096:])
+        return "" if code == 0 and not self._told else why(code, self._told, self._output.last(_TOLD_BYTES))
 
     async def stop(self) -> None:
         """Lets it finish what is under way, and ends it at last by force."""
@@ -187,15 +167,23 @@ class InstanceProcess:
 
     def kill(self) -> None:
         """Ends it at once."""
-        # It has ended by itself meanwhile.
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
 
     async def close(self) -> None:
         """Frees what belongs to a process that has ended."""
         await self._tasks.close()
         self._writer.close()
+        # Programs that the code has started may hold its other end.
+        self._pipe.close()
         os.close(self._stacks)
+
+
+async def _read_end(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+    )
+    return reader, transport
 
 
 def _decoded(value: str) -> bytes:

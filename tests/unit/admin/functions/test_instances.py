@@ -237,3 +237,16 @@ def test_workers_and_their_instances_are_listed(tmp_path: Path) -> None:
         assert (await api.refused("PUT", "/admin/v2/worker/rebalance"))[0] == 501
 
     with_functions(tmp_path, story, running=True)
+
+
+def test_what_an_instance_wrote_is_shown_from_a_byte_on(tmp_path: Path) -> None:
+    async def story(found: FunctionsApi) -> None:
+        await found.create()
+        found.workers.written = "grün ü".encode()[:-1]
+        shown = await found.api.get(f"{F}/0/output?start=7")
+        # One byte of the last character is there: the character comes with the next call.
+        assert shown == {"instance": 0, "begin": 7, "end": 13, "text": "grün "}
+        assert (await found.api.refused("GET", f"{F}/0/output?start=x"))[0] == 400
+        assert (await found.api.refused("GET", f"{F}/7/output"))[0] == 400
+
+    with_functions(tmp_path, story, running=True)

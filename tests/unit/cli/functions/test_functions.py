@@ -154,6 +154,7 @@ def test_status_is_a_row_for_each_instance(magnetar: Run, server: FakeAdminServe
     assert ended.out.split() == [
         *("INSTANCE", "RUNNING", "RECEIVED", "PROCESSED", "FAILED", "RESTARTS", "ERROR"),
         *("0", "false", "3", "2", "1", "4", "no", "code"),
+        *("Instance", "0,", "last", "exception:", "last"),
     ]
     [row] = json.loads(magnetar("functions", "status", "ex", "--url", server.url, "-o", "json").out)
     assert row["last_exception"] == "last"
@@ -190,3 +191,11 @@ def test_packages(magnetar: Run, server: FakeAdminServer, code: Path, tmp_path: 
     assert magnetar("packages", "download", "ex", "1.0", file, *at).code == 0
     assert file.read_bytes() == b'{"any": "bytes"}'
     assert magnetar("packages", "delete", "ex", "1.0", "--yes", *at).out == "ex@1.0 is deleted\n"
+
+
+def test_what_instances_wrote_is_shown_by_instance(magnetar: Run, server: FakeAdminServer) -> None:
+    server.answers[f"GET {F}"] = {"parallelism": 2}
+    for number, text in ((0, "a\nb\n"), (1, "c\n")):
+        server.answers[f"GET {F}/{number}/output"] = {"begin": 0, "end": len(text), "text": text}
+    assert magnetar("functions", "logs", "ex", "--url", server.url).out == "0| a\n0| b\n1| c\n"
+    assert magnetar("functions", "logs", "ex", "--instance", "1", "--url", server.url).out == "c\n"

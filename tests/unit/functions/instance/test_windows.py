@@ -36,3 +36,11 @@ def test_a_sliding_window_of_time_lets_go_of_what_is_too_old() -> None:
     buffer.add("b", 60)
     assert buffer.elapsed(50) == Fired(["a", "b"], [])
     assert buffer.elapsed(100) == Fired(["a", "b"], ["a"])
+
+
+def test_a_window_that_ended_without_messages_holds_none_that_comes_later() -> None:
+    buffer: WindowBuffer[str] = WindowBuffer(WindowPlan(length_ms=1000), 0)
+    assert buffer.add("a", 5_500) is None
+    assert buffer.elapsed(5_500) is None, "the windows before it are over, and hold nothing"
+    assert buffer.next_ms == 6_000
+    assert buffer.elapsed(6_000) == Fired(["a"], ["a"])
