@@ -12,6 +12,15 @@ SEED: Final = pytest.StashKey[int]()
 """In the configuration of every process of a run: all of them collect in the same order."""
 
 
+ABOUT_SOURCES: Final = ("observability/test_catalogue.py",)
+"""Files of unit tests that read syntax trees, beside those right below tests/unit and in tools."""
+
+
+def is_about_sources(path: Path) -> bool:
+    """Whether a file of unit tests reads the sources; `path`: below tests/unit."""
+    return path.parent.as_posix() in (".", "tools") or path.as_posix() in ABOUT_SOURCES
+
+
 def longest_first(items: list[pytest.Item], folder: Path, names: Sequence[str]) -> None:
     """Moves the tests of these files of a folder to the front, in the order of the names.
 

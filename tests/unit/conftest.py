@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from support.endings import close_all
-from support.order import SEED
+from support.order import SEED, is_about_sources
 
 HERE: Final = Path(__file__).parent
 DESCRIPTORS: Final = "/proc/self/fd"
@@ -66,7 +66,7 @@ def nothing_is_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 def reads_sources(path: Path) -> bool:
     """Whether a file has rules over the sources, or over tools that read them."""
-    return path.parent in (HERE, HERE / "tools")
+    return is_about_sources(path.relative_to(HERE))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

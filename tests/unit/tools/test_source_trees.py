@@ -7,6 +7,8 @@ from pathlib import Path
 
 from source_trees import REPOSITORY, imports, imports_in, nodes
 
+from support.order import is_about_sources
+
 TEXT = '''
 """
 import nothing
@@ -41,3 +43,17 @@ def test_they_are_those_of_the_tree() -> None:
     for path in files:
         parsed = [each for each in nodes(path) if isinstance(each, ast.Import | ast.ImportFrom)]
         assert sorted(dumped(imports(path))) == sorted(dumped(parsed)), path
+
+
+def test_what_reads_trees_runs_in_one_worker() -> None:
+    """They come first, together: another worker would parse all of src too, and keep 300 MB of trees."""
+    unit = REPOSITORY / "tests" / "unit"
+    readers = {
+        path.relative_to(unit)
+        for path in unit.rglob("*.py")
+        for each in imports(path)
+        if isinstance(each, ast.ImportFrom) and each.module in ("support.sources", "source_trees")
+        if {alias.name for alias in each.names} & {"nodes", "parsed", "below"}
+    }
+    assert len(readers) > 8
+    assert [path for path in readers if not is_about_sources(path)] == []
