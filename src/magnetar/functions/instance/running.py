@@ -220,7 +220,7 @@ class Instance(Closing):
 
     def _next_s(self, work: Work, passage: Passage) -> float:
         """Seconds until there is something to do although nothing comes."""
-        if self._logs is not None and self._logs.has_any:
+        if self._attendant.is_over or (self._logs is not None and self._logs.has_any):
             return 0.0
         return min(self._attendant.wait_s, work.next_s(passage))
 
