@@ -132,12 +132,13 @@ class _NoSecondLook(RepairRules):
 # Metadata
 
 
-def _whatever_is_there(path_of: str) -> Callable[..., Awaitable[Stat]]:
-    """A store that compares no versions of the values below a path."""
+def _whatever_is_there(path_of: str, *, also_new: bool) -> Callable[..., Awaitable[Stat]]:
+    """A store that compares no versions of the values below a path. `also_new`: nor looks whether one is
+    there that is to be new."""
 
     async def put(self: SimStore, path: str, data: bytes, **how: Any) -> Stat:
         expected = how.get("expected_version", ANY_VERSION)
-        if path.startswith(path_of) and expected != MUST_NOT_EXIST:
+        if path.startswith(path_of) and (also_new or expected != MUST_NOT_EXIST):
             how["expected_version"] = ANY_VERSION
         return await _PUT(self, path, data, **how)
 
@@ -311,8 +312,8 @@ CLUSTER_MUTATIONS: Final = {
     ),
     "compare-and-set": Mutation(
         "a ledger's metadata is written over what was read",
-        [(SimStore, "put", _whatever_is_there("/ledgers/"))],
-        found_by=17,
+        [(SimStore, "put", _whatever_is_there("/ledgers/", also_new=False))],
+        found_by=47,
         scenario="cluster",
     ),
     "collecting-fails-safe": Mutation(
@@ -353,7 +354,7 @@ CLUSTER_MUTATIONS: Final = {
     ),
     "one-owner-lists": Mutation(
         "the list is changed only by the broker that read its newest version",
-        [(SimStore, "put", _whatever_is_there(f"{ROOT}/"))],
+        [(SimStore, "put", _whatever_is_there(f"{ROOT}/", also_new=True))],
         found_by=10,
         scenario="cluster",
     ),

@@ -136,7 +136,7 @@ SEVERAL_MUTATIONS: Final = {
     "txns-overtaken": Mutation(
         "a header is written where it is as its coordinator knows it",
         [(RulesInForce, "parts_kept", _WritesOver)],
-        found_by=21,
+        found_by=32,
         scenario="several",
     ),
     "txns-adopted": Mutation(
