@@ -63,8 +63,8 @@ class Reading:
     topic: int
     """Number of the output."""
     reader: str
-    sure: frozenset[str] = frozenset()
-    """What was committed for certain before it began."""
+    sure: int = 0
+    """Number of inputs that were committed for certain before it began: the first of `History.told_of`."""
     began_s: float = 0.0
     """When it began, by a clock that only runs."""
     broker: str = ""
@@ -88,6 +88,8 @@ class History:
         self.wrong: list[str] = []
         self.done: set[int] = set()
         """Inputs of transactions that are committed."""
+        self.told_of: list[int] = []
+        """The same, in the order in which clients were told."""
         self.figures: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -107,14 +109,10 @@ class History:
                 if both := taken & self.done:
                     self.wrong.append(f"T10: {_named(attempt)} is committed with {sorted(both)}, as another")
                 self.done |= taken
+                self.told_of += sorted(taken)
             elif attempt.is_ending and not attempt.is_left:
                 # What is wrong with it the end of the story says: an input is taken again, or lost.
                 self.figures["commits refused"] += 1
-
-    def sure(self) -> frozenset[str]:
-        """What a reader that begins now must get, in each output."""
-        with self._lock:
-            return frozenset(map(str, self.done))
 
     def counts(self) -> Counter[str]:
         """How many ended how."""
@@ -140,7 +138,8 @@ def faults(history: History, outputs: Sequence[Sequence[str]]) -> Iterator[str]:
         yield from _topic(history, number, found, wanted)
     told = {str(v): each.told_s for each in history.attempts if each.committed for _, v in each.inputs}
     for reading in history.readings:
-        yield from _reading(reading, outputs[reading.topic], told)
+        sure = set(map(str, history.told_of[: reading.sure]))
+        yield from _reading(reading, outputs[reading.topic], sure, told)
 
 
 def _topic(history: History, number: int, found: Sequence[str], wanted: set[str]) -> Iterator[str]:
@@ -170,13 +169,15 @@ def _topic(history: History, number: int, found: Sequence[str], wanted: set[str]
             yield f"T2: output {number} has {sent[at]} before {sent[at - 1]} of worker {worker}"
 
 
-def _reading(reading: Reading, final: Sequence[str], told: Mapping[str, float]) -> Iterator[str]:
+def _reading(
+    reading: Reading, final: Sequence[str], sure: set[str], told: Mapping[str, float]
+) -> Iterator[str]:
     if reading.seen != list(final[: len(reading.seen)]):
         places = range(len(reading.seen))
         at = next(at for at in places if reading.seen[at : at + 1] != list(final[at : at + 1]))
         now = final[at] if at < len(final) else "nothing"
         yield f"T9: {reading.reader} saw {reading.seen[at]} at {at} of {reading.topic}, now it is {now}"
-    if reading.is_whole and (missing := sorted(reading.sure - set(reading.seen))):
+    if reading.is_whole and (missing := sorted(sure - set(reading.seen))):
         ages = ", ".join(f"{body} of {reading.began_s - told[body]:.2f} s before" for body in missing[:5])
         place = f"output {reading.topic} from {reading.broker} at {reading.began_s:.2f}"
         yield f"T3: {reading.reader}, {place}, lacks {len(missing)} that were committed: {ages}"

@@ -34,8 +34,8 @@ _CALL_S: Final = 15.0
 class Place(Protocol):
     """Brokers that serve transactions."""
 
-    pause_s: tuple[float, float]
-    """Shortest and longest time between two kills."""
+    every_s: float
+    """Seconds between kills, on average, when nothing else is wanted."""
 
     def where(self, topic: str) -> str:
         """URL of the broker of a topic. Raises OSError."""
@@ -58,7 +58,7 @@ def _get(url: str) -> Any:
 class OneBroker:
     """`magnetar standalone`, with its own store or with bookies beside it."""
 
-    pause_s = (0.5, 3.0)
+    every_s = 2.0
 
     def __init__(self, process: Any, *, bookies: bool) -> None:
         self._process = process
@@ -103,7 +103,7 @@ def _runs(pid: int, module: str) -> bool:
 class Cluster:
     """Three brokers and three bookies on etcd or ZooKeeper."""
 
-    pause_s = (2.0, 8.0)
+    every_s = 5.0
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster

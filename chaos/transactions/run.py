@@ -62,6 +62,7 @@ class Story:
         self.topics = Topics(f"{base}-in", (f"{base}-out-0", f"{base}-out-1"))
         self.history = History(options.inputs)
         self._place, self._name = where, name
+        self._every_s = options.every or where.every_s
         self._chance = random.Random(seed)
         self._over = threading.Event()
         self._workers = [
@@ -77,7 +78,7 @@ class Story:
         followers = [self._thread(partial(self._follow, number)) for number in range(2)]
         progress, since_s = 0, time.monotonic()
         while any(each.is_alive() for each in threads) and self._goes_on():
-            threads[0].join(chance.uniform(*self._place.pause_s))
+            threads[0].join(chance.uniform(0.2, 1.8) * self._every_s)
             if len(history.done) > progress:
                 # The work goes on since the last kill: time for another one.
                 if any(each.is_alive() for each in threads):
@@ -112,8 +113,9 @@ class Story:
         return thread
 
     def _reading(self, number: int, reader: str) -> Reading:
-        sure, name = self.history.sure(), f"{reader} {len(self.history.readings)}"
-        reading = Reading(number, name, sure, began_s=time.monotonic())
+        history = self.history
+        name = f"{reader} {len(history.readings)}"
+        reading = Reading(number, name, len(history.told_of), began_s=time.monotonic())
         self.history.readings.append(reading)
         return reading
 
@@ -128,7 +130,7 @@ class Story:
                     self._goes_on,
                 )
             except LostError:
-                time.sleep(0.1)  # as above
+                time.sleep(0.5)  # as above
 
     def _look(self, reader: str) -> list[list[str]]:
         """Reads both outputs, each with a new reader."""
@@ -238,6 +240,9 @@ def main() -> int:
     parser.add_argument("--on", choices=KINDS, default="standalone", help="what is killed (standalone)")
     parser.add_argument("--minutes", type=float, default=2.0, help="how long; a story is ended (2)")
     parser.add_argument("--inputs", type=int, default=4_000, help="of a story (4000)")
+    parser.add_argument(
+        "--every", type=float, default=0.0, help="seconds between kills, on average (2 alone, 5 of a cluster)"
+    )
     parser.add_argument("--at-once", type=int, default=50, help="transactions of a worker at once (50)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--folder", type=Path, help="where data and logs go (a new one)")

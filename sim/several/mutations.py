@@ -90,6 +90,16 @@ class _FindsNoLateOnes(KeptParts):
         return None
 
 
+class _StoresAnyway(KeptParts):
+    """An acknowledgement is stored though its transaction has ended."""
+
+    async def write_part(
+        self, log_name: str, id_: TxnId, data: bytes, version: int, condition: Check | None = None
+    ) -> int:
+        kept = None if condition is not None and condition.path == header_path(id_) else condition
+        return await super().write_part(log_name, id_, data, version, kept)
+
+
 SEVERAL_MUTATIONS: Final = {
     "txns-closed": Mutation(
         "every topic takes nothing more before the header is decided",
@@ -143,6 +153,12 @@ SEVERAL_MUTATIONS: Final = {
         "transactions that a former owner began late are found",
         [(RulesInForce, "parts_kept", _FindsNoLateOnes)],
         found_by=13,
+        scenario="several",
+    ),
+    "txns-ended": Mutation(
+        "an acknowledgement is stored while its transaction is open",
+        [(RulesInForce, "parts_kept", _StoresAnyway)],
+        found_by=15,
         scenario="several",
     ),
 }

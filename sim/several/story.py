@@ -18,6 +18,10 @@ from sim.transactions.story import EVENTS, TransactionStory
 
 BROKERS: Final = 2
 _BUSY_S: Final = 10.0
+_FOLLOWED_S: Final = 10.0
+"""END_TXN is answered then, whatever topics do."""
+_HEARS_S: Final = 6.0
+"""A former owner believes for so long that it is the owner."""
 _MOVED: Final = (IN, *OUTS, *(str(ASSIGN.with_partition(number)) for number in range(2)))
 _KILLED_AT: Final = (
     "/transactions/headers",
@@ -128,7 +132,7 @@ class SeveralStory(TransactionStory):
                 home.unloaded[name] = self.world.now_us
                 self._loop.within(owner.process, owner.release, name)
 
-        async def stopped(*, expires: bool) -> None:
+        async def stopped(*, expires: bool, span_s: float = span_s, late_s: float = late_s) -> None:
             """Nothing of the broker runs for a while; others may take what it has."""
             life = home.lives[number]
             self._loop.pause(life.process)
@@ -196,6 +200,11 @@ class SeveralStory(TransactionStory):
         ]
         if self.world.seed[-1] in "0369":
             acts += 3 * [(f"storage fails for {span_s} s", lambda: later(fails()))]
+        if self.world.seed[-1] == "5":
+            # An end is answered before an owner has heard of it; a former owner hears late that it is one.
+            long, late = partial(stopped, expires=False), partial(stopped, expires=True)
+            acts += 4 * [(f"long pause of {number}", lambda: later(long(span_s=_FOLLOWED_S + 2)))]
+            acts += 6 * [(f"pause of {number}, which hears late", lambda: later(late(late_s=_HEARS_S)))]
         if self.world.seed[-1] in "147":
             acts.append(("a seek", lambda: later(seek_to_the_first(worker))))
         words, act = random.choice(acts)

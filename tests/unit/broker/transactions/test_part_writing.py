@@ -20,7 +20,7 @@ from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, Stat
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, Stat, Value
 
 TOPIC = "persistent://public/default/t"
 ID = TxnId(0, 1)
@@ -140,6 +140,65 @@ def test_an_owner_that_changes_its_list_meanwhile_claims_the_part() -> None:
         await change
         assert mirror.epoch == log.stored.version == value.stat.version
         assert log.fenced == []
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_a_part_that_is_written_while_it_is_looked_at_is_not_deleted() -> None:
+    """The next owner claims it after the former one has read it: what was decided is not durable there."""
+
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        path = part_path(LOG, ID)
+        await store.put(path, b"{}", expected_version=MUST_NOT_EXIST)
+        mirror = Mirror(ID, TOPIC, epoch=4, holder="former")
+        get = store.get
+
+        async def get_and_claim(asked: str) -> Value | None:
+            value = await get(asked)
+            store.get = get  # type: ignore[method-assign]
+            await store.put(path, OF_THE_NEXT)
+            return value
+
+        store.get = get_and_claim  # type: ignore[method-assign]
+        with pytest.raises(ServiceNotReadyError):
+            await writing_to(store).delete(mirror)
+        left = await store.get(path)
+        assert left is not None
+        assert left.data == OF_THE_NEXT
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_an_owner_that_changes_its_list_meanwhile_drops_a_part_of_an_earlier_topic() -> None:
+    """The version in the store is its own, and it does not know it yet: it is not overtaken."""
+
+    async def story() -> None:
+        class Slow(MemoryMetadataStore):
+            async def put(self, path: str, data: bytes, **more: Any) -> Stat:
+                stat = await super().put(path, data, **more)
+                await asyncio.sleep(0)
+                return stat
+
+        store = Slow(ManualClock())
+        log = await opened(store)
+        mirror = await new_part(store, log, "owner")
+        await store.put(part_path(LOG, ID), b'{"e":1000,"o":"of an earlier topic"}')
+        value = await store.get(part_path(LOG, ID))
+        assert value is not None
+        change = asyncio.create_task(log.stored.update(lambda metadata: metadata))
+        while True:
+            found = await store.get(log_path(LOG))
+            assert found is not None
+            if found.stat.version != log.stored.version:
+                break
+            await asyncio.sleep(0)
+        assert not await writing_to(store).take(mirror, value, log)
+        await change
+        assert log.fenced == []
+        assert await store.get(part_path(LOG, ID)) is None
         await store.close()
 
     asyncio.run(story())
