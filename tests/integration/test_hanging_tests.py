@@ -30,7 +30,7 @@ def test_a_test_that_hangs_is_a_failure_with_its_stack(
     (tmp_path / "test_three.py").write_text(HANGS)
     stage = run_tests.Stage("three", (str(tmp_path / "test_three.py"),), ("-n", "1"))
     with (tmp_path / "said").open("w+") as said:
-        outcome = run_tests.attempt(run_tests.Job(stage), [], time.monotonic() + 60, said)
+        outcome = run_tests.attempt(run_tests.Job(stage), [], time.monotonic() + 600, said)
         said.seek(0)
         printed = said.read()
     assert (outcome.passed, outcome.failed) == (2, 1), printed
