@@ -166,7 +166,8 @@ def _history_seeds() -> list[bytes]:
 
 
 @cache
-def _parquet_file() -> bytes:
+def parquet_file() -> bytes:
+    """A file of history with some entries of each kind."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "segment"
         entries = _entries()
@@ -197,9 +198,8 @@ class FileBytes:
 
 
 def _parquet(data: bytes) -> object:
-    """Pages of chance under a footer that is as it was written: a damaged one can abort the process, in
-    pyarrow, so a harness must not try it."""
-    whole = _parquet_file()
+    """Pages of chance under a footer that is as it was written."""
+    whole = parquet_file()
     pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     reader = SegmentReader(FileBytes(data[:pages].ljust(pages, b"\0") + whole[pages:]))
     summary = reader.summary
@@ -222,7 +222,7 @@ HARNESSES: Final = (
         name="parquet",
         run=_parquet,
         refusals=(DamagedSegmentError,),
-        seeds=lambda: [_parquet_file()],
+        seeds=lambda: [parquet_file()],
         input_bytes_max=64 << 10,
         seconds_max=5,
         memory_bytes_max=256 << 20,

@@ -1,8 +1,9 @@
 """Reads and checks the end of a segment with Parquet's metadata.
 
-A Parquet file has no checksum of its metadata. pyarrow trusts the bytes, and some damage ends its process. So
-the stored list of ledgers has a checksum of the metadata (`tiered/footers.py`), which is compared before
-pyarrow gets them.
+A Parquet file has no checksum of its metadata, and pyarrow trusts the bytes: some damage ends its process. So
+the stored list of ledgers has a checksum of the metadata (`tiered/footers.py`), by which one flipped bit is
+corrected. Whether there is one or not, pyarrow gets only what `footer_rules.py` has checked and written
+again, as a checksum does not stop a user with access to the object store.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from magnetar.history import layout
+from magnetar.history.compact import ThriftError
+from magnetar.history.footer_rules import rewritten
 from magnetar.history.one_bit import put_right
 from magnetar.tiered.parquet.parquet_history import (
     FORMAT_VERSION,
@@ -39,6 +42,7 @@ class End(NamedTuple):
     """The end of one segment."""
 
     metadata: pq.FileMetaData
+    """What was checked of its footer."""
     tail: bytes
     """The last bytes of the file, which include its footer."""
 
@@ -72,11 +76,10 @@ def read_end(source: ByteSource) -> End:
     missing = footer_bytes + _TRAILER.size - len(tail)
     if missing > 0:
         tail = source.read_at(size - len(tail) - missing, missing) + tail
+    start = len(tail) - _TRAILER.size - footer_bytes
     if known is not None:
-        start = len(tail) - _TRAILER.size - known.length
         tail = tail[:start] + _checked(source.name, tail[start : -_TRAILER.size], known)
-    with sound(source.name):
-        metadata = pq.read_metadata(pa.BufferReader(tail))
+    metadata = _parsed(source.name, tail[start : -_TRAILER.size], size - _TRAILER.size - footer_bytes)
     version = (metadata.metadata or {}).get(layout.FORMAT_KEY.encode(), b"")
     if not version.isdigit():
         raise DamagedSegmentError(f"{source.name} does not say which format it has")
@@ -86,6 +89,16 @@ def read_end(source: ByteSource) -> End:
             " use the newer release"
         )
     return End(metadata, tail)
+
+
+def _parsed(name: str, footer: bytes, body_bytes: int) -> pq.FileMetaData:
+    """What was checked of a footer that begins at `body_bytes`. Raises DamagedSegmentError."""
+    try:
+        safe = rewritten(footer, body_bytes)
+    except ThriftError as error:
+        raise DamagedSegmentError(f"{name}: its footer is damaged: {error}") from error
+    with sound(name):
+        return pq.read_metadata(pa.BufferReader(_MAGIC + safe + _TRAILER.pack(len(safe), _MAGIC)))
 
 
 def _checked(name: str, footer: bytes, known: Footer) -> bytes:

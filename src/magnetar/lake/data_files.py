@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -21,7 +20,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
+from magnetar.history.end import read_end
 from magnetar.lake.lake_values import FilesGoneError, LakeError, LakeFile
+from magnetar.tiered.parquet.parquet_history import DamagedSegmentError, HistoryError
 
 _METRICS: Final = {
     "write.metadata.metrics.default": "truncate(16)",
@@ -30,6 +31,27 @@ _METRICS: Final = {
     "write.metadata.metrics.column.entry_metadata": "counts",
     "write.metadata.metrics.column.message_metadata": "counts",
 }
+
+
+class StreamSource:
+    """An opened file, read in ranges; see `ByteSource`."""
+
+    def __init__(self, name: str, size: int, stream: InputStream) -> None:
+        self.name = name
+        self.size = size
+        self._stream = stream
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset` on. Raises DamagedSegmentError when the file ends earlier."""
+        self._stream.seek(offset)
+        parts: list[bytes] = []
+        while length > 0:
+            part = self._stream.read(length)
+            if not part:
+                raise DamagedSegmentError(f"{self.name} is cut off")
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
 
 
 class OpenedFile:
@@ -45,10 +67,10 @@ class OpenedFile:
             if size != file.file_bytes:
                 raise LakeError(f"{file.path} has {size} of {file.file_bytes} bytes")
             with opened.open() as stream:
-                self._footer = pq.read_metadata(stream)
+                self._footer = read_end(StreamSource(file.path, size, stream)).metadata
         except FileNotFoundError as error:
             raise FilesGoneError(f"{file.path} does not exist") from error
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, HistoryError) as error:
             raise LakeError(f"{file.path} cannot be read: {error}") from error
         self.schema: Schema = pyarrow_to_schema(self._footer.schema.to_arrow_schema())
         """The columns of the file, with their ids."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
-import pyarrow.parquet as pq
 from pyarrow import fs
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -20,11 +19,14 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from magnetar.base.names import TopicName
+from magnetar.history.end import read_end
 from magnetar.lake.catalog import Lake, files_of
+from magnetar.lake.data_files import StreamSource
 from magnetar.lake.lake_values import LakeError, LogFiles, TableStatus
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import seen
 from magnetar.lake.snapshot_times import is_ahead
+from magnetar.tiered.parquet.parquet_history import HistoryError
 
 SMALL_BYTES: Final = 32 << 20
 """Bytes below which a file counts as small: readers spend more on its footer and request than on its data."""
@@ -129,10 +131,10 @@ def _check_object(
             wrong("size", path, f"{actual} bytes, the table says {size}")
             return
         with opened.open() as stream:
-            counted = pq.read_metadata(stream).num_rows
+            counted = read_end(StreamSource(path, size, stream)).metadata.num_rows
     except FileNotFoundError:
         wrong("missing", path, "the object does not exist")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HistoryError) as error:
         wrong("unreadable", path, str(error)[:300])
     else:
         if counted != rows:

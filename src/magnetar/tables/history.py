@@ -49,8 +49,8 @@ class _LocalSegment:
         """Raises OSError, ArrowException, MagnetarError."""
         self._file = pq.ParquetFile(
             fs.LocalFileSystem().open_input_file(source.path),
-            # For a file without a checksum, Arrow itself finds the end.
-            metadata=None if source.footer is None else read_end(source).metadata,
+            # Arrow itself would trust what stands in the file.
+            metadata=read_end(source).metadata,
             page_checksum_verification=True,
         )
         self.metadata = self._file.metadata
