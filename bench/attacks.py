@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from bench import attacks_of_bombs, attacks_of_http, attacks_of_tenants
+from bench import attacks_of_bombs, attacks_of_filters, attacks_of_http, attacks_of_tenants
 from bench import frames as f
 from bench.attacks_of_http import client_hello
 from bench.connection import Connection
@@ -178,7 +178,12 @@ ATTACKS: Final[dict[str, Callable[[str, str], None]]] = {
     "names": names,
     "handshakes": handshakes,
 }
-COUNTING: Final = attacks_of_http.ATTACKS | attacks_of_tenants.ATTACKS | attacks_of_bombs.ATTACKS
+COUNTING: Final = (
+    attacks_of_http.ATTACKS
+    | attacks_of_tenants.ATTACKS
+    | attacks_of_bombs.ATTACKS
+    | attacks_of_filters.ATTACKS
+)
 OF_TLS: Final = frozenset(("handshakes", "slow-https"))
 """Attacks on a port with TLS."""
 

@@ -61,10 +61,10 @@ def _metadata(name: str, kind: int, announced: int, *, batch: bool) -> bytes:
 
 def bombs(service_url: str, http_url: str, count: Count) -> None:
     """Publishes bombs; done counts those that the broker stored, refused those that it did not."""
-    _call(http_url, "PUT", f"/admin/v2/{_PATH}")
-    _call(http_url, "POST", f"/admin/v2/{_PATH}/entryFilters", {"entryFilterNames": "expression"})
-    _call(http_url, "PUT", f"/admin/v2/{_PATH}/subscription/filters", "earliest")
-    _call(
+    call(http_url, "PUT", f"/admin/v2/{_PATH}")
+    call(http_url, "POST", f"/admin/v2/{_PATH}/entryFilters", {"entryFilterNames": "expression"})
+    call(http_url, "PUT", f"/admin/v2/{_PATH}/subscription/filters", "earliest")
+    call(
         http_url,
         "PUT",
         f"/admin/v2/{_PATH}/subscription/filters/properties",
@@ -92,12 +92,12 @@ def bombs(service_url: str, http_url: str, count: Count) -> None:
             pass
 
     def compaction() -> None:
-        _call(http_url, "PUT", f"/admin/v2/{_PATH}/compaction")
+        call(http_url, "PUT", f"/admin/v2/{_PATH}/compaction")
 
     def shown() -> None:
         for position in range(1, 1 + len(_KINDS) * len(_ANNOUNCED) * 2):
             path = f"/admin/v2/{_PATH}/examinemessage?initialPosition=earliest&messagePosition={position}"
-            _call(http_url, "GET", path)
+            call(http_url, "GET", path)
 
     works = (reader, compaction, shown, lambda: _read_over_websocket(http_url))
     for work in works:
@@ -127,7 +127,8 @@ def _read_over_websocket(http_url: str) -> None:
             pass
 
 
-def _call(http_url: str, method: str, path: str, body: object = None) -> int:
+def call(http_url: str, method: str, path: str, body: object = None) -> int:
+    """Calls the admin API; the status of the answer."""
     address = urlsplit(http_url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_DEADLINE_S)
     try:

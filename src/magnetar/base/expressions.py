@@ -19,10 +19,32 @@ from typing import Any, Final
 from magnetar.base.errors import MagnetarError
 
 _Read = Callable[[Mapping[str, object]], object]
+Step = Callable[[], object]
+"""Called between parts of an evaluation, which it may delay or end."""
+
+_SEARCHED_AT_ONCE: Final = 1 << 18
+"""Characters that a search compares between two steps, at most: a tenth of a millisecond or two."""
 
 
-def _is_in(one: object, many: object) -> bool:
-    """Whether `many` contains `one`. Raises TypeError for a value that contains nothing."""
+def no_step() -> None:
+    """For an evaluation that is not interrupted."""
+
+
+def is_in(one: object, many: object, step: Step = no_step) -> bool:
+    """Whether `many` contains `one`. Raises TypeError for a value that contains nothing.
+
+    A long text is searched in pieces, with a step after each: for texts that are made to be slow, Python
+    compares every character of the one with every character of the other.
+    """
+    if isinstance(one, str) and isinstance(many, str):
+        places = len(many) - len(one) + 1
+        if places * len(one) > _SEARCHED_AT_ONCE:
+            at_once = max(1, _SEARCHED_AT_ONCE // len(one))
+            for start in range(0, places, at_once):
+                if many.find(one, start, min(start + at_once, places) + len(one) - 1) >= 0:
+                    return True
+                step()
+            return False
     if not isinstance(many, Container):
         raise TypeError
     return one in many
@@ -35,8 +57,6 @@ _COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], object]]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: _is_in,
-    ast.NotIn: lambda one, many: not _is_in(one, many),
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
@@ -63,16 +83,21 @@ class ExpressionError(MagnetarError):
 
 
 def as_text(value: object) -> str:
-    """The value as a text; bytes as UTF-8 text, with other bytes escaped."""
+    """The value as a text; bytes as UTF-8 text, with other bytes escaped. Raises TypeError for a list or a
+    mapping: texts within it are escaped, so that a list in a list in a list has a text of twice the length
+    each time."""
+    if isinstance(value, list | Mapping):
+        raise TypeError
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
-def _contains(whole: object, part: object) -> bool:
-    return _is_in(part, as_text(whole) if isinstance(whole, bytes | int | float) else whole)
+def contains(whole: object, part: object, step: Step = no_step) -> bool:
+    """The function `contains` of all expressions."""
+    return is_in(part, as_text(whole) if isinstance(whole, bytes | int | float) else whole, step)
 
 
 FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
-    "contains": _contains,
+    "contains": contains,
     "lower": lambda text: as_text(text).lower(),
     "len": len,
 }
@@ -85,6 +110,8 @@ class Notation:
 
     names: Collection[str]
     functions: Mapping[str, Callable[..., object]]
+    step: Step = no_step
+    """Before each call and comparison, and within long searches; its errors end the evaluation."""
 
     def compiled(self, text: str, parts_max: int | None = None) -> Callable[[Mapping[str, object]], bool]:
         """A function that tests the values of the names; a name without a value is None.
@@ -113,6 +140,11 @@ class Notation:
 def parts_of(text: str) -> int:
     """The number of names, values, functions and operators of a compiled expression."""
     return _parts(_parsed(text))
+
+
+def walks_of(text: str) -> int:
+    """How many of its parts may go through a whole text, once or for each of its characters."""
+    return sum(isinstance(node, ast.Call | ast.In | ast.NotIn) for node in ast.walk(_parsed(text)))
 
 
 def _parsed(text: str) -> ast.expr:
@@ -149,12 +181,22 @@ def _reader(node: ast.expr, notation: Notation) -> _Read:
         case ast.BoolOp() | ast.UnaryOp() | ast.BinOp() | ast.Compare():
             return _operation(node, notation)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in notation.functions:
-            function = notation.functions[name]
-            given = [_reader(each, notation) for each in arguments]
-            return lambda names: function(*(read(names) for read in given))
+            return _call(
+                notation.functions[name], [_reader(each, notation) for each in arguments], notation.step
+            )
     raise ExpressionError(
         f"{ast.unparse(node)!r} has no place in a filter; there are {', '.join(notation.functions)}(...)"
     )
+
+
+def _call(function: Callable[..., object], given: list[_Read], step: Step) -> _Read:
+    def call(names: Mapping[str, object]) -> object:
+        values = [read(names) for read in given]
+        # Behind what may have taken its own time.
+        step()
+        return function(*values)
+
+    return call
 
 
 def _field(read: _Read, field: object) -> _Read:
@@ -192,9 +234,25 @@ def _operation(node: ast.expr, notation: Notation) -> _Read:
             return lambda names: apply(one(names), other(names))
         case ast.Compare(left=left, ops=kinds, comparators=others):
             sides = [_reader(each, notation) for each in (left, *others)]
-            tests = [_COMPARE[type(kind)] for kind in kinds]
+            tests = [_test(kind, notation.step) for kind in kinds]
             return lambda names: _compared(tests, [read(names) for read in sides])
     raise ExpressionError(f"{ast.unparse(node)!r} has no place in a filter")
+
+
+def _test(kind: ast.cmpop, step: Step) -> Callable[[object, object], object]:
+    if isinstance(kind, ast.In):
+        return lambda one, many: is_in(one, many, step)
+    if isinstance(kind, ast.NotIn):
+        return lambda one, many: not is_in(one, many, step)
+    compare = _COMPARE[type(kind)]
+    if step is no_step:
+        return compare
+
+    def stepped(one: object, other: object) -> object:
+        step()
+        return compare(one, other)
+
+    return stepped
 
 
 def _holds(read: _Read, names: Mapping[str, object]) -> bool:

@@ -120,12 +120,12 @@ def is_batch(metadata: pb.MessageMetadata) -> bool:
 
 
 def split_batch(
-    payload: bytes | memoryview, count: int
+    payload: bytes | memoryview, count: int, metadata_bytes_max: int = 1 << 32
 ) -> Iterator[tuple[pb.SingleMessageMetadata, memoryview]]:
     """The first `count` messages of a batch's plain payload; payloads are views.
 
     Raises EntryError, also when `count`, a claim of the producer, is below 1: a batch must not pass for an
-    empty one and be skipped.
+    empty one and be skipped; and when a message has more than `metadata_bytes_max` bytes of metadata.
     """
     if count < 1:
         raise EntryError(f"a batch of {count} messages")
@@ -139,6 +139,8 @@ def split_batch(
         at += 4
         if metadata_bytes > size - at:
             raise EntryError(f"batch ends in the metadata of message {index} of {count}")
+        if metadata_bytes > metadata_bytes_max:
+            raise EntryError(f"message {index} of a batch has {metadata_bytes} bytes of metadata")
         try:
             # bytes: the decoder does not accept all kinds of views.
             single = pb.SingleMessageMetadata.FromString(bytes(view[at : at + metadata_bytes]))

@@ -5,18 +5,21 @@ A filter gets vectors and answers with vectors: a call for each entry would cost
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.expressions import no_step
 from magnetar.broker.topic.batches import Singles, open_batch
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import is_batch
 
 SINGLES_MAX: Final = 5_000
 """Messages of a batch that is opened for filters: some milliseconds in the loop that serves all clients."""
+METADATA_BYTES_MAX: Final = 64 << 10
+"""Bytes of metadata of a message that the built-in filter examines."""
 PLAIN_BYTES_MAX: Final = 1 << 20
 """Decompressed bytes of a batch that is opened for filters, at most."""
 
@@ -51,6 +54,11 @@ class Candidate:
         return is_batch(self.metadata)
 
     @property
+    def metadata_bytes(self) -> int:
+        """Bytes of the metadata of the message, or of the batch as a whole."""
+        return self.metadata.ByteSize()
+
+    @property
     def opened_bytes(self) -> int:
         """The bytes that opening it costs: the decompressed size of its batch; 0 when it is not opened."""
         if not self.is_batch or self.messages > SINGLES_MAX or self.metadata.encryption_keys:
@@ -60,14 +68,21 @@ class Candidate:
         size = self.metadata.uncompressed_size
         return size if size <= PLAIN_BYTES_MAX else 0
 
-    def singles(self) -> Singles | None:
+    def singles(self, step: Callable[[], object] = no_step) -> Singles | None:
         """Metadata and payload of each message of a batch; None when it cannot be opened here.
 
-        That is when it is encrypted, damaged, or large: `SINGLES_MAX`, `PLAIN_BYTES_MAX`. A filter that
-        rejects such a batch rejects messages that it has not seen.
+        That is when it is encrypted, damaged, or large: `SINGLES_MAX`, `PLAIN_BYTES_MAX`,
+        `METADATA_BYTES_MAX`. A filter that rejects such a batch rejects messages that it has not seen.
+        `step`: of the pace, between messages.
         """
         if self._opened is None and self.messages <= SINGLES_MAX:
-            self._opened = open_batch(self.metadata, self.payload, PLAIN_BYTES_MAX)
+            self._opened = open_batch(
+                self.metadata,
+                self.payload,
+                PLAIN_BYTES_MAX,
+                metadata_bytes_max=METADATA_BYTES_MAX,
+                step=step,
+            )
         return self._opened
 
 
@@ -83,11 +98,33 @@ class Context:
 
 
 class EntryFilter(Protocol):
-    """Decides for one subscription. Runs on the event loop that serves all clients: it must not wait, and has
-    a few milliseconds for a vector."""
+    """Decides for one subscription. Runs on the event loop that serves all clients, unless it is a
+    `PacedFilter`: it must not wait, and has a few milliseconds for a vector."""
 
     def judge(self, candidates: Sequence[Candidate]) -> Sequence[Verdict]:
         """A verdict for each. What it raises holds the subscription up until the vector is judged."""
+
+
+class Pacing(Protocol):
+    """The pace of work beside the loop: `runtime/pacing.py` `WorkPace`."""
+
+    def step(self) -> None:
+        """The work may rest here. Raises TookTooLongError when its time is over."""
+
+
+@runtime_checkable
+class PacedFilter(Protocol):
+    """A filter that can tell how much work it is to judge, and is judged beside the loop where that is much.
+    Its verdict depends on the candidate alone."""
+
+    def judge(self, candidates: Sequence[Candidate]) -> Sequence[Verdict]:
+        """See `EntryFilter`."""
+
+    def work_us(self, candidate: Candidate) -> float:
+        """Microseconds that judging takes at most, whatever the entry holds. Costs no more than a look."""
+
+    def judge_paced(self, candidate: Candidate, pace: Pacing) -> Verdict:
+        """As `judge`, with less than half a millisecond between two steps of the pace."""
 
 
 class FilterFactory(Protocol):

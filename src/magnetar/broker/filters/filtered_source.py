@@ -3,18 +3,24 @@ meanwhile.
 
 Dispatchers skip acknowledged entries, so they need not know of filters. A decision is kept while its entry
 waits for permits: between the first and the last decided entry all are accepted, acknowledged or put off.
+
+What takes an expression too long for a turn of the loop is judged beside it, within a read, as if the entries
+came from a disk: the pump has one read at a time, and waits for it. When it ends and the subscription has
+been moved meanwhile, or has other filters or another source, nothing that was judged counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import LedgerId, Position
+from magnetar.base.names import TopicName
 from magnetar.broker.dispatch.dispatcher import Dispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.filters.beside import judged
 from magnetar.broker.filters.entry_filter import FilterError, Verdict
 from magnetar.broker.filters.judge import FilterCounts, Judge
 from magnetar.broker.filters.rules import FilterRules
@@ -25,11 +31,7 @@ RESCHEDULE_MS: Final = 1_000
 FAILED_AGAIN_MS: Final = 5_000
 """After which filters that failed are asked again."""
 _ENTRIES_MAX: Final = 500
-"""Judged in one go: one to three milliseconds with an expression."""
-_TOGETHER: Final = 50
-"""Entries that filters decide on between two readings of the clock: 3 ms of an expression made to be slow."""
-_GO_MS: Final = 2.0
-"""Milliseconds after which the rest waits for the next go."""
+"""Judged in one go."""
 _MESSAGES_MAX: Final = 1_000
 """Of them, as batches are opened; one entry may have more."""
 
@@ -71,7 +73,7 @@ class Screened(Protocol):
     filtered: FilterCounts | None
 
     @property
-    def topic(self) -> object: ...
+    def topic(self) -> TopicName: ...
     @property
     def name(self) -> str: ...
     @property
@@ -112,26 +114,51 @@ class FilteredSource:
         """Entry that the next ones wait for, as they are sent in order, and until when (Unix ms)."""
         self._failure: tuple[FilterError, float] | None = None
         """Why filters cannot judge, and when they are asked again (Unix ms)."""
+        self._times_forgotten = 0
+        self._tenant = subscription.topic.tenant
 
     def forget(self) -> None:
         """Acknowledgements may have been taken back: all entries are decided again."""
         self._from = self._held = self._failure = None
         self._put_off.clear()
+        self._times_forgotten += 1
 
     # -- reading -----------------------------------------------------------------------------------
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
-        """As a log's; what it gives is judged. Raises FilterError too."""
+        """As a log's; what it gives is judged. None also when that takes longer than a turn of the loop.
+        Raises FilterError too."""
         if self._hold_back(position):
             return []
         place = self._place()
         runs = place.source.read_now(position, bytes_max, min(entries_max, _ENTRIES_MAX))
-        return self._judged(position, _within(runs), place) if runs else runs
+        if not runs:
+            return runs
+        runs = _within(runs)
+        rows = self._unjudged(position, runs, place.acks)
+        try:
+            verdicts = self.judge.verdicts(*_entries(rows)) if rows else []
+        except FilterError as error:
+            self._failed(error)
+            raise
+        return None if rows and not verdicts else self._judged(position, runs, place, rows, verdicts)
 
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
         """As a log's; what it gives is judged. Raises FilterError too."""
         runs = await self._place().source.read(position, bytes_max, min(entries_max, _ENTRIES_MAX))
-        return self._judged(position, _within(runs), self._place()) if runs else runs
+        if not runs:
+            return runs
+        runs, place = _within(runs), self._place()
+        rows = self._unjudged(position, runs, place.acks)
+        verdicts: list[Verdict] = []
+        if rows:
+            forgotten = self._times_forgotten
+            verdicts = await self._verdicts(rows)
+            # A seek has taken acknowledgements back, or filters were changed: what asks now is another
+            # dispatcher, or reads without this source, and must have entries judged anew.
+            if self._times_forgotten != forgotten or self._place() != place:
+                return []
+        return self._judged(position, runs, place, rows, verdicts)
 
     def _hold_back(self, position: Position) -> bool:
         """Returns whether this entry is put off still, and all after it with it. Raises FilterError."""
@@ -154,12 +181,18 @@ class FilteredSource:
 
     # -- judging -----------------------------------------------------------------------------------
 
-    def _judged(self, position: Position, runs: list[EntryRun], place: ScreenedPlace) -> list[EntryRun]:
+    def _judged(
+        self,
+        position: Position,
+        runs: list[EntryRun],
+        place: ScreenedPlace,
+        rows: Sequence[_Row],
+        verdicts: Sequence[Verdict],
+    ) -> list[EntryRun]:
         last = runs[-1]
         end = Position(last.ledger_id, last.last_entry + 1)
-        rows = self._unjudged(position, runs, place.acks)
         if rows:
-            stop = self._sentence(rows, place)
+            stop = self._sentence(rows, verdicts, place)
             if stop is not None:
                 runs, end = _before(runs, stop), stop
         if self._from is None or position > self._upto:
@@ -168,9 +201,7 @@ class FilteredSource:
             self._upto = max(self._upto, end)
         return runs
 
-    def _unjudged(
-        self, position: Position, runs: list[EntryRun], acks: AckedEntries
-    ) -> list[tuple[EntryRun, int, Position]]:
+    def _unjudged(self, position: Position, runs: list[EntryRun], acks: AckedEntries) -> list[_Row]:
         """Run, offset and position of the entries that are to be judged."""
         is_acked = acks.is_acked if acks.may_know_from(position) else None
         begun, upto, put_off = self._from, self._upto, self._put_off
@@ -191,27 +222,24 @@ class FilteredSource:
                     rows.append((run, offset, at))
         return rows
 
-    def _verdicts(self, entries: list[bytes], counts: list[int]) -> list[Verdict]:
-        """The decisions on as many entries from the front as there is time for, at least one. Raises
+    async def _verdicts(self, rows: Sequence[_Row]) -> list[Verdict]:
+        """The decisions on as many entries from the front as there is time for, one at least. Raises
         FilterError."""
-        until_ms = self._clock.monotonic_ms() + _GO_MS
-        verdicts: list[Verdict] = []
-        for start in range(0, len(entries), _TOGETHER):
-            stop = start + _TOGETHER
-            verdicts += self.judge.verdicts(entries[start:stop], counts[start:stop])
-            if len(verdicts) < stop or self._clock.monotonic_ms() > until_ms:
-                break
-        return verdicts
+        try:
+            return await judged(self.judge, self._tenant, *_entries(rows))
+        except FilterError as error:
+            self._failed(error)
+            raise
 
-    def _sentence(self, rows: list[tuple[EntryRun, int, Position]], place: ScreenedPlace) -> Position | None:
-        """Has these entries decided, and carries out the decisions. Returns the entry before which reading
+    def _failed(self, error: FilterError) -> None:
+        self._failure = error, self._clock.monotonic_ms() + FAILED_AGAIN_MS
+
+    def _sentence(
+        self, rows: Sequence[_Row], verdicts: Sequence[Verdict], place: ScreenedPlace
+    ) -> Position | None:
+        """Carries out the decisions on the first of these entries. Returns the entry before which reading
         ends: one that is put off where order counts, or the first that is left for the next go."""
         counts = [run.count_of(offset) for run, offset, _ in rows]
-        try:
-            verdicts = self._verdicts([run.entries[offset] for run, offset, _ in rows], counts)
-        except FilterError as error:
-            self._failure = error, self._clock.monotonic_ms() + FAILED_AGAIN_MS
-            raise
         shared = place.dispatcher if isinstance(place.dispatcher, SharedDispatcher) else None
         rejected: list[Position] = []
         later: list[Position] = []
@@ -238,6 +266,15 @@ class FilteredSource:
             if not place.acks.backlog_entries:
                 self._caught_up()
         return stop
+
+
+_Row: TypeAlias = tuple[EntryRun, int, Position]
+"""Run, offset and position of an entry."""
+
+
+def _entries(rows: Sequence[_Row]) -> tuple[list[bytes], list[int]]:
+    """Entries, and their messages."""
+    return [run.entries[offset] for run, offset, _ in rows], [run.count_of(offset) for run, offset, _ in rows]
 
 
 def _within(runs: list[EntryRun]) -> list[EntryRun]:
@@ -282,6 +319,9 @@ def screened(
     See `FilteredSource`."""
     if before is not None and before.judge.rules == rules:
         return before
+    if before is not None:
+        # What it still judges does not count.
+        before.forget()
     if not rules.names:
         return None
     judge = Judge(rules, str(subscription.topic), subscription.name, lambda: subscription.properties, clock)

@@ -1,4 +1,10 @@
-"""Asks the filters of one subscription (pure but for what installed filters do)."""
+"""Asks the filters of one subscription (pure but for what installed filters do).
+
+The loop asks an expression about what takes it half a millisecond at most (`work.py`). When the first entry
+alone takes longer, `verdicts` gives none: then `foresee` asks the expressions beside the loop, about more
+entries, and `verdicts` goes through all filters with what they said. Installed filters are asked in the loop
+alone, as only there they can be interrupted.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +14,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.broker.filters.entry_filter import Candidate, Context, EntryFilter, FilterError, Verdict
+from magnetar.broker.filters.entry_filter import (
+    METADATA_BYTES_MAX,
+    Candidate,
+    Context,
+    EntryFilter,
+    FilterError,
+    PacedFilter,
+    Pacing,
+    Verdict,
+)
 from magnetar.broker.filters.rules import FilterRules
+from magnetar.runtime.interruption import TookTooLongError
 from magnetar.wire.payload import EntryError, entry_layout, parse_metadata
 
 _log = logging.getLogger("magnetar.broker.filters")
@@ -18,8 +34,17 @@ _WARN_AGAIN_MS: Final = 60_000
 """Between two warnings of slow filters of one subscription."""
 
 WORK_BYTES_MAX: Final = 256 << 10
-"""Of metadata and opened batches that are judged in one go, unless one entry alone has more: some
-milliseconds."""
+"""Of metadata and opened batches that are judged in one go, unless one entry alone has more."""
+WORK_US_MAX: Final = 500.0
+"""Microseconds of expressions in one go of the loop, at most: a turn ends with one."""
+TOGETHER: Final = 50
+"""Entries that installed filters decide on between two readings of the clock."""
+LIMIT_S: Final = 0.1
+"""Seconds of processor time that expressions may take beside the loop for a vector, as installed filters may
+in it."""
+
+Foreseen = Sequence[Sequence[Verdict | None]]
+"""For each entry what each filter will say; None for a filter that is asked in the loop."""
 
 
 @dataclass(slots=True)
@@ -52,6 +77,8 @@ class Judge:
         "_clock",
         "_context",
         "_filters",
+        "_only_paced",
+        "_paced",
         "_properties",
         "_quiet_until_ms",
         "rules",
@@ -72,6 +99,8 @@ class Judge:
         self._context = Context(topic, subscription, dict(properties()))
         self._clock = clock
         self._filters: list[tuple[str, EntryFilter]] | None = None
+        self._paced: list[PacedFilter] = []
+        self._only_paced = False
         self._quiet_until_ms = 0.0
         self.slow_vectors = 0
         """Vectors for which a filter exceeded its budget."""
@@ -85,34 +114,53 @@ class Judge:
         self._filters = None
         return True
 
-    def verdicts(self, entries: Sequence[bytes], counts: Sequence[int]) -> list[Verdict]:
-        """Verdicts for as many entries from the front as `WORK_BYTES_MAX` allows in one go, one at least;
-        `counts` are their messages. Raises FilterError.
+    def verdicts(
+        self, entries: Sequence[bytes], counts: Sequence[int], foreseen: Foreseen | None = None
+    ) -> list[Verdict]:
+        """Verdicts for as many entries from the front as one go of the loop has time for; none when the
+        turn's time is used up (`rules.turn`), or the first takes too long for any: see `foresee`. `counts`
+        are their messages. Raises FilterError.
 
         A damaged entry is accepted: its consumer will tell that it is damaged.
         """
-        if self._filters is None:
-            self._filters = self._made()
+        if foreseen is not None:
+            return self._verdicts(entries[: len(foreseen)], counts, foreseen)
+        if self.rules.turn.spent:
+            return []
+        began_ms = self._clock.monotonic_ms()
+        try:
+            return self._verdicts(entries, counts, None)
+        finally:
+            self.rules.turn.took(self._clock.monotonic_ms() - began_ms)
+
+    def _verdicts(
+        self, entries: Sequence[bytes], counts: Sequence[int], foreseen: Foreseen | None
+    ) -> list[Verdict]:
+        filters = self._filters_now()
+        if not self._only_paced:
+            entries = entries[:TOGETHER]
         judged = len(entries)
         places: list[int] = []
         candidates: list[Candidate] = []
-        left_bytes = WORK_BYTES_MAX
+        left_bytes, left_us = WORK_BYTES_MAX, WORK_US_MAX if foreseen is None else 0.0
         for place, entry in enumerate(entries):
-            try:
-                _, metadata_at, payload_at = entry_layout(entry)
-                metadata = parse_metadata(entry[metadata_at:payload_at])
-            except EntryError:  # filters judge what they can read; consumers get the rest as it is
+            candidate = self._candidate(entry, counts[place])
+            if candidate is None:
                 continue
-            candidate = Candidate(metadata, memoryview(entry)[payload_at:], counts[place])
-            left_bytes -= payload_at - metadata_at + candidate.opened_bytes
-            if left_bytes < 0 and place:
+            left_bytes -= candidate.metadata_bytes + candidate.opened_bytes
+            if foreseen is None:
+                left_us -= sum([each.work_us(candidate) for each in self._paced])
+            if left_us < 0 or (left_bytes < 0 and place):
                 judged = place
                 break
             places.append(place)
             candidates.append(candidate)
         found = [Verdict.ACCEPT] * judged
-        for name, judging in self._filters:
-            answers = self._asked(name, judging, candidates)
+        for number, (name, judging) in enumerate(filters):
+            if foreseen is None or not isinstance(judging, PacedFilter):
+                answers = self._asked(name, judging, candidates)
+            else:
+                answers = [foreseen[place][number] or Verdict.ACCEPT for place in places]
             for place, answer in zip(places, answers, strict=True):
                 found[place] = answer
             left = [i for i, answer in enumerate(answers) if answer is Verdict.ACCEPT]
@@ -121,6 +169,63 @@ class Judge:
             if not candidates:
                 break
         return found
+
+    def foresee(self, entries: Sequence[bytes], counts: Sequence[int], pace: Pacing) -> Foreseen:
+        """What expressions say of the first entries, one at least; beside the loop. Raises FilterError.
+
+        An entry that takes an expression longer than it has time is accepted: what is rejected is
+        acknowledged, and a user who writes messages must not be able to hold up a subscription.
+        """
+        filters = self._filters_now()
+        foreseen: list[list[Verdict | None]] = []
+        left_bytes = WORK_BYTES_MAX
+        for entry, count in zip(entries, counts, strict=True):
+            candidate = self._candidate(entry, count)
+            said: list[Verdict | None] = [None] * len(filters)
+            if candidate is not None:
+                left_bytes -= candidate.metadata_bytes + candidate.opened_bytes
+                if left_bytes < 0 and foreseen:
+                    break
+                try:
+                    said = self._said(filters, candidate, pace)
+                except TookTooLongError:
+                    if foreseen:
+                        break
+                    self._gave_up()
+            foreseen.append(said)
+        return foreseen
+
+    def _said(
+        self, filters: Sequence[tuple[str, EntryFilter]], candidate: Candidate, pace: Pacing
+    ) -> list[Verdict | None]:
+        said: list[Verdict | None] = []
+        for name, each in filters:
+            try:
+                said.append(each.judge_paced(candidate, pace) if isinstance(each, PacedFilter) else None)
+            except (FilterError, TookTooLongError):
+                raise
+            except Exception as error:  # our bug: it holds its own subscription up, and the others go on
+                raise FilterError(f"entry filter {name!r} failed: {error!r}") from error
+        return said
+
+    def _candidate(self, entry: bytes, count: int) -> Candidate | None:
+        """None for what is accepted without a look: a damaged entry, and one with very much metadata where
+        only expressions would see it."""
+        try:
+            _, metadata_at, payload_at = entry_layout(entry)
+            if payload_at - metadata_at > METADATA_BYTES_MAX and self._only_paced:
+                return None
+            metadata = parse_metadata(entry[metadata_at:payload_at])
+        except EntryError:  # filters judge what they can read; consumers get the rest as it is
+            return None
+        return Candidate(metadata, memoryview(entry)[payload_at:], count)
+
+    def _filters_now(self) -> list[tuple[str, EntryFilter]]:
+        if self._filters is None:
+            self._filters = self._made()
+            self._paced = [each for _, each in self._filters if isinstance(each, PacedFilter)]
+            self._only_paced = len(self._paced) == len(self._filters)
+        return self._filters
 
     def _made(self) -> list[tuple[str, EntryFilter]]:
         made = []
@@ -150,6 +255,15 @@ class Judge:
         if len(answers) != len(candidates) or not all(isinstance(answer, Verdict) for answer in answers):
             raise FilterError(f"entry filter {name!r} did not give a verdict for each entry")
         return answers
+
+    def _gave_up(self) -> None:
+        _log.warning(
+            "%s, subscription %s: an entry is sent without a check, as the filter's expression took more than"
+            " %g ms for it: give it fewer parts, or messages less metadata",
+            self._context.topic,
+            self._context.subscription,
+            LIMIT_S * 1_000,
+        )
 
     def _was_slow(self, name: str, count: int, took_ms: float) -> None:
         self.slow_vectors += 1

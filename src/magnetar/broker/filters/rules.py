@@ -12,6 +12,7 @@ from typing import Final
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters import expression
 from magnetar.broker.filters.entry_filter import FilterFactory
+from magnetar.broker.filters.work import TurnWork
 from magnetar.broker.policies.policy_shapes import Document
 
 FILTERS_POLICY: Final = "entryFilters"
@@ -39,6 +40,8 @@ class FilterRules:
     """Whether policies may choose; if not, the broker's names hold everywhere."""
     budget_ms: int = 5
     """Milliseconds that a filter may take for a vector; a slower one is named in the log."""
+    turn: TurnWork = field(default_factory=TurnWork, compare=False)
+    """The turns of the broker: all that is made of these rules shares them."""
 
     def under(self, own: Document, namespace: Document) -> FilterRules:
         """The rules in force under the policies of a topic and of its namespace."""

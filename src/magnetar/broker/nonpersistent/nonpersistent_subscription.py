@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -16,6 +16,7 @@ from magnetar.broker.filters.entry_filter import FilterError, Verdict
 from magnetar.broker.filters.judge import FilterCounts, Judge
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser
+from magnetar.broker.nonpersistent.screening import Screening
 from magnetar.broker.subscription.any_subscription import (
     AnySubscription,
     AttachedConsumer,
@@ -26,9 +27,6 @@ from magnetar.broker.topic.entry import entry_hash
 from magnetar.wire.events import AckEvent
 
 _log: Final = logging.getLogger("magnetar.broker.nonpersistent")
-
-_GOES_MAX: Final = 4
-"""Of filters over one vector, each some milliseconds when it is made to be slow."""
 
 
 class NonPersistentSubscription(AnySubscription):
@@ -42,6 +40,7 @@ class NonPersistentSubscription(AnySubscription):
         durable: bool,
         properties: Mapping[str, str] | None = None,
         clock: Clock,
+        spawn: Callable[[Coroutine[object, object, object]], None],
     ) -> None:
         """A subscription that is not `durable`, a reader's, is deleted with its last consumer."""
         super().__init__(topic, name, clock.now_ms())
@@ -50,7 +49,9 @@ class NonPersistentSubscription(AnySubscription):
         self._type, self._policy = SubscriptionType.EXCLUSIVE, KeySharedPolicy()
         self._chooser: Chooser | None = None
         self._clock = clock
-        self._judge: Judge | None = None
+        self._spawn = spawn
+        self._screening: Screening | None = None
+        """Set while entry filters are in force."""
         self.messages_dropped = 0
         """Messages that no consumer could take."""
 
@@ -131,19 +132,29 @@ class NonPersistentSubscription(AnySubscription):
 
     def keep(self, limits: SubscriptionLimits) -> None:
         """Applies only the filters of the limits: nothing here waits to be acknowledged or sent later."""
-        rules = limits.filters
-        if not rules.names:
-            self._judge = None
-        elif self._judge is None or self._judge.rules != rules:
+        rules, before = limits.filters, self._screening
+        if before is not None and before.judge.rules == rules:
+            return
+        if before is not None:
+            before.end()
+        self._screening = None
+        if rules.names:
             self.filtered = self.filtered or FilterCounts()
-            self._judge = Judge(rules, str(self.topic), self.name, lambda: self._properties, self._clock)
+            judge = Judge(rules, str(self.topic), self.name, lambda: self._properties, self._clock)
+            self._screening = Screening(
+                judge, self.topic.tenant, self._spawn, decided=self._decided, failed=self._not_decided
+            )
 
     # -- messages ----------------------------------------------------------------------------------
 
     def deliver(self, entries: list[bytes], counts: list[int] | None) -> None:
         """Sends a vector to its consumers; `counts` are messages per entry, None: one each."""
-        if self._judge is not None:
-            entries, counts = self._accepted(self._judge, entries, counts)
+        if self._screening is not None:
+            self._screening.take(entries, [1] * len(entries) if counts is None else counts)
+        else:
+            self._send(entries, counts)
+
+    def _send(self, entries: list[bytes], counts: list[int] | None) -> None:
         messages = len(entries) if counts is None else sum(counts)
         if self._chooser is not None and entries:
             now_ms = self._clock.now_ms()
@@ -156,34 +167,26 @@ class NonPersistentSubscription(AnySubscription):
                 messages -= share.messages
         self.messages_dropped += messages
 
-    def _accepted(
-        self, judge: Judge, entries: list[bytes], counts: list[int] | None
-    ) -> tuple[list[bytes], list[int] | None]:
-        """The entries that the filters accept. Entries that they put off, cannot decide, or have no time for,
-        are dropped like all undeliverable ones: nothing is stored here."""
-        known = [1] * len(entries) if counts is None else counts
+    def _decided(self, entries: Sequence[bytes], counts: Sequence[int], verdicts: Sequence[Verdict]) -> None:
+        """Sends the entries that the filters accept. What they put off is dropped like all that cannot be
+        delivered: nothing is stored here."""
         filtered = self.filtered
         assert filtered is not None
-        verdicts: list[Verdict] = []
-        try:
-            for _ in range(_GOES_MAX):
-                done = len(verdicts)
-                if done < len(entries):
-                    verdicts += judge.verdicts(entries[done:], known[done:])
-        except FilterError as error:
-            _log.error("%s, subscription %s: %s; messages are dropped", self.topic, self.name, error)
-            self.messages_dropped += sum(known)
-            return [], None
-        self.messages_dropped += sum(known[len(verdicts) :])
         rows = []
-        for row, (verdict, messages) in enumerate(zip(verdicts, known, strict=False)):
+        for row, (verdict, messages) in enumerate(zip(verdicts, counts, strict=True)):
             filtered.add(verdict, messages)
             if verdict is Verdict.ACCEPT:
                 rows.append(row)
             elif verdict is Verdict.RESCHEDULE:
                 self.messages_dropped += messages
-        chosen = [entries[row] for row in rows]
-        return chosen, None if counts is None else [counts[row] for row in rows]
+        if rows:
+            self._send([entries[row] for row in rows], [counts[row] for row in rows])
+
+    def _not_decided(self, error: FilterError | None, messages: int) -> None:
+        """Messages that the filters cannot judge, or have no time for, are dropped."""
+        if error is not None:
+            _log.error("%s, subscription %s: %s; messages are dropped", self.topic, self.name, error)
+        self.messages_dropped += messages
 
     # -- commands ----------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class NonPersistentTopic(AnyTopic):
         access: ProducerAccess[Producer] = ProducerAccess(PassingEpoch(str(name)), spawn)
         super().__init__(name, access, clock, partial(UnstoredPublishing, self.subscriptions, clock))
         self._clock = clock
+        self._spawn = spawn
 
     # -- subscriptions -----------------------------------------------------------------------------
 
@@ -67,7 +68,12 @@ class NonPersistentTopic(AnyTopic):
         if known is None:
             self.limits.admit_subscription(self.subscriptions, name)
             known = NonPersistentSubscription(
-                self.name, name, durable=durable, properties=properties, clock=self._clock
+                self.name,
+                name,
+                durable=durable,
+                properties=properties,
+                clock=self._clock,
+                spawn=self._spawn,
             )
             known.keep(self.limits.of_subscription(name))
             self.subscriptions[name] = known

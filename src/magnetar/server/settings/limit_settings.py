@@ -13,11 +13,13 @@ from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
 from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
 from magnetar.broker.filters.installed import known_filters
 from magnetar.broker.filters.rules import FilterRules, names_in
+from magnetar.broker.filters.work import TurnWork
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.broker.limits.token_bucket import Rate
 from magnetar.runtime.entrance import Entrance
+from magnetar.runtime.tasks import soon
 from magnetar.server.open_files import affordable_sockets
 
 _TO_BE_TOLD: Final = 64
@@ -161,6 +163,7 @@ def _filter_rules(settings: LimitSettings) -> FilterRules:
         known=known_filters(names_in(settings.entry_filters_allowed)),
         override=settings.entry_filters_override,
         budget_ms=settings.entry_filter_budget_ms,
+        turn=TurnWork(soon),
     )
     for name in rules.names:
         if name not in rules.known:

@@ -113,18 +113,25 @@ def test_what_a_batch_says_of_its_messages_is_bounded_by_the_length_of_the_expre
     second for one entry."""
 
     def of_batch(text: str, value_bytes: int) -> Verdict:
-        single = pb.SingleMessageMetadata(properties=[pb.KeyValue(key="a", value="A" * value_bytes)])
-        plain = build_batch([(single, b"x"), (pb.SingleMessageMetadata(), b"y")])
+        single = pb.SingleMessageMetadata(properties=[pb.KeyValue(key="a", value="A" * 50_000)])
+        plain = build_batch([(single, b"x")] * (value_bytes // 50_000))
         metadata = pb.MessageMetadata(
-            producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=2
+            producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=value_bytes // 50_000
         )
-        candidate = Candidate(metadata, memoryview(plain), 2)
+        candidate = Candidate(metadata, memoryview(plain), value_bytes // 50_000)
         return ExpressionFilter(Context("t", "s", {PROPERTY: text})).judge([candidate])[0]
 
     search = 'contains(properties.a, "AAABAAA")'
     assert of_batch(search, 500_000) is Verdict.REJECT
     assert of_batch(" or ".join([search] * 24), 50_000) is Verdict.REJECT
     assert of_batch(" or ".join([search] * 24), 500_000) is Verdict.ACCEPT
+
+
+class Unhurried:
+    """A pace without rests."""
+
+    def step(self) -> None:
+        pass
 
 
 def test_a_go_opens_a_bounded_number_of_bytes() -> None:
@@ -139,11 +146,13 @@ def test_a_go_opens_a_bounded_number_of_bytes() -> None:
         FilterRules(names=("expression",)), "t", "s", lambda: {PROPERTY: "key == 'k'"}, ManualClock()
     )
     left = [entry] * 7 + [b"damaged"]
+    assert judge.verdicts(left, [2] * len(left)) == []
     sizes = []
     while left:
-        verdicts = judge.verdicts(left, [2] * len(left))
-        sizes.append(len(verdicts))
-        left = left[len(verdicts) :]
+        foreseen = judge.foresee(left, [2] * len(left), Unhurried())
+        assert len(judge.verdicts(left, [2] * len(left), foreseen)) == len(foreseen)
+        sizes.append(len(foreseen))
+        left = left[len(foreseen) :]
     assert sizes == [2, 2, 2, 2]
 
 
