@@ -61,6 +61,15 @@ DIGEST: Final = "unit/auth/test_digest_md5.py"
 CALL_TURNS: Final = "unit/admin/calls/test_call_turns.py"
 FILTER_TIMES: Final = "unit/broker/filters/test_time_limit.py"
 HEADERS: Final = "unit/broker/transactions/test_transaction.py"
+FOOTERS: Final = "unit/history/test_footer_rules.py"
+COMPACT: Final = "unit/history/test_compact.py"
+HISTORY_FILES: Final = "unit/tables/test_history_files.py"
+LAKE_FILES: Final = "unit/lake/test_data_files.py"
+EXPRESSIONS: Final = "unit/base/test_expressions.py"
+FILTER_WORK: Final = "unit/broker/filters/test_work.py"
+FILTERS_BESIDE: Final = "unit/broker/filters/test_beside.py"
+PACING: Final = "unit/runtime/test_pacing.py"
+SCREENING: Final = "unit/broker/nonpersistent/test_screening.py"
 
 SECURITY_RULES: Final = (
     # -- what a token must be
@@ -1292,7 +1301,7 @@ SECURITY_RULES: Final = (
         "metadata that an expression sees are bounded",
         "a message with very many properties stops all clients",
         "broker/filters/expression.py",
-        "        if candidate.metadata.ByteSize() > _METADATA_BYTES_MAX:\n",
+        "        if candidate.metadata_bytes > METADATA_BYTES_MAX:\n",
         "        if False:\n",
         (FILTERS, "unit/broker/filters/test_entry_filters.py"),
     ),
@@ -1305,11 +1314,11 @@ SECURITY_RULES: Final = (
         (FILTERS, "unit/broker/filters/test_entry_filters.py"),
     ),
     Rule(
-        "a turn judges some entries",
-        "many entries at once stop all clients",
+        "one judgement is about some entries",
+        "hundreds of batches are opened for one judgement, and their entries wait for it",
         "broker/filters/judge.py",
-        "            if left_bytes < 0 and place:\n",
-        "            if False:\n",
+        "                if left_bytes < 0 and foreseen:\n",
+        "                if False:\n",
         (FILTERS, "unit/broker/filters/test_entry_filters.py"),
     ),
     # -- what a tenant stores and holds
@@ -1834,5 +1843,175 @@ SECURITY_RULES: Final = (
         " or not 0 < size <= _MESSAGES_MAX",
         "",
         (HEADERS,),
+    ),
+    # -- footers of history
+    Rule(
+        "pyarrow gets no byte of a footer as it was stored",
+        "a damaged histogram of sizes ends the process that reads history",
+        "history/end.py",
+        "        safe = rewritten(footer, body_bytes)\n",
+        "        safe = footer\n",
+        (FOOTERS,),
+    ),
+    Rule(
+        "a file of this machine is opened by what was checked of its footer",
+        "a damaged footer ends the process of a query, or of Spark's worker",
+        "tables/history.py",
+        "            metadata=read_end(source).metadata,\n",
+        "            metadata=None,\n",
+        (HISTORY_FILES,),
+    ),
+    Rule(
+        "tables of history read footers that were checked",
+        "a damaged footer ends the program that keeps the tables",
+        "lake/data_files.py",
+        "                self._footer = read_end(StreamSource(file.path, size, stream)).metadata\n",
+        "                self._footer = pa.parquet.read_metadata(stream)\n",
+        (LAKE_FILES,),
+    ),
+    Rule(
+        "columns of a row group are those of the schema",
+        "a column of another type ends the process that reads its statistics",
+        "history/footer_rules.py",
+        "        if chunk[shapes.PATH] != leaf.path or chunk[shapes.LEAF_TYPE] != leaf.type:\n",
+        "        if False:\n",
+        (FOOTERS,),
+    ),
+    Rule(
+        "statistics have the length of their type",
+        "a short value in them ends the process that reads it",
+        "history/footer_rules.py",
+        "        if number in statistics and len(_octets(statistics, number)) != width:\n",
+        "        if False:\n",
+        (FOOTERS,),
+    ),
+    Rule(
+        "columns are not nested deeply",
+        "a reader that walks down them has no stack left",
+        "history/footer_rules.py",
+        "        if len(path) > shapes.NESTED_MAX:\n",
+        "        if False:\n",
+        (FOOTERS,),
+    ),
+    Rule(
+        "columns lie within the file",
+        "a reader asks for bytes of the footer, or for terabytes",
+        "history/footer_rules.py",
+        "    if start < _MAGIC_BYTES or not data_at <= end <= body_bytes:\n",
+        "    if False:\n",
+        (FOOTERS,),
+    ),
+    Rule(
+        "what is kept beside the columns is ours",
+        "an Arrow schema of a stranger is parsed by another reader",
+        "history/footer_rules.py",
+        ".startswith(_KEPT_PREFIX)",
+        "",
+        (FOOTERS,),
+    ),
+    Rule(
+        "a list is no longer than what holds it",
+        "some bytes take gigabytes",
+        "history/compact.py",
+        "        if count > len(self.data) - self.at:\n",
+        "        if False:\n",
+        (COMPACT,),
+    ),
+    Rule(
+        "what is passed over is not nested deeply",
+        "a reader of footers has no stack left",
+        "history/compact.py",
+        "        if depth > _DEPTH_MAX:\n",
+        "        if False:\n",
+        (COMPACT,),
+    ),
+    # -- filter expressions
+    Rule(
+        "the loop asks no expression that may take long",
+        "a message with large texts stops all clients for seconds",
+        "broker/filters/judge.py",
+        "            if left_us < 0 or (left_bytes < 0 and place):\n",
+        "            if left_bytes < 0 and place:\n",
+        (FILTER_WORK,),
+    ),
+    Rule(
+        "filters have a bounded time of a turn, over all subscriptions",
+        "one message for a thousand subscriptions with filters stops all clients",
+        "broker/filters/judge.py",
+        "        if self.rules.turn.spent:\n            return []\n",
+        "",
+        (FILTER_WORK,),
+    ),
+    Rule(
+        "an entry that takes an expression too long is sent",
+        "a message holds up a subscription for ever, or is acknowledged unseen",
+        "broker/filters/judge.py",
+        "                    self._gave_up()\n",
+        "                    raise\n",
+        (FILTER_WORK,),
+    ),
+    Rule(
+        "work beside the loop rests",
+        "a thread has the interpreter whenever the loop gives it away, for milliseconds",
+        "runtime/pacing.py",
+        "            self._rest(REST_S)\n",
+        "            pass\n",
+        (PACING,),
+    ),
+    Rule(
+        "work beside the loop has a limit",
+        "an expression has the thread for minutes, and all others wait",
+        "runtime/pacing.py",
+        "        if self._cpu_s() > self._left_s:\n",
+        "        if False:\n",
+        (PACING,),
+    ),
+    Rule(
+        "owners of work beside the loop are served in turn",
+        "one tenant's filters keep those of all others waiting",
+        "runtime/pacing.py",
+        "    async with _PLACES.take(owner):\n",
+        "    async with _PLACES.take(None):\n",
+        (PACING,),
+    ),
+    Rule(
+        "a long search can be interrupted",
+        "one search keeps the interpreter for a tenth of a second",
+        "base/expressions.py",
+        "        if places * len(one) > _SEARCHED_AT_ONCE:\n",
+        "        if False:\n",
+        (EXPRESSIONS,),
+    ),
+    Rule(
+        "a list or a mapping is not taken for a text",
+        "an expression of sixty calls makes a text that fills the memory",
+        "base/expressions.py",
+        "    if isinstance(value, list | Mapping):\n        raise TypeError\n",
+        "",
+        (EXPRESSIONS,),
+    ),
+    Rule(
+        "a message of a batch has a bounded size of metadata for filters",
+        "a hundred thousand properties are parsed in one piece",
+        "broker/filters/entry_filter.py",
+        "                metadata_bytes_max=METADATA_BYTES_MAX,\n",
+        "",
+        (FILTER_WORK,),
+    ),
+    Rule(
+        "what was judged for a subscription that was moved does not count",
+        "a seek loses what filters rejected before it",
+        "broker/filters/filtered_source.py",
+        "            if self._times_forgotten != forgotten or self._place() != place:\n",
+        "            if False:\n",
+        (FILTERS_BESIDE,),
+    ),
+    Rule(
+        "what waits for the filters of a non-persistent subscription is bounded",
+        "a producer fills the memory with what an expression has no time for",
+        "broker/nonpersistent/screening.py",
+        "        if self._waiting and self._waiting_bytes + vector.size_bytes > WAITING_BYTES_MAX:\n",
+        "        if False:\n",
+        (SCREENING,),
     ),
 )

@@ -1,5 +1,5 @@
 """Parquet files of history, made of entries that are choices (`grammar.py`), written and read back; and files
-whose footers are damaged, byte by byte or in the values of their fields."""
+whose footers are damaged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.ids import LedgerId
 from magnetar.client.compression import compress, decompress_within
 from magnetar.client.errors import PayloadError
-from magnetar.history.compact import CompactReader, Fields, Value
-from magnetar.history.footer_shapes import FOOTER
 from magnetar.history.reader import SegmentReader
 from magnetar.history.segment_writer import write_segment
 from magnetar.tables.segment_traits import SegmentTraits
@@ -144,61 +142,6 @@ def _with_footer(footer: bytes) -> object:
     return read_all(body + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
-_NUMBERS: Final = (
-    0,
-    1,
-    2,
-    3,
-    7,
-    8,
-    63,
-    64,
-    127,
-    255,
-    1 << 15,
-    (1 << 31) - 1,
-    1 << 31,
-    1 << 40,
-    (1 << 62) - 1,
-)
-
-
-def _damaged(value: Value, choices: Choices) -> Value:
-    """The value, or one within it, changed, doubled or left out."""
-    if isinstance(value, dict) and value:
-        number = choices.one(tuple(sorted(value)))
-        if choices.below(8) == 0:
-            del value[number]
-        else:
-            value[number] = _damaged(value[number], choices)
-        return value
-    if isinstance(value, list) and value:
-        place = choices.number() % len(value)
-        how = choices.below(8)
-        if how == 0:
-            del value[place]
-        elif how == 1:
-            value.insert(place, value[choices.number() % len(value)])
-        else:
-            value[place] = _damaged(value[place], choices)
-        return value
-    if isinstance(value, int):
-        number = choices.one((*_NUMBERS, value + 1, value - 1))
-        return -number if choices.below(4) == 0 else number
-    return choices.some(12) if isinstance(value, bytes) else value
-
-
-def _made_footer(data: bytes) -> object:
-    """A footer some of whose fields have other values; all others are right."""
-    choices = Choices(data)
-    fields: Fields = FOOTER.read_fields(CompactReader(_parts()[1]))
-    for _ in range(1 + choices.below(3)):
-        _damaged(fields, choices)
-    out = bytearray()
-    FOOTER.write(fields, out)
-    return _with_footer(bytes(out))
-
-
 HARNESSES: Final = (
     Harness(
         name="footers",
@@ -206,15 +149,6 @@ HARNESSES: Final = (
         refusals=(HistoryError,),
         seeds=lambda: [_parts()[1]],
         input_bytes_max=16 << 10,
-        seconds_max=5,
-        memory_bytes_max=256 << 20,
-    ),
-    Harness(
-        name="made-footers",
-        run=_made_footer,
-        refusals=(HistoryError,),
-        seeds=seeds,
-        input_bytes_max=200,
         seconds_max=5,
         memory_bytes_max=256 << 20,
     ),
