@@ -61,7 +61,7 @@ class Story:
         base = f"persistent://public/default/{name}"
         self.topics = Topics(f"{base}-in", (f"{base}-out-0", f"{base}-out-1"))
         self.history = History(options.inputs)
-        self._place, self._name = where, name
+        self._place = where
         self._every_s = options.every or where.every_s
         self._chance = random.Random(seed)
         self._over = threading.Event()
