@@ -4,7 +4,7 @@ meanwhile (pure).
 | What failed | Pauses, in a row |
 |---|---|
 | a connection, the state, a broker that is not ready | 0.1 s to 10 s |
-| what a broker refuses, and refuses again until somebody acts | 1 s to 60 s |
+| what a broker refuses, and refuses again until an operator acts | 1 s to 60 s |
 
 They begin with the first one again after ten seconds without a failure, and after a minute when a broker has
 refused something.
