@@ -2,7 +2,7 @@
 
 The engine's own parser gives a tree of plain values. This module walks the tree. It replaces each table by
 the name of one that the engine will have, and refuses everything that could reach beyond topics: the check
-is a list of what is allowed, so that functions of later versions of the engine are refused.
+is a list of what is allowed, so that what later versions of the engine add is refused.
 
 Source: DuckDB's `json_serialize_sql`.
 """
@@ -17,6 +17,7 @@ from magnetar.base.names import TopicName
 from magnetar.sql.bounds import BOUNDED, Condition
 from magnetar.sql.engine_tree import Node
 from magnetar.sql.errors import StatementError, TooDeepError
+from magnetar.sql.functions import COMPUTING
 from magnetar.sql.table_names import topic_of
 
 _TABLE_KINDS: Final = frozenset(
@@ -24,20 +25,6 @@ _TABLE_KINDS: Final = frozenset(
 )
 _TABLE_FUNCTIONS: Final = frozenset(("range", "generate_series", "unnest"))
 """Functions in FROM that only compute. Others read files, settings or memory."""
-_REFUSED_FUNCTIONS: Final = frozenset(
-    (
-        "current_setting",
-        "getenv",
-        "getvariable",
-        "json_deserialize_sql",
-        "json_execute_serialized_sql",
-        "json_serialize_plan",
-        "json_serialize_sql",
-        "write_log",
-    )
-)
-"""Functions of a row that tell or change something outside of the rows. Those of statements as JSON open the
-files that the statement names, to learn their columns."""
 _COMPARISONS: Final = {
     "COMPARE_EQUAL": "=",
     "COMPARE_LESSTHAN": "<",
@@ -242,7 +229,7 @@ def _check_expression(node: Node, found: _Found) -> None:
             found.alone.update(names)
     elif kind in ("FUNCTION", "WINDOW"):
         name = str(node.get("function_name", "")).lower()
-        if name in _REFUSED_FUNCTIONS:
+        if name not in COMPUTING:
             raise StatementError(f"queries cannot call {name}()")
 
 
