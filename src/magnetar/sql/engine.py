@@ -26,15 +26,55 @@ from magnetar.sql.errors import (
 )
 from magnetar.sql.limits import QueryLimits
 from magnetar.sql.spill_folders import SpillFolder
-from magnetar.sql.table_names import text_literal
+from magnetar.sql.table_names import always_quoted, text_literal
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+    from duckdb import sqltypes
 
 _INTEGERS: Final = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 )
+
+
+_ROWS: Final = 32_768
+"""Rows of a batch when each has few bytes."""
+_ROWS_OF_TEXTS: Final = 64
+"""Rows of a batch when one may have megabytes: the engine counts rows only, and makes a batch whole. A batch
+of so few costs a few hundredths of a millisecond; `queries.py` puts small ones together."""
+_FIXED: Final = frozenset(
+    (
+        *(f"{name}int" for name in ("tiny", "small", "big", "huge", "utiny", "usmall", "ubig")),
+        *("boolean", "integer", "uinteger", "float", "double", "decimal", "date", "time", "time_ns", "uuid"),
+        *("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone", "null"),
+        *("interval", "enum"),
+    )
+)
+_NOT_IN_ARROW: Final = frozenset(
+    ("uhugeint", "bignum", "bit", "time with time zone", "variant", "geometry", "type")
+)
+"""Types that Arrow has not, or not for all of their values: the engine would give other values, or bytes that
+only it can read."""
+
+
+def arrow_type(kind: sqltypes.DuckDBPyType) -> str:
+    """The type in SQL of a result's column in a form that Arrow can hold; "": it can as it is."""
+    if kind.id in _NOT_IN_ARROW:
+        return "VARCHAR"
+    if kind.id not in ("list", "array", "struct", "map", "union", "tuple"):
+        return ""
+    # A union has its tag as a first child, without a name.
+    inside = [(n, each) for n, each in kind.children if n != "size" and (n or kind.id == "tuple")]
+    held = [arrow_type(each) for _, each in inside]
+    if not any(held):
+        return ""
+    shown = [text or str(each) for text, (_, each) in zip(held, inside, strict=True)]
+    if kind.id in ("list", "array"):
+        return f"{shown[0]}[{dict(kind.children).get('size', '')}]"
+    if kind.id in ("struct", "union"):
+        shown = [f"{always_quoted(n)} {text}" for text, (n, _) in zip(shown, inside, strict=True)]
+    return f"{kind.id.upper()}({', '.join(shown)})"
 
 
 class SqlEngine:
@@ -167,11 +207,31 @@ class SqlEngine:
         """Adds a table that is all rows of these statements."""
         self._run(f"CREATE OR REPLACE TEMP VIEW {name} AS {' UNION ALL '.join(selects)}")
 
-    def query(self, statement: str, rows_per_batch: int) -> pa.RecordBatchReader:
-        """Starts a statement; its rows come as they are made. Errors are raised here and by the reader's
-        methods; `translated` makes those of this project of them."""
+    def query(self, statement: str) -> pa.RecordBatchReader:
+        """Starts a statement; its rows come as they are made, in batches of bounded size. Errors are raised
+        here and by the reader's methods; `translated` makes those of this project of them."""
         self._check_stopped()
-        return self._connection.sql(statement).to_arrow_reader(rows_per_batch)
+        found = self._carried(statement)
+        has_texts = not all(kind.id in _FIXED for kind in found.types)
+        return found.to_arrow_reader(_ROWS_OF_TEXTS if has_texts else _ROWS)
+
+    def columns(self, statement: str) -> pa.Schema:
+        """The columns of a statement's rows, of which none is made."""
+        self._check_stopped()
+        return self._carried(statement).limit(0).to_arrow_reader(1).schema
+
+    def _carried(self, statement: str) -> duckdb.DuckDBPyRelation:
+        """The rows of a statement, with texts in place of what Arrow cannot hold."""
+        found = self._connection.sql(statement)
+        kinds = list(map(arrow_type, found.types))
+        if not any(kinds):
+            return found
+        names = [f"c{number}" for number in range(len(kinds))]
+        shown = ", ".join(
+            f"{f'CAST({name} AS {kind})' if kind else name} AS {always_quoted(column)}"
+            for name, kind, column in zip(names, kinds, found.columns, strict=True)
+        )
+        return self._connection.sql(f"SELECT {shown} FROM ({statement}) AS t({', '.join(names)})")
 
     def explain(self, statement: str) -> str:
         """The engine's plan of a statement."""

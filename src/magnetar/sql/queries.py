@@ -33,7 +33,10 @@ from magnetar.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_PER_BATCH: Final = 32_768
+BATCH_ROWS_MAX: Final = 32_768
+"""Most rows of a batch of the result."""
+BATCH_BYTES: Final = 1 << 20
+"""Bytes of a batch of the result: small ones are put together until they have as many."""
 
 
 @dataclass(slots=True)
@@ -156,10 +159,21 @@ class Query:
         deadline = self._deadline()
         with deadline:
             try:
-                reader = self._engine.query(self._text, ROWS_PER_BATCH)
+                reader = self._engine.query(self._text)
             except Exception as error:
                 raise self._told(error, deadline) from error
-        return reader.schema, self._batches(reader)
+        return reader.schema, gathered(self._batches(reader))
+
+    def columns(self) -> pa.Schema:
+        """The columns of the result; no row is read. Raises SqlError, ClientError."""
+        self.plan()
+        assert self._text is not None, "it is planned"
+        deadline = self._deadline()
+        with deadline:
+            try:
+                return self._engine.columns(self._text)
+            except Exception as error:
+                raise self._told(error, deadline) from error
 
     def _deadline(self) -> Deadline:
         """Stops the engine when the time of the whole query is over."""
@@ -296,6 +310,32 @@ class Query:
             self._engine.add_rows(f"{ref.name}_rows", dataset)
             parts.append(f"SELECT * FROM {ref.name}_rows")
         self._engine.add_table(ref.name, parts)
+
+
+def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches. What came before an error comes before it here too."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    try:
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            size += batch.get_total_buffer_size()  # A tenth of the time that `nbytes` takes.
+            if size >= BATCH_BYTES or rows + batch.num_rows > BATCH_ROWS_MAX:
+                yield _one(waiting)
+                waiting, rows, size = [], 0, 0
+    except Exception:
+        if waiting:
+            yield _one(waiting)
+        raise
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _logs(cluster: TopicCluster, topic: TopicName) -> dict[TopicName, KnownLog]:

@@ -84,7 +84,7 @@ def test_the_tree_refuses(engine: SqlEngine, secret: Path, text: str) -> None:
     # A name that a topic may have: it stands for that topic, and nothing else.
     assert [ref.name for ref in statement.refs] == ["topic_0"]
     with pytest.raises(Exception, match="topic_0 does not exist"):
-        engine.query(engine.text_of(statement.document), 100)
+        engine.query(engine.text_of(statement.document))
     assert not list(secret.parent.glob("*.out"))
 
 

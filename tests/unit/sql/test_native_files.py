@@ -93,7 +93,7 @@ def by_engine(engine: SqlEngine, file: HistoryFile, made: TopicTable, first: int
     part = FilePart(file, facts, (Stretch((7, first), (7, stop), file),), is_whole)
     path = Path(file.url.removeprefix("file://").replace("%20", " ").replace("%27", "'")) / file.name
     [select] = selects(TOPIC, made, [part], lambda _: str(path), None)
-    return engine.query(f"{select} ORDER BY ledger_id, entry_id, batch_index", 1000).read_all()
+    return engine.query(f"{select} ORDER BY ledger_id, entry_id, batch_index").read_all()
 
 
 @pytest.mark.parametrize("definition", [None, OLD])

@@ -61,7 +61,7 @@ def test_the_rewritten_statement_runs(engine: SqlEngine) -> None:
     statement = read(engine, text)
     for ref in statement.refs:
         engine.add_table(ref.name, ["SELECT * FROM range(4) AS t(i)"])
-    rows = engine.query(engine.text_of(statement.document), 100).read_all().to_pylist()
+    rows = engine.query(engine.text_of(statement.document)).read_all().to_pylist()
     assert sorted(map(tuple, (row.values() for row in rows))) == [(2, 2), (3, 3)]
 
 
@@ -154,7 +154,7 @@ def test_a_named_query_hides_no_topic(engine: SqlEngine) -> None:
     statement = read(engine, "WITH TOPIC_0 AS (SELECT 42 AS x) SELECT a.i, x FROM a, topic_0")
     for ref in statement.refs:
         engine.add_table(ref.name, ["SELECT 7 AS i"])
-    assert engine.query(engine.text_of(statement.document), 100).read_all().to_pylist() == [{"i": 7, "x": 42}]
+    assert engine.query(engine.text_of(statement.document)).read_all().to_pylist() == [{"i": 7, "x": 42}]
 
 
 def test_a_column_by_its_number_may_be_any(engine: SqlEngine) -> None:
@@ -172,7 +172,7 @@ def test_many_operators_within_each_other(engine: SqlEngine, operator: str, coun
     """Python's depth is limited; whatever the limit is, there is an answer or an error of ours."""
     with suppress(TooDeepError):
         statement = read(engine, f"SELECT {operator.join(['1'] * count)}")
-        assert engine.query(engine.text_of(statement.document), 100).read_all().num_rows == 1
+        assert engine.query(engine.text_of(statement.document)).read_all().num_rows == 1
 
 
 def test_the_time_of_a_state(engine: SqlEngine) -> None:
