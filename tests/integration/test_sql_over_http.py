@@ -25,6 +25,7 @@ from magnetar.client.options import ClientOptions
 from magnetar.client.producer import Producer
 from magnetar.sql.serving.query_frames import (
     PREFIX,
+    READY,
     TOPICS,
     WorkerQuestion,
     WorkerReading,
@@ -39,6 +40,7 @@ from support.standalone import StandaloneProcess, wait_until
 pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
 SECRET = b"k" * 32
+WIDE_ROWS = 900
 ROWS = 50
 
 
@@ -157,6 +159,33 @@ def test_limits_end_a_query_and_the_place_is_free(broker: StandaloneProcess) -> 
     assert ask(broker, "SELECT 1 AS one") == (200, b'{"one": 1}\n')
 
 
+def test_large_rows_stream_through_little_memory(broker: StandaloneProcess) -> None:
+    """270 MB of 300 kB each, through an engine that has 256 MiB; and many small rows beside them."""
+    options = ClientOptions(token=token("writer"))
+    with (
+        Client(broker.broker_url, options, admin_url=broker.http_url) as client,
+        Producer(client, TopicName.parse("wide")) as producer,
+    ):
+        for number in range(WIDE_ROWS):
+            metadata = pb.MessageMetadata(producer_name=producer.name, sequence_id=number, publish_time=1)
+            producer.send(number, build_entry(metadata, b"%06d" % number * 50_000))
+        producer.flush()
+    for accept in ("", ARROW_TYPE):
+        connection = opened(broker)
+        body = json.dumps({"statement": "SELECT value FROM wide"})
+        headers = {"Authorization": f"Bearer {token('reader')}", **({"Accept": accept} if accept else {})}
+        connection.request("POST", "/sql", body, headers)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        if accept:
+            batches = pa.ipc.open_stream(answer)
+            found = [value[:6] for batch in batches for value in batch.column(0).to_pylist()]
+        else:
+            found = [json.loads(line)["value"][:6].encode() for line in answer]
+        connection.close()
+        assert sorted(found) == [b"%06d" % number for number in range(WIDE_ROWS)]
+
+
 def test_the_broker_answers_while_a_query_computes(broker: StandaloneProcess) -> None:
     connection = opened(broker)
     body = json.dumps({"statement": "SELECT count(*) FROM range(100000000000) a, orders"})
@@ -199,8 +228,9 @@ def test_a_process_ends_with_its_broker_whatever_it_computes() -> None:
         assert worker.stdin is not None
         assert worker.stdout is not None
         worker.stdin.write(line_of(question))
-        kind, size = size_of(worker.stdout.read(PREFIX.size))
-        assert (kind, worker.stdout.read(size)) == (TOPICS, b"[]")
+        for wanted in ((READY, b""), (TOPICS, b"[]")):
+            kind, size = size_of(worker.stdout.read(PREFIX.size))
+            assert (kind, worker.stdout.read(size)) == wanted
         worker.stdin.write(line_of(reading))
         worker.stdin.close()
         try:

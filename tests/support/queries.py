@@ -34,7 +34,7 @@ class WrittenProcess:
         self.mib = 100
         self.killed = False
         self._written = written
-        self._waiting: list[Frame | None] = []
+        self._waiting: list[Frame | None] = [(frames.READY, b"")] if written.ready else []
         self._came = asyncio.Event()
 
     @property
@@ -73,6 +73,8 @@ class WrittenProcesses:
         self.topics: Sequence[str] = topics
         self.after: Sequence[Frame | None] = result(b'{"n": 1}\n') if after is None else after
         self.made: list[WrittenProcess] = []
+        self.ready = True
+        """Whether a process is ready as soon as it starts."""
         self.started: Callable[[], None] = lambda: None
         """Called with each start; may raise OSError."""
 

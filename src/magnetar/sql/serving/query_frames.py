@@ -8,13 +8,14 @@ The worker writes frames:
 
 | Kind | Body |
 |---|---|
+| R | empty: the engine is loaded, and a question is awaited |
 | T | the topics that the statement reads: a JSON list of full names |
 | H | head: JSON with `engine` |
 | D | bytes of the result |
 | Z | the end: JSON with `rows`, `seconds`, `report` |
 | E | instead of all that would follow: JSON with `status`, `reason` |
 
-T comes first, then H, D as often as needed, Z.
+R comes first, before the question; then T, H, D as often as needed, Z.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import struct
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+READY: Final = b"R"
 TOPICS: Final = b"T"
 HEAD: Final = b"H"
 DATA: Final = b"D"
@@ -43,6 +45,10 @@ REASON_CHARS_MAX: Final = 2_000
 
 JSON_LINES: Final = "json"
 ARROW: Final = "arrow"
+FLIGHT: Final = "flight"
+"""Messages of Arrow Flight, as gRPC frames them."""
+SCHEMA: Final = "schema"
+"""No rows: the columns of the result, as a message of Arrow's IPC format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +57,16 @@ class WorkerQuestion:
 
     statement: str
     form: str
-    """JSON_LINES or ARROW."""
+    """JSON_LINES, ARROW, FLIGHT or SCHEMA."""
     memory_mib: int
     """For the engine."""
     spill_mib: int
     seconds_max: float
     rows_max: int
+    table: str = ""
+    """In place of a statement: what a tool asks of Flight SQL (`flight_tables.py`)."""
+    ids: list[int] = field(default_factory=list)
+    """The facts of the table that are wanted; empty: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +81,10 @@ class WorkerReading:
     password: str = field(default="", repr=False)
     trust_certs: str = ""
     """PEM file of the authorities that sign brokers' certificates; empty: those that the system trusts."""
+    rows: list[list[str]] = field(default_factory=list)
+    """The names for the table that is asked for: those that the caller may know."""
+    with_columns: bool = False
+    """Whether the columns of each named table are wanted."""
 
 
 def line_of(said: WorkerQuestion | WorkerReading) -> bytes:
@@ -87,6 +101,6 @@ def frame_of(kind: bytes, body: bytes) -> bytes:
 def size_of(prefix: bytes) -> tuple[bytes, int]:
     """Kind and size of the body that follows. Raises ValueError for what no worker writes."""
     kind, size = PREFIX.unpack(prefix)
-    if kind not in (TOPICS, HEAD, DATA, END, ERROR) or size > BODY_BYTES_MAX:
+    if kind not in (READY, TOPICS, HEAD, DATA, END, ERROR) or size > BODY_BYTES_MAX:
         raise ValueError(f"a query's process wrote a frame of kind {kind!r} with {size} bytes")
     return kind, size

@@ -8,8 +8,9 @@
 A place is taken from `begin` until `close`, until the query's time is over, or until its process has too much
 memory, whichever is first. A client that does not read cannot hold it for longer.
 
-One process is kept ready after the first query, until none has come for a minute: it has loaded the engine
-already, which takes most of the time of a small query.
+After a query a process is kept ready, and after further ones a second, until none has come for a minute: it
+has loaded the engine already, which takes most of the time of a small query. Tools of Flight SQL ask twice,
+for the columns and for the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from magnetar.base.query_bounds import QueryBounds
@@ -34,8 +35,13 @@ WAITING_MAX: Final = 4
 """Waiting queries of one owner; a further one is refused."""
 WAIT_S: Final = 10.0
 """Seconds for which a query waits for a place before it is refused."""
+START_S: Final = 60.0
+"""Seconds for a process to start and to load the engine, which is no time of the query. It takes one second
+on a machine without other work."""
 IDLE_S: Final = 60.0
 """Seconds after which a process that is kept ready ends: it has about 100 MiB."""
+READY_MAX: Final = 2
+"""Most processes that are kept ready."""
 LOOK_S: Final = 0.1
 """Seconds between two looks at the memory of a process."""
 _END_S: Final = 5.0
@@ -58,6 +64,9 @@ class AskedQuery:
     """Fewer rows than the broker allows; None: as many."""
     seconds_max: float | None = None
     """Less time than it allows; None: as much."""
+    table: str = ""
+    """In place of the statement: see `WorkerQuestion`."""
+    ids: list[int] = field(default_factory=list)
 
 
 class QueryPlaces:
@@ -70,7 +79,7 @@ class QueryPlaces:
         self._idle_s = idle_s
         self._tasks = TaskGroup("queries")
         self._running: set[RunningQuery] = set()
-        self._spare: AnyQueryProcess | None = None
+        self._spares: list[AnyQueryProcess] = []
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -117,10 +126,11 @@ class QueryPlaces:
         return replace(asked, rows_max=rows, seconds_max=seconds)
 
     async def process(self) -> AnyQueryProcess:
-        """The one that is kept ready, or a new one. Raises QueryFailedError."""
-        spare, self._spare = self._spare, None
-        if spare is not None and not spare.has_ended:
-            return spare
+        """One that is kept ready, or a new one. Raises QueryFailedError."""
+        while self._spares:
+            spare = self._spares.pop(0)
+            if not spare.has_ended:
+                return spare
         try:
             return await self._start(self._tasks)
         except OSError as error:
@@ -143,7 +153,7 @@ class QueryPlaces:
         if self._idle is not None:
             self._idle.cancel()
         self._idle = call_later(self._idle_s, self._let_go)
-        if self._spare is not None and not self._spare.has_ended:
+        if self._is_ready():
             return
         try:
             made = await self._start(self._tasks)
@@ -151,15 +161,20 @@ class QueryPlaces:
             # The next query tries again, and says so if it cannot.
             _log.warning("no process for queries is kept ready: %s", error)
             return
-        if self._closed or (self._spare is not None and not self._spare.has_ended):
-            # Another query ended while this one started.
+        if self._closed or self._is_ready():
+            # Other queries ended while this one started.
             made.kill()
         else:
-            self._spare = made
+            self._spares.append(made)
+
+    def _is_ready(self) -> bool:
+        """Whether as many processes are kept ready as may be."""
+        self._spares = [each for each in self._spares if not each.has_ended]
+        return len(self._spares) >= min(READY_MAX, self.bounds.queries_max)
 
     def _let_go(self) -> None:
-        spare, self._spare = self._spare, None
-        if spare is not None:
+        spares, self._spares = self._spares, []
+        for spare in spares:
             spare.kill()
 
     async def close(self) -> None:
@@ -190,13 +205,16 @@ class RunningQuery:
             spill_mib=self._bounds.spill_mib,
             seconds_max=asked.seconds_max,
             rows_max=asked.rows_max,
+            table=asked.table,
+            ids=asked.ids,
         )
         self._process: AnyQueryProcess | None = None
         self._killed: QueryFailedError | None = None
         """Why it was ended from here."""
         self._first: tuple[bytes, bytes] | None = None
         """The frame behind the head."""
-        self._timer = call_later(asked.seconds_max, self._expire)
+        self._timer: asyncio.TimerHandle | None = None
+        """Of the query's time; None until its process is ready."""
         self.topics: list[str] = []
         """The topics that the statement reads."""
         self.engine = ""
@@ -208,10 +226,18 @@ class RunningQuery:
         """Has the statement read: `topics` are known then. Raises QueryFailedError."""
         process = self._process = await self._places.process()
         if self._killed is not None:
-            # Its time ended while the process started.
+            # The broker stopped while the process started.
             process.kill()
             raise self._killed
         self._places.spawn_watch(self)
+        try:
+            async with asyncio.timeout(START_S):
+                await self._next(frames.READY)
+        except TimeoutError as error:
+            raise QueryFailedError(503, f"no process was ready for the query within {START_S:g} s") from error
+        if self._killed is not None:
+            raise self._killed
+        self._timer = call_later(self._question.seconds_max, self._expire)
         await process.say(self._question)
         self.topics = json.loads(await self._next(frames.TOPICS))
 
@@ -251,7 +277,8 @@ class RunningQuery:
 
     def end(self, reason: str, *, status: int) -> None:
         """Kills the process and gives the place back; what waits for the result gets the reason."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._killed is None:
             self._killed = QueryFailedError(status, reason)
         if self._process is not None:

@@ -11,7 +11,7 @@ import json
 import os
 import queue
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -26,8 +26,11 @@ from magnetar.sql.serving.query_frames import (
     DATA_BYTES,
     END,
     ERROR,
+    FLIGHT,
     HEAD,
+    READY,
     REASON_CHARS_MAX,
+    SCHEMA,
     TOPICS,
     TOPICS_MAX,
     WorkerQuestion,
@@ -52,6 +55,8 @@ _UNPROCESSABLE: Final = 422
 _SAID_MAX: Final = 2
 """Lines of the broker that are read ahead: it says no more."""
 _READ_BYTES: Final = 64 << 10
+_NAMES: Final = ("catalogs", "schemas", "tables")
+"""Tables of names, which the broker gives."""
 _LINES_MAX: Final = 50
 """Lines of a report that are told."""
 
@@ -64,7 +69,8 @@ def answer(lines: Iterator[bytes], say: Say) -> None:
     try:
         line = next(lines, b"")
         if line:
-            _answer(WorkerQuestion(**json.loads(line)), lines, say)
+            question = WorkerQuestion(**json.loads(line))
+            (_show if question.table else _answer)(question, lines, say)
     except MagnetarError as error:
         reason = " ".join(str(error).split())[:REASON_CHARS_MAX]
         say(ERROR, _json({"status": status_of(error), "reason": reason}))
@@ -110,12 +116,47 @@ def _answer(question: WorkerQuestion, lines: Iterator[bytes], say: Say) -> None:
         if not line:
             return  # The caller may not read them, or is gone.
         reading = WorkerReading(**json.loads(line))
-        schema, batches = query.rows()
+        if question.form == SCHEMA:
+            parts = iter((_schema_of(query),))
+        else:
+            parts = _parts(question.form, *query.rows())
         say(HEAD, _json({"engine": query.report.engine}))
-        for piece in _pieces(question.form, schema, batches):
+        for piece in _pieces(parts):
             say(DATA, piece)
     # The broker ends this process once it knows that all is there; what was on the disk is deleted by now.
     say(END, _json(_told(query)))
+
+
+def _show(question: WorkerQuestion, lines: Iterator[bytes], say: Say) -> None:
+    """Answers a question of a tool about names, types and abilities."""
+    import duckdb
+
+    import magnetar
+    from magnetar.sql.serving.flight_data import flight_data
+    from magnetar.sql.serving.flight_tables import facts_table, names_table, sql_facts
+
+    say(TOPICS, _json([]))
+    line = next(lines, b"")
+    if not line:
+        return  # The caller is gone.
+    reading = WorkerReading(**json.loads(line))
+    engine = f"DuckDB {duckdb.__version__}"
+    if question.table in _NAMES:
+        columns_of = _columns_of(_client(reading)) if reading.with_columns else None
+        table = names_table(question.table, reading.rows, columns_of)
+    else:
+        table = facts_table(question.table, question.ids, sql_facts(engine, magnetar.__version__))
+    say(HEAD, _json({"engine": engine}))
+    for piece in _pieces(flight_data(table.schema, table.to_batches())):
+        say(DATA, piece)
+    say(END, _json({"rows": table.num_rows, "seconds": 0, "report": []}))
+
+
+def _columns_of(client: Client) -> Callable[[Sequence[str]], pa.Schema]:
+    from magnetar.base.names import PERSISTENT, TopicName
+    from magnetar.sql.topic_tables import table_of_topic
+
+    return lambda row: table_of_topic(client, TopicName.of(PERSISTENT, *row)).columns
 
 
 def _names(query: Query) -> bytes:
@@ -146,11 +187,27 @@ def _client(reading: WorkerReading) -> Client:
     return Client(reading.service_url, options, admin_url=reading.admin_url)
 
 
-def _pieces(form: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+def _schema_of(query: Query) -> bytes:
+    from magnetar.sql.serving.flight_data import schema_message
+
+    return schema_message(query.columns())
+
+
+def _parts(form: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    if form == ARROW:
+        return _arrow(schema, batches)
+    if form == FLIGHT:
+        from magnetar.sql.serving.flight_data import flight_data
+
+        return flight_data(schema, batches)
+    return _lines(batches)
+
+
+def _pieces(parts: Iterator[bytes]) -> Iterator[bytes]:
     """The result in pieces of about DATA_BYTES, and of no more than a frame may have. Rows are whole, so that
     an error has a line of its own, but for a row that is larger than a frame."""
     waiting = bytearray()
-    for part in _arrow(schema, batches) if form == ARROW else _lines(batches):
+    for part in parts:
         if len(waiting) + len(part) > BODY_BYTES_MAX and waiting:
             yield bytes(waiting)
             waiting.clear()
@@ -239,6 +296,7 @@ def main() -> None:
             # The broker is gone. Nothing is to be written at the exit.
             os._exit(1)
 
+    say(READY, b"")
     answer(said_by_broker(sys.stdin.fileno(), lambda: os._exit(1)), say)
 
 

@@ -119,6 +119,44 @@ def test_time_ends_a_query_whose_client_does_not_read() -> None:
     run(story)
 
 
+def test_the_start_of_a_process_is_no_time_of_the_query() -> None:
+    async def story() -> None:
+        processes = WrittenProcesses(T)
+        processes.ready = False
+        places = processes.places()
+        task = asyncio.create_task(places.begin(asked(seconds=0.01)))
+        await eventually(lambda: bool(processes.made))
+        await asyncio.sleep(0.03)  # Longer than the query may take: it has not begun.
+        assert not processes.made[0].heard
+        processes.made[0].write((frames.READY, b""))
+        query = await task
+        assert query.topics == [T]
+        query.close()
+        await places.close()
+
+    run(story)
+
+
+def test_a_process_that_is_never_ready_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_places, "START_S", 0.01)
+
+    async def story() -> None:
+        processes = WrittenProcesses(T)
+        processes.ready = False
+        places = processes.places(QueryBounds(queries_max=1))
+        with pytest.raises(QueryFailedError, match="no process was ready") as told:
+            await places.begin(asked())
+        assert told.value.status == 503
+        assert processes.made[0].killed
+        assert places.running == 0
+        # It is not taken for the next one either.
+        processes.ready = True
+        (await places.begin(asked())).close()
+        await places.close()
+
+    run(story)
+
+
 def test_memory_ends_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_places, "LOOK_S", 0)
 

@@ -9,12 +9,12 @@ import threading
 import pyarrow as pa
 
 from magnetar.sql.serving.query_frames import BODY_BYTES_MAX, DATA_BYTES, JSON_LINES
-from magnetar.sql.serving.query_worker import _pieces, said_by_broker
+from magnetar.sql.serving.query_worker import _parts, _pieces, said_by_broker
 
 
 def pieces(*texts: str) -> list[bytes]:
     batch = pa.record_batch({"x": list(texts)})
-    return list(_pieces(JSON_LINES, batch.schema, iter([batch])))
+    return list(_pieces(_parts(JSON_LINES, batch.schema, iter([batch]))))
 
 
 def test_pieces_have_whole_rows() -> None:
