@@ -29,6 +29,8 @@ EXTRAS = (
     "--extra",
     "sql",
     "--extra",
+    "flight",
+    "--extra",
     "otel",
     "--extra",
     "demo",

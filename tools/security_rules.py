@@ -59,6 +59,8 @@ BOOKIE_ACCESS: Final = "unit/bookie/network/test_access.py"
 BOOKIE_READ_WAITS: Final = "unit/bookie/network/test_read_waits.py"
 DIGEST: Final = "unit/auth/test_digest_md5.py"
 CALL_TURNS: Final = "unit/admin/calls/test_call_turns.py"
+FLIGHT_CALLS: Final = "unit/flightsql/test_service.py"
+FLIGHT_CONNECTION: Final = "unit/flightsql/test_connection.py"
 FILTER_TIMES: Final = "unit/broker/filters/test_time_limit.py"
 HEADERS: Final = "unit/broker/transactions/test_transaction.py"
 FOOTERS: Final = "unit/history/test_footer_rules.py"
@@ -1826,6 +1828,71 @@ SECURITY_RULES: Final = (
         "        if self._overruns >= OVERRUNS_MAX:\n",
         "        if False:\n",
         (FILTER_TIMES,),
+    ),
+    # -- Flight SQL, and what statements may call
+    Rule(
+        "a statement calls functions of the list only",
+        "a statement reads settings of the engine, or files by a function of a later version",
+        "sql/statements.py",
+        "        if name not in COMPUTING:\n",
+        "        if False:\n",
+        ("unit/sql/test_functions.py",),
+    ),
+    Rule(
+        "a query of Flight SQL needs the right to consume",
+        "every role reads every topic by a tool",
+        "flightsql/service.py",
+        "            await check_rights(self._broker, identity, call.peer, query.topics)\n",
+        "",
+        (FLIGHT_CALLS,),
+    ),
+    Rule(
+        "a proxy's role asks nothing by Flight SQL",
+        "a proxy's token reads with the proxy's rights",
+        "flightsql/service.py",
+        "        if identity.role in guard.authentication.proxy_roles:\n",
+        "        if False:\n",
+        (FLIGHT_CALLS,),
+    ),
+    Rule(
+        "names are told of what the caller may consume",
+        "a stranger lists the tenants, namespaces and topics of all",
+        "flightsql/visible_names.py",
+        "        if not granted:\n            return None\n",
+        "",
+        (FLIGHT_CALLS,),
+    ),
+    Rule(
+        "a message of Flight SQL has a bound",
+        "a client fills the memory with a message before it has shown a credential",
+        "flightsql/grpc_messages.py",
+        "        if size > REQUEST_BYTES_MAX:\n",
+        "        if False:\n",
+        ("unit/flightsql/test_grpc_messages.py",),
+    ),
+    Rule(
+        "frames that belong to no call end a connection of Flight SQL",
+        "streams that are given up at once have the loop (CVE-2023-44487)",
+        "flightsql/connection.py",
+        "        if self._odd > ODD_MAX:\n",
+        "        if False:\n",
+        (FLIGHT_CONNECTION,),
+    ),
+    Rule(
+        "a client of Flight SQL that does not read is not read",
+        "answers to pings fill the memory",
+        "flightsql/connection.py",
+        "        if self._unparsed and not self._paused and not self._waits_for_turn:\n",
+        "        if self._unparsed and not self._waits_for_turn:\n",
+        (FLIGHT_CONNECTION,),
+    ),
+    Rule(
+        "a client of Flight SQL takes its answer in time",
+        "clients that take nothing hold calls and memory for ever",
+        "flightsql/connection.py",
+        "                    async with asyncio.timeout(STUCK_S):\n",
+        "                    async with asyncio.timeout(None):\n",
+        (FLIGHT_CONNECTION,),
     ),
     # -- what damaged metadata may take
     Rule(

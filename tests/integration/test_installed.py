@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import build_twin
 import pytest
@@ -105,3 +106,31 @@ def test_a_standalone_of_it_serves_wildcards_and_its_canary_sings(python: str, t
         wait_until(lambda: canary("received_total") >= 2, 30, "canary's messages")
         assert canary("up") == 1
         assert canary("refused_total") == 0
+
+
+_ASK = """
+import adbc_driver_flightsql.dbapi, sys
+
+with adbc_driver_flightsql.dbapi.connect(sys.argv[1]) as connection, connection.cursor() as cursor:
+    cursor.execute("SELECT decode(value) AS v FROM orders ORDER BY v")
+    print("got", [row[0] for row in cursor.fetchall()])
+"""
+
+
+def test_sql_of_it_by_the_command_over_http_and_for_tools(python: str, tmp_path: Path) -> None:
+    settings = {"MAGNETAR_FLIGHT_SQL": "true", "MAGNETAR_FLIGHT_SQL_PORT": "0"}
+    broker = StandaloneProcess(tmp_path, python=python, environment=settings)
+    broker.environment = {**alone(), **settings}
+    with broker:
+        command = str(Path(python).with_name("magnetar"))
+        at = ("--url", broker.broker_url, "--admin-url", broker.http_url)
+        run(command, "produce", "orders", "tea", "coffee", *at)
+        statement = "SELECT decode(value) AS v FROM orders ORDER BY v"
+        expected = '{"v": "coffee"}\n{"v": "tea"}\n'
+        assert run(command, "sql", statement, "-o", "json", *at) == expected
+        asked = Request(f"{broker.http_url}/sql", json.dumps({"statement": statement}).encode())
+        with urlopen(asked) as answer:
+            assert answer.read().decode() == expected
+        url = json.loads((tmp_path / "ready.json").read_text())["flight_sql_url"]
+        told = run(python, "-W", "ignore", "-c", _ASK, url.replace("grpc:", "grpc+tcp:"))
+        assert "got ['coffee', 'tea']" in told

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from fuzzing import (
+    flight_harnesses,
     history_harnesses,
     made_harnesses,
     metadata_harnesses,
@@ -30,6 +31,7 @@ HARNESSES: Final = {
         history_harnesses,
         proxy_harnesses,
         metadata_harnesses,
+        flight_harnesses,
     )
     for harness in harnesses.HARNESSES
 }

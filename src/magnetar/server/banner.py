@@ -25,6 +25,8 @@ class Endpoints:
     """`pulsar+ssl://host:port`; "": TLS is not served."""
     https_url: str = ""
     """`https://host:port`; "": TLS is not served."""
+    flight_sql_url: str = ""
+    """`grpc://host:port`, or `grpc+tls://`; "": it is off."""
 
 
 def banner(
@@ -52,6 +54,7 @@ def banner(
             if endpoints.https_url
             else []
         ),
+        *([f"  Flight SQL       {endpoints.flight_sql_url}"] if endpoints.flight_sql_url else []),
         f"  Data             {data}",
         f"  Durability       {durability}",
         *([f"  Credentials      {authentication}"] if authentication else []),
@@ -74,7 +77,7 @@ def say(endpoints: Endpoints, *, data_dir: Path | None, authentication: str) -> 
 
 def write_ready_file(path: Path, endpoints: Endpoints, *, data_dir: Path | None) -> None:
     """Writes a JSON object of `pid`, `broker_url`, `http_url`, `data_dir` (null without persistence), and
-    with TLS `broker_tls_url` and `https_url`.
+    with TLS `broker_tls_url` and `https_url`, and `flight_sql_url` where that is on.
 
     Renamed into place: a reader never sees a partial file. Raises StartupError.
     """
@@ -86,6 +89,8 @@ def write_ready_file(path: Path, endpoints: Endpoints, *, data_dir: Path | None)
     }
     if endpoints.https_url:
         document |= {"broker_tls_url": endpoints.broker_tls_url, "https_url": endpoints.https_url}
+    if endpoints.flight_sql_url:
+        document["flight_sql_url"] = endpoints.flight_sql_url
     write_ready(path, document)
 
 

@@ -1,9 +1,8 @@
 """`magnetar standalone`: broker, one bookie, metadata store and admin HTTP in one process.
 
-Order of starting: sockets are bound first (a port in use is the likeliest failure and must change
-nothing on disk), then metadata store, segment store, managed logs, broker. The binary port is served before
-the admin service loads its libraries; calls that come meanwhile wait in its port's backlog. Order of stopping
-is the reverse: no new work, clients sent away, everything that was taken made durable, stores closed.
+Order of starting: sockets are bound first (a port in use must change nothing on disk), then metadata store,
+segment store, managed logs, broker. The binary port is served before other ports load their libraries; calls
+that come meanwhile wait in the backlog. Order of stopping is the reverse: see docs/internals/ordering.md.
 """
 
 from __future__ import annotations
@@ -18,13 +17,11 @@ import ssl
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.admin.serving.server import AdminServer, SharedByPorts
 from magnetar.base.errors import MagnetarError
 from magnetar.bookie.store_options import Durability
-from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.service import Broker
 from magnetar.broker.session.connection import Connection, SharedBuffer
 from magnetar.ledger.embedded import EmbeddedLedgers
@@ -36,10 +33,10 @@ from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.heap import CHECK_S, Heap
 from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
-from magnetar.runtime.threads import in_thread
 from magnetar.server import open_files
 from magnetar.server.addresses import in_url, listen, listening, own_name, reserved
 from magnetar.server.banner import Endpoints, remove_ready_file, say, write_ready_file
+from magnetar.server.flight_port import bound_flight_port
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
 from magnetar.server.security.given_credentials import given_credentials
@@ -49,7 +46,8 @@ from magnetar.server.settings.broker_settings import broker_config, listeners_of
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.settings.sql_settings import query_bounds
-from magnetar.server.storage.datafolder import DataFolder, functions_dir, used_percent
+from magnetar.server.storage.datafolder import DataFolder, functions_dir
+from magnetar.server.storage.measured_disk import look_at_disk
 from magnetar.server.storage.message_stores import open_stores
 from magnetar.server.storage.opened_stores import Kept, MessageStores
 from magnetar.server.storage.storage_losses import holes_of
@@ -57,6 +55,7 @@ from magnetar.server.tiering import Tiering, open_tiering
 
 if TYPE_CHECKING:
     from magnetar.auth.authentication import Authentication
+    from magnetar.flightsql.server import FlightServer
     from magnetar.server.processes.member import SharingProcess
     from magnetar.server.security.credential_files import BrokerCredentials
 
@@ -97,10 +96,6 @@ async def _serve(config: StandaloneConfig, *, shares: bool, member: SharingProce
     return code
 
 
-async def _look_at_disk(broker: Broker, folder: Path) -> None:
-    await disk_measured(broker, await in_thread(lambda: used_percent(folder)))
-
-
 class Standalone:
     """The composed process. `start`, then `wait`, then `close`, which is safe at any stage."""
 
@@ -130,6 +125,7 @@ class Standalone:
         self._terminal = os.isatty(0)  # If it has a terminal, SIGHUP says that the terminal was closed.
         self._backed_up: tuple[DataFolder, Kept] | None = None
         """What a backup copies; None: the messages do not lie in one folder here."""
+        self._flight: FlightServer | None = None
         self._heap: Heap
         self._watch: LoopWatch
 
@@ -155,6 +151,7 @@ class Standalone:
         tls_listener = (
             None if tls is None else self._bind(config.host, config.broker_tls_port, "broker_tls_port")
         )
+        flight = bound_flight_port(config, credentials, self._bind)
         broker = await self._compose(None if credentials is None else credentials.authentication)
         if credentials is not None:
             self._renew(credentials, broker)
@@ -173,6 +170,9 @@ class Standalone:
                 broker_tls_url=f"pulsar+ssl://{host}:{tls_port}",
                 https_url=f"https://{host}:{https_port}",
             )
+        if flight is not None:
+            self.endpoints = replace(self.endpoints, flight_sql_url=flight.url)
+            self._flight = flight.served(broker, self._callers, self._cleanup)
         broker.listeners = listeners_of(config, listener.getsockname()[1], http_port, tls_port, https_port)
         broker.broker_id = f"{own_name(config.advertised_address, plain)}:{http_port}"
         if self._shares:
@@ -292,7 +292,7 @@ class Standalone:
         )
         self._take_from(stores, folder, broker)
         if folder is not None and isinstance(ledgers, EmbeddedLedgers):
-            self._tasks.every(_DISK_S, partial(_look_at_disk, broker, folder.root))
+            self._tasks.every(_DISK_S, partial(look_at_disk, broker, folder.root))
         tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)
@@ -353,6 +353,8 @@ class Standalone:
         self._tiering.load_tables()
         for admin in self._admins:
             admin.serve()
+        if self._flight is not None:
+            self._tasks.spawn(self._flight.serve())
         self._tasks.spawn(self._settle())
 
     async def _settle(self) -> None:

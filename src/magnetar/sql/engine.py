@@ -65,7 +65,11 @@ def arrow_type(kind: sqltypes.DuckDBPyType) -> str:
     if kind.id not in ("list", "array", "struct", "map", "union", "tuple"):
         return ""
     # A union has its tag as a first child, without a name.
-    inside = [(n, each) for n, each in kind.children if n != "size" and (n or kind.id == "tuple")]
+    inside = [
+        (name, cast("sqltypes.DuckDBPyType", child))
+        for name, child in kind.children
+        if name != "size" and (name or kind.id == "tuple")
+    ]
     held = [arrow_type(each) for _, each in inside]
     if not any(held):
         return ""
@@ -73,7 +77,7 @@ def arrow_type(kind: sqltypes.DuckDBPyType) -> str:
     if kind.id in ("list", "array"):
         return f"{shown[0]}[{dict(kind.children).get('size', '')}]"
     if kind.id in ("struct", "union"):
-        shown = [f"{always_quoted(n)} {text}" for text, (n, _) in zip(shown, inside, strict=True)]
+        shown = [f"{always_quoted(name)} {text}" for text, (name, _) in zip(shown, inside, strict=True)]
     return f"{kind.id.upper()}({', '.join(shown)})"
 
 

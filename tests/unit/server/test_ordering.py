@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def test_a_standalone_closes_in_the_order_that_the_document_tells(tmp_path: Path
     noted = _Noted()
 
     async def story() -> None:
-        standalone = Standalone(StandaloneConfig(data_dir=tmp_path / "data", broker_port=0, http_port=0))
+        config = StandaloneConfig(data_dir=tmp_path / "data", broker_port=0, http_port=0)
+        standalone = Standalone(replace(config, flight_sql=True, flight_sql_port=0))
         standalone._cleanup = noted
         try:
             await standalone.start()

@@ -10,7 +10,7 @@ from magnetar.sql.functions import COMPUTING
 from magnetar.sql.statements import read_statement
 
 _FAMILIES = ("__", "collate_", "icu_collate_", "has_", "inet_", "pg_")
-"""Of the engine's own plans, of COLLATE, and of rights that the engine does not have."""
+"""Functions of the engine's own plans, of COLLATE, and of rights that the engine does not have."""
 _REFUSED = """
     bitstring_byte_comparable col_description current_catalog current_connection_id current_database
     current_query current_query_id current_role current_schema current_schemas current_setting

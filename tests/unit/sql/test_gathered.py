@@ -39,7 +39,7 @@ def test_what_came_before_an_error_is_there() -> None:
         yield from batches(3, 1, 1)
         raise ValueError("gone")
 
-    made = []
+    made: list[pa.RecordBatch] = []
     with pytest.raises(ValueError, match="gone"):
         made.extend(gathered(broken()))
     assert [batch.num_rows for batch in made] == [3]

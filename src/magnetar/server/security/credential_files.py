@@ -28,6 +28,8 @@ class BrokerCredentials:
         self._providers: dict[str, Provider] = {}
         self.tls: RenewedContext | None = None
         """None: TLS is not served."""
+        self.flight_tls: RenewedContext | None = None
+        """For clients of gRPC, which agree on HTTP/2 in the handshake. None: it is not served."""
         secret = (config.tls_key, config.token_secret_key, config.basic_users)
         watched = self._tls() + self._trust() + self._parts()
         used = {file for each in watched for file in each.files}
@@ -48,11 +50,15 @@ class BrokerCredentials:
         def read() -> Callable[[], None]:
             context = security.tls_context(config)
             assert context is not None, "there is a certificate"
+            flight = security.tls_context(config, ["h2"]) if config.flight_sql else None
 
             def serve() -> None:
                 if self.tls is None:
                     self.tls = renewed(context)
                 self.tls.current = context
+                if flight is not None:
+                    self.flight_tls = self.flight_tls or renewed(flight)
+                    self.flight_tls.current = flight
 
             return serve
 

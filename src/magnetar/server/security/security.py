@@ -44,11 +44,14 @@ def auth_settings(config: StandaloneConfig) -> AuthSettings:
     )
 
 
-def tls_context(config: StandaloneConfig) -> ServedContext | None:
-    """The TLS context; None without a certificate. Raises StartupError."""
+def tls_context(config: StandaloneConfig, protocols: list[str] | None = None) -> ServedContext | None:
+    """The TLS context; None without a certificate. `protocols`: those that it agrees on by ALPN; None: none.
+    Raises StartupError."""
     if config.tls_certificate is None or config.tls_key is None:
         return None
     context = ServedContext(ssl.PROTOCOL_TLS_SERVER)
+    if protocols is not None:
+        context.set_alpn_protocols(protocols)
     tls_rules.apply(context, names(config.tls_protocols), names(config.tls_ciphers))
     try:
         context.load_cert_chain(config.tls_certificate, config.tls_key)

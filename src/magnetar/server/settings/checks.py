@@ -80,7 +80,7 @@ _SECONDS: Final = {
 def check(config: StandaloneConfig) -> None:
     """Raises StartupError, which names the setting and the rule."""
     _check_largest(config)
-    for name in ("broker_port", "http_port", "broker_tls_port", "https_port"):
+    for name in ("broker_port", "http_port", "broker_tls_port", "https_port", "flight_sql_port"):
         _require(0 <= getattr(config, name) <= PORT_MAX, config, name, f"from 0 to {PORT_MAX}")
     _require(1024 <= config.max_message_bytes <= 128 * MIB, config, "max_message_bytes", "1 KiB to 128 MiB")
     for name in ("cache_bytes", "segment_bytes", "output_bytes_max", "function_package_bytes_max"):
@@ -230,9 +230,12 @@ def _check_otlp(config: StandaloneConfig) -> None:
 
 
 def _check_ports(config: StandaloneConfig) -> None:
+    if config.flight_sql and config.processes > 1:
+        raise StartupError("flight_sql needs a broker of one process; set processes = 1, or drop flight_sql")
     taken: dict[int, str] = {}
     tls = ("broker_tls_port", "https_port") if config.tls_certificate is not None else ()
-    for name in ("broker_port", "http_port", *tls):
+    flight = ("flight_sql_port",) if config.flight_sql else ()
+    for name in ("broker_port", "http_port", *tls, *flight):
         port = getattr(config, name)
         if port and port in taken:
             raise StartupError(f"{taken[port]} and {name} are both {port}; choose two")

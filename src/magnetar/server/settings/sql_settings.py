@@ -1,4 +1,4 @@
-"""Settings of SQL over HTTP."""
+"""Settings of SQL over the network."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from magnetar.server.settings.limit_settings import LimitSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlSettings(LimitSettings):
-    """The settings of `POST /sql`."""
+    """The settings of `POST /sql` and of Flight SQL."""
 
+    flight_sql: bool = False
+    """Whether tools reach topics by Arrow Flight SQL on a port of its own: over TLS where `tls_certificate`
+    is set. It has the limits and rights of `POST /sql`, and needs the extra `flight`."""
+    flight_sql_port: int = 32010
+    """Port of Flight SQL; 0: any free one."""
     sql_queries_max: int = 2
-    """Number of queries of `POST /sql` that run at the same time, each in a process of its own; further ones
-    wait for 10 s, then they are refused. 0: `POST /sql` is off. At least 0."""
+    """Number of queries of `POST /sql` and of Flight SQL that run at the same time, each in a process of its
+    own; further ones wait for 10 s, then they are refused. 0: both are off. At least 0."""
     sql_seconds_max: int = 60
     """Longest time, in seconds, of a query of `POST /sql`, until its last row is sent; then it is ended. At
     least 1."""

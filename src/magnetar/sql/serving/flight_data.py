@@ -11,6 +11,7 @@ Source: Arrow's Flight.proto, `FlightData`: data_header = 2, data_body = 1000.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -22,38 +23,20 @@ _BODY: Final = b"\xc2\x3e"
 
 def flight_data(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """The messages of a result, its schema first."""
-    sink = _Sink()
+    sink = io.BytesIO()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema) as writer:
         # The writer writes it with the first rows, and there may be none.
         yield _framed(pa.ipc.read_message(schema.serialize()))
         for batch in batches:
             writer.write_batch(batch)
-            yield from _messages(sink.taken())
+            yield from _messages(sink.getvalue())
+            sink.seek(0)
+            sink.truncate()
 
 
 def schema_message(schema: pa.Schema) -> bytes:
     """A schema as FlightInfo and prepared statements have it: a message of IPC with its prefix."""
     return bytes(schema.serialize().to_pybytes())
-
-
-class _Sink:
-    """What a writer wrote since it was asked last."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
-
-    def write(self, data: memoryview | bytes) -> int:
-        self._written.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        return
-
-    def taken(self) -> bytes:
-        data, self._written = b"".join(self._written), []
-        return data
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
@@ -67,7 +50,7 @@ def _messages(data: bytes) -> Iterator[bytes]:
 
 def _framed(message: pa.Message) -> bytes:
     header, body = message.metadata, message.body
-    parts = [_HEADER, _varint(header.size), memoryview(header)]
+    parts: list[bytes | memoryview] = [_HEADER, _varint(header.size), memoryview(header)]
     if body is not None and body.size:
         parts += [_BODY, _varint(body.size), memoryview(body)]
     size = sum(map(len, parts))

@@ -7,7 +7,7 @@ numbers of types.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,10 +16,11 @@ from magnetar.sql.serving.flight_data import schema_message
 ColumnsOf = Callable[[Sequence[str]], pa.Schema]
 """The columns of a table: of tenant, namespace and topic."""
 
+_Column = tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]
 _TEXT: Final = pa.string()
 
 
-def _schema(*columns: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> pa.Schema:
+def _schema(*columns: _Column) -> pa.Schema:
     """Columns that may be null have a third part."""
     return pa.schema([pa.field(each[0], each[1], nullable=len(each) > 2) for each in columns])
 
@@ -141,7 +142,7 @@ def sql_facts(engine: str, version: str) -> dict[int, tuple[int, object]]:
         565: False,
     }
     bits = frozenset((535, 542))
-    made = {}
+    made: dict[int, tuple[int, object]] = {}
     for number, value in facts.items():
         if isinstance(value, bool):
             made[number] = (1, value)
@@ -170,7 +171,7 @@ def facts_table(kind: str, ids: Sequence[int], facts: Mapping[int, tuple[int, ob
     return (_KEYS if kind == "primary_keys" else _FOREIGN_KEYS).empty_table()
 
 
-def _type(name: str, number: int, size: int | None, quote: str | None) -> dict[str, Any]:
+def _type(name: str, number: int, size: int | None, quote: str | None) -> dict[str, object]:
     is_number = number in (-6, -5, 3, 4, 5, 7, 8)
     return {
         "type_name": name,
@@ -210,16 +211,22 @@ def _info(numbers: Sequence[int], facts: Mapping[int, tuple[int, object]]) -> pa
 def names_table(kind: str, rows: Iterable[Sequence[str]], columns_of: ColumnsOf | None) -> pa.Table:
     """Names of catalogs, schemas or tables. `columns_of`: gives the columns that tables are shown with;
     None: without."""
-    columns = list(zip(*rows, strict=True))
+    columns: list[Sequence[object]] = list(zip(*rows, strict=True))
     if kind == "catalogs":
-        return pa.table(columns or [[]], schema=_schema(("catalog_name", _TEXT)))
+        return pa.table(columns or [()], schema=_schema(("catalog_name", _TEXT)))
     if kind == "schemas":
-        return pa.table(columns or [[], []], schema=_schema(_CATALOG, ("db_schema_name", _TEXT)))
+        return pa.table(columns or [(), ()], schema=_schema(_CATALOG, ("db_schema_name", _TEXT)))
     assert kind == "tables", kind
-    shape = [_CATALOG, ("db_schema_name", _TEXT, True), ("table_name", _TEXT), ("table_type", _TEXT)]
-    names = columns or [(), (), ()]
+    shape: list[_Column] = [
+        _CATALOG,
+        ("db_schema_name", _TEXT, True),
+        ("table_name", _TEXT),
+        ("table_type", _TEXT),
+    ]
+    names: list[Sequence[object]] = columns or [(), (), ()]
     values: list[Sequence[object]] = [*names, ["TABLE"] * len(names[0])]
     if columns_of is not None:
         shape.append(("table_schema", pa.binary()))
-        values.append([schema_message(columns_of(row)) for row in zip(*names, strict=True)])
+        shown = zip(*names, strict=True)
+        values.append([schema_message(columns_of([str(part) for part in row])) for row in shown])
     return pa.table(values, schema=_schema(*shape))

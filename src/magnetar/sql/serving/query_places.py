@@ -36,8 +36,8 @@ WAITING_MAX: Final = 4
 WAIT_S: Final = 10.0
 """Seconds for which a query waits for a place before it is refused."""
 START_S: Final = 60.0
-"""Seconds for a process to start and to load the engine, which is no time of the query. It takes one second
-on a machine without other work."""
+"""Seconds for a process to start and to load the engine, which does not count as time of the query. It takes
+one second on a machine without other work."""
 IDLE_S: Final = 60.0
 """Seconds after which a process that is kept ready ends: it has about 100 MiB."""
 READY_MAX: Final = 2
@@ -165,12 +165,13 @@ class QueryPlaces:
             # Other queries ended while this one started.
             made.kill()
         else:
-            self._spares.append(made)
+            # Those that have ended are dropped, or they would gather.
+            self._spares = [*(each for each in self._spares if not each.has_ended), made]
 
     def _is_ready(self) -> bool:
         """Whether as many processes are kept ready as may be."""
-        self._spares = [each for each in self._spares if not each.has_ended]
-        return len(self._spares) >= min(READY_MAX, self.bounds.queries_max)
+        alive = [each for each in self._spares if not each.has_ended]
+        return len(alive) >= min(READY_MAX, self.bounds.queries_max)
 
     def _let_go(self) -> None:
         spares, self._spares = self._spares, []
@@ -214,7 +215,7 @@ class RunningQuery:
         self._first: tuple[bytes, bytes] | None = None
         """The frame behind the head."""
         self._timer: asyncio.TimerHandle | None = None
-        """Of the query's time; None until its process is ready."""
+        """Ends the query when its time is over; None until its process is ready."""
         self.topics: list[str] = []
         """The topics that the statement reads."""
         self.engine = ""

@@ -76,5 +76,5 @@ def test_tables_with_their_columns() -> None:
 
     (row,) = names_table("tables", [["t", "n", "o"]], columns_of).to_pylist()
     assert pa.ipc.read_schema(pa.BufferReader(row["table_schema"])) == shape
-    assert asked == [("t", "n", "o")]
+    assert asked == [["t", "n", "o"]]
     assert "table_schema" in names_table("tables", [], columns_of).column_names

@@ -126,7 +126,9 @@ def test_the_start_of_a_process_is_no_time_of_the_query() -> None:
         places = processes.places()
         task = asyncio.create_task(places.begin(asked(seconds=0.01)))
         await eventually(lambda: bool(processes.made))
-        await asyncio.sleep(0.03)  # Longer than the query may take: it has not begun.
+        began_s = asyncio.get_running_loop().time()
+        # Longer than the query may take: it has not begun.
+        await eventually(lambda: asyncio.get_running_loop().time() > began_s + 0.03)
         assert not processes.made[0].heard
         processes.made[0].write((frames.READY, b""))
         query = await task

@@ -1,0 +1,1 @@
+"""Arrow Flight SQL: SQL over topics for tools. See README.md."""
