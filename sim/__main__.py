@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from sim.balance.mutations import BALANCE_MUTATIONS
 from sim.breaking import Mutation
 from sim.broker.mutations import BROKER_MUTATIONS
 from sim.cluster.mutations import CLUSTER_MUTATIONS
@@ -24,6 +25,7 @@ MUTATIONS = {
     **CLUSTER_MUTATIONS,
     **BROKER_MUTATIONS,
     **OWNER_MUTATIONS,
+    **BALANCE_MUTATIONS,
     **TRANSACTION_MUTATIONS,
     **SEVERAL_MUTATIONS,
 }
@@ -43,14 +45,14 @@ def arguments() -> argparse.ArgumentParser:
         choices=(*SCENARIOS, "all"),
         default="all",
         help="ledgers: cores alone, a thousandth of a second each; cluster: everything;"
-        " broker: topics and clients; owners: brokers that share a namespace;"
+        " broker: topics and clients; owners: brokers that share a namespace; balance: their load;"
         " transactions: those of clients, and kills; several: the same on two brokers (%(default)s)",
     )
     add(
         "--story",
         metavar="NAME",
         help="tell one story: 7.2 is the third ledger of seed 7 (of four), c7 its cluster, b7 its"
-        " broker, o7 its owners, t7 its transactions, s7 those of two brokers",
+        " broker, o7 its owners, e7 its balance, t7 its transactions, s7 those of two brokers",
     )
     add(
         "--break",

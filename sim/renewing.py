@@ -23,7 +23,7 @@ PLACES: Final = {
     "ledgers": Path("sim/mutations.py"),
     **{
         name: Path(f"sim/{name}/mutations.py")
-        for name in ("cluster", "broker", "owners", "transactions", "several")
+        for name in ("cluster", "broker", "owners", "balance", "transactions", "several")
     },
 }
 """File of each scenario's mutations, from the root of the project."""

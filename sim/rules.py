@@ -7,6 +7,7 @@ The files of mutations put a broken one in its place for a while.
 from __future__ import annotations
 
 from magnetar.bookie.known_ledger import SERVING_RULES, ServingRules
+from magnetar.broker.balance.balance_rules import RULES, BalanceRules
 from magnetar.broker.ownership.ownership_rules import OWNERSHIP_RULES, OwnershipRules
 from magnetar.broker.registry.registry_rules import REGISTRY_RULES, RegistryRules
 from magnetar.broker.transactions.kept import KeptTransactions
@@ -36,6 +37,7 @@ class RulesInForce:
     serving: ServingRules = SERVING_RULES
     repair: RepairRules = REPAIR_RULES
     log: LogRules = LOG_RULES
+    balance: BalanceRules = RULES
     ownership: OwnershipRules = OWNERSHIP_RULES
     registry: RegistryRules = REGISTRY_RULES
     txns: TxnRules = TXN_RULES

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Final, Protocol
 
 from sim import steps
+from sim.balance.story import BalanceStory
 from sim.broker.story import BrokerStory
 from sim.cluster.story import ClusterStory
 from sim.owners.story import OwnersStory
@@ -17,7 +18,7 @@ from sim.story import LedgerStory, Violation
 from sim.transactions.story import TransactionStory
 from sim.world import World
 
-SCENARIOS: Final = ("ledgers", "cluster", "broker", "owners", "transactions", "several")
+SCENARIOS: Final = ("ledgers", "cluster", "broker", "owners", "balance", "transactions", "several")
 LEDGERS: Final = 4
 """Stories of a seed of ledgers."""
 _CLUSTER: Final = "c"
@@ -26,6 +27,8 @@ _BROKER: Final = "b"
 """The same of its broker's."""
 _OWNERS: Final = "o"
 """The same of its brokers' that share a cluster."""
+_BALANCE: Final = "e"
+"""The same of its brokers' that keep their load even."""
 _TRANSACTIONS: Final = "t"
 """The same of its transactions'."""
 _SEVERAL: Final = "s"
@@ -35,6 +38,7 @@ _LETTERS: Final = {
     "cluster": _CLUSTER,
     "broker": _BROKER,
     "owners": _OWNERS,
+    "balance": _BALANCE,
     "transactions": _TRANSACTIONS,
     "several": _SEVERAL,
 }
@@ -69,6 +73,7 @@ def story_of(name: str, *, keep_log: bool = False, skipped: frozenset[int] = fro
         _CLUSTER: ClusterStory,
         _BROKER: BrokerStory,
         _OWNERS: OwnersStory,
+        _BALANCE: BalanceStory,
         _TRANSACTIONS: TransactionStory,
         _SEVERAL: SeveralStory,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random as global_random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from magnetar.base.errors import MagnetarError
@@ -12,6 +12,7 @@ from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.listeners import NOWHERE, Addresses
 from magnetar.broker.ownership.owners import Owners
+from magnetar.broker.ownership.peers import Probe
 from magnetar.broker.ownership.place import TopicPlace
 from magnetar.broker.ownership.records import BrokerUrls, Load
 from magnetar.broker.policies.policies import PolicyStore
@@ -52,6 +53,10 @@ class SimTopic:
         self.closed = False
         self.assigned = NOWHERE
         self.log = _Log(str(name), self)
+        self.messages_in = self.bytes_in = 0
+        """Those of its demand: what is published for the story is not counted."""
+        self.producers: dict[str, Any] = {"client": None}
+        self.subscriptions: dict[str, Any] = {}
         self._broker = broker
         self._pending = 0
         self._idle = asyncio.Event()
@@ -115,7 +120,7 @@ class SimBroker:
         bookies: SimBookies,
         name: str,
         probe: Callable[[SimBroker], bool],
-        peers: Callable[[], list[SimBroker]],
+        peers: Callable[[], Sequence[SimBroker]],
         violated: Callable[[str, str], None],
     ) -> None:
         """`probe`: whether a broker is taken for dead."""
@@ -163,29 +168,29 @@ class SimBroker:
             await asyncio.sleep(0.001)
             return self._probe(next(each for each in self._peers() if each.name == host))
 
-        def joining() -> Owners:
-            return Owners(
-                self,  # type: ignore[arg-type]  # as far as it is used
-                urls,
-                socket=self.name,
-                probe=probe,
-                load=_idle,
-                version="",
-                ownership_rules=RulesInForce.ownership,
-            )
-
-        self.owners = joining()
+        self.owners = self._new_owners(urls, probe)
         while True:
             try:
                 await self.owners.begin()
             except MagnetarError:
                 await asyncio.sleep(0.05)
                 await self.owners.close()
-                self.owners = joining()
+                self.owners = self._new_owners(urls, probe)
             else:
                 break
         store.watch_session(self._session_changed)
         self.serves = True
+
+    def _new_owners(self, urls: BrokerUrls, probe: Probe) -> Owners:
+        return Owners(
+            self,  # type: ignore[arg-type]  # as far as it is used
+            urls,
+            socket=self.name,
+            probe=probe,
+            load=_idle,
+            version="",
+            ownership_rules=RulesInForce.ownership,
+        )
 
     def _session_changed(self, event: SessionEvent) -> None:
         if event is SessionEvent.SESSION_LOST:

@@ -13,9 +13,9 @@ import contextlib
 import json
 import logging
 import random as global_random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
@@ -59,6 +59,13 @@ async def _look_up(broker: SimBroker, *, topic: TopicName, authoritative: bool) 
 class OwnersStory:
     """One run of one seed."""
 
+    topics: ClassVar[Sequence[TopicName]] = _TOPICS
+    faults_us: ClassVar[int] = FAULTS_US
+    parts: ClassVar[Sequence[int]] = (1, 2, 4)
+    """How many bundles the namespace may have."""
+    pauses_s: ClassVar[Sequence[float]] = (0.005, 0.02, 0.1)
+    """Between an acknowledgement and the next message of a producer."""
+
     def __init__(self, seed: str, *, keep_log: bool = False, skipped: frozenset[int] = frozenset()) -> None:
         """`skipped`: numbers of planned events that do not happen."""
         world = self.world = World(seed, keep_log=keep_log)
@@ -73,17 +80,20 @@ class OwnersStory:
         self._liars = 0
         """How many brokers were taken for dead and were not."""
         self._lies = world.random.random() < 0.3
-        self._brokers = [
-            SimBroker(self._node, self._bookies, f"broker{at}", self._refuses, self._all, self._violated)
-            for at in range(_BROKERS)
-        ]
+        self._brokers = self._new_brokers()
         self._client = Process("clients")
-        self._acknowledged: dict[str, list[int]] = {str(topic): [] for topic in _TOPICS}
+        self._acknowledged: dict[str, list[int]] = {str(topic): [] for topic in self.topics}
         self._sent = dict.fromkeys(self._acknowledged, 0)
         self._after_healing = dict.fromkeys(self._acknowledged, 0)
         self._is_healed = False
 
-    def _all(self) -> list[SimBroker]:
+    def _new_brokers(self) -> Sequence[SimBroker]:
+        return [
+            SimBroker(self._node, self._bookies, f"broker{at}", self._refuses, self._all, self._violated)
+            for at in range(_BROKERS)
+        ]
+
+    def _all(self) -> Sequence[SimBroker]:
         return self._brokers
 
     def _violated(self, rule: str, detail: str) -> None:
@@ -119,12 +129,11 @@ class OwnersStory:
         self._wires.faults = WireFaults(
             slow=random.choice((0.0, 0.1, 0.3)), breaks=random.choice((0.0, 0.01, 0.05))
         )
-        for broker in self._brokers:
-            broker.start()
-        for topic in _TOPICS:
+        self._begin()
+        for topic in self.topics:
             self._loop.start(self._client, self._publish_on(topic))
         self._plan()
-        self._loop.run_until(FAULTS_BEGIN_US + FAULTS_US)
+        self._loop.run_until(FAULTS_BEGIN_US + self.faults_us)
         self.world.at(0, self._heal)
         self._loop.run_until(self.world.now_us + 1)
         until_us = self.world.now_us + PATIENCE_US
@@ -133,15 +142,23 @@ class OwnersStory:
         if not self._is_well():
             quiet = [topic for topic, count in self._after_healing.items() if count < 3]
             self._violated("liveness", f"no acknowledgements on {quiet}")
-        self._loop.run_until(self.world.now_us + 2 * _S)
+        self._settle()
         self._check_end()
         for error in self._loop.errors:
             self._violated("unexpected", error)
 
+    def _begin(self) -> None:
+        for broker in self._brokers:
+            broker.start()
+
+    def _settle(self) -> None:
+        """What is under way ends before the end is looked at."""
+        self._loop.run_until(self.world.now_us + 2 * _S)
+
     def _initialize(self) -> None:
         process = Process("init")
         store = SimStore(self._node, process)
-        document = json.dumps({"bundles": equal_parts(self.world.random.choice((1, 2, 4)))}).encode()
+        document = json.dumps({"bundles": equal_parts(self.world.random.choice(self.parts))}).encode()
         done = self._loop.start(process, store.put(keys.namespace_policies(NAMESPACE), document))
         self._loop.run_until(FAULTS_BEGIN_US, done.done)
 
@@ -165,7 +182,7 @@ class OwnersStory:
             self._acknowledged[name].append(number)
             self.world.note(topic.local, number, broker.name)
             self._after_healing[name] += self._is_healed
-            await asyncio.sleep(random.choice((0.005, 0.02, 0.1)))
+            await asyncio.sleep(random.choice(self.pauses_s))
 
     async def _look_up(self, topic: TopicName) -> SimBroker:
         asked, authoritative = self.world.random.choice(self._brokers), False
@@ -217,7 +234,7 @@ class OwnersStory:
     def _plan(self) -> None:
         random = self.world.random
         for _ in range(random.randint(1, 6)):
-            begin_us = FAULTS_BEGIN_US + random.randrange(FAULTS_US)
+            begin_us = FAULTS_BEGIN_US + random.randrange(self.faults_us)
             end_us = begin_us + random.choice((100 * _MS, SESSION_US, 2 * SESSION_US, 2 * _S))
             broker = random.choice(self._brokers)
             match random.randrange(7):
@@ -270,7 +287,7 @@ class OwnersStory:
 
         async def work() -> None:
             with contextlib.suppress(MagnetarError):  # the caller would ask again
-                topic = self.world.random.choice(_TOPICS)
+                topic = self.world.random.choice(self.topics)
                 await asked.owners.move(await asked.owners.bundle_of(topic), to)
 
         self._loop.within(asked.process, lambda: self._loop.start(asked.process, work()))
@@ -281,7 +298,7 @@ class OwnersStory:
 
         async def work() -> None:
             with contextlib.suppress(MagnetarError):  # as above
-                bundle = await asked.owners.bundle_of(self.world.random.choice(_TOPICS))
+                bundle = await asked.owners.bundle_of(self.world.random.choice(self.topics))
                 middle = (bundle.lower + bundle.upper) // 2
 
                 def change(document: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
+from sim.balance.mutations import BALANCE_MUTATIONS
 from sim.breaking import Mutation
 from sim.broker.mutations import BROKER_MUTATIONS
 from sim.cluster.mutations import CLUSTER_MUTATIONS
@@ -22,6 +23,7 @@ EVERY: Final[dict[str, dict[str, Mutation]]] = {
     "ledgers": LEDGER_MUTATIONS,
     "cluster": CLUSTER_MUTATIONS,
     "owners": OWNER_MUTATIONS,
+    "balance": BALANCE_MUTATIONS,
     "broker": BROKER_MUTATIONS,
     "transactions": TRANSACTION_MUTATIONS,
     "several": SEVERAL_MUTATIONS,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName
+from magnetar.broker.balance.balance_rules import RULES, BalanceRules
 from magnetar.broker.balance.last_moves import LastMove, LastMoves
 from magnetar.broker.balance.leadership import Leadership
 from magnetar.broker.balance.load_meter import LoadMeter
@@ -45,12 +47,15 @@ may be back by then."""
 class Balance:
     """One broker's part."""
 
-    def __init__(self, broker: BrokerPort, owners: Owners, meter: LoadMeter) -> None:
-        self.shedding = Shedding()
+    def __init__(
+        self, broker: BrokerPort, owners: Owners, meter: LoadMeter, rules: BalanceRules = RULES
+    ) -> None:
+        self.shedding = Shedding(rules)
         self.splitting = Splitting()
         self.leadership = Leadership(
-            broker.store, owners.urls, takes_part=self._takes_part, spawn=owners.tasks.spawn
+            broker.store, owners.urls, takes_part=self._takes_part, spawn=owners.tasks.spawn, rules=rules
         )
+        self._rules = rules
         self.moved = 0
         """Bundles that this broker, as leader, has had moved since its start."""
         self.relieved = 0
@@ -123,12 +128,18 @@ class Balance:
         pause_ms = self.shedding.settings.interval_minutes * 60_000
         return not self._decided_ms or now_ms - self._decided_ms >= pause_ms
 
+    def _still_counts(self) -> bool:
+        """Whether the last decision may be carried out: it is not old, and this broker still leads."""
+        age_ms = self._broker.clock.monotonic_ms() - self._decided_ms
+        return self._rules.decision_counts(age_ms, leads=self.leadership.leads)
+
     async def _move(self, shed: Shed) -> None:
         owners, made = self._owners, False
         try:
-            if not owners.peers.takes_bundles(shed.target):
+            if not (self._still_counts() and owners.peers.takes_bundles(shed.target)):
                 return
-            made = await owners.move(shed.bundle, shed.target, owner=shed.source)
+            named = shed.source if self._rules.names_the_owner() else ""
+            made = await owners.move(shed.bundle, shed.target, owner=named)
             if made:
                 self.moved += 1
                 self._last_moves.add(LastMove.of(shed, self._broker.clock.now_ms()))
@@ -233,9 +244,11 @@ class Balance:
         at = cut(bundle, algorithm, topics)
         if at is None:
             return
-        to = targets(self._owners.broker_id, other, upper=upper_part(topics, at), room=room)
+        fits = partial(self._rules.part_fits, room=room)
+        to = targets(self._owners.broker_id, other, upper=upper_part(topics, at), fits=fits)
+        may_split = partial(self._rules.may_split, bundles_max=self.splitting.settings.bundles_max)
         try:
-            if await split(self._broker, self._owners, bundle, at, to):
+            if await split(self._broker, self._owners, bundle, at, to, may_split):
                 self.split_count += 1
                 _log.info("%s was split at 0x%08x; its parts go to %s and %s", bundle, at, *to)
         except MagnetarError as error:

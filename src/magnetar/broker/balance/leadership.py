@@ -1,4 +1,4 @@
-"""Which broker leads: the one whose session made `/loadbalance/leader`. Source: Pulsar's LeaderElection.
+"""Which broker leads: the one whose session made `/loadbalance/leader`. Does what `election.py` decides.
 
 The leader only evens the load. Look-ups, failovers and splits need none, so nothing waits for an election.
 """
@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine
 
 from magnetar.base.errors import MetadataError
+from magnetar.broker.balance.balance_rules import RULES, BalanceRules
+from magnetar.broker.balance.election import LeaderRecord, LeaderStep, judge
 from magnetar.broker.ownership.records import BrokerUrls
 from magnetar.metadata import keys
 from magnetar.metadata.store import (
@@ -37,6 +39,7 @@ class Leadership:
         *,
         takes_part: Callable[[], bool],
         spawn: Callable[[Coroutine[object, object, None]], None],
+        rules: BalanceRules = RULES,
     ) -> None:
         """`urls`: of this broker. `takes_part`: whether it may lead now: its session lasts, its id is its
         own, and it is not being stopped."""
@@ -45,16 +48,17 @@ class Leadership:
         self._store = store
         self._urls = urls
         self._takes_part = takes_part
-        self._rounds = Rounds(self._look, spawn)
+        self._rules = rules
+        self._looks = Rounds(self._look, spawn)
         self._cancel: tuple[Callable[[], None], ...] = ()
 
     def begin(self) -> None:
         """Takes part, from now on."""
         self._cancel = (
-            self._store.watch(keys.LEADER, lambda _: self._rounds.ask()),
+            self._store.watch(keys.LEADER, lambda _: self._looks.ask()),
             self._store.watch_session(self._session_changed),
         )
-        self._rounds.ask()
+        self._looks.ask()
 
     def close(self) -> None:
         """Stops watching; the record goes with the session."""
@@ -64,13 +68,13 @@ class Leadership:
     @property
     def leads(self) -> bool:
         """Whether this broker is the leader, as far as it knows."""
-        return self.leader == self._urls.broker_id
+        return self._rules.leads(self.leader, self._urls.broker_id)
 
     def _session_changed(self, event: SessionEvent) -> None:
         if event is SessionEvent.SESSION_LOST:
             self.leader = ""
         elif event is not SessionEvent.CONNECTION_LOST:
-            self._rounds.ask()
+            self._looks.ask()
 
     async def _look(self) -> None:
         try:
@@ -87,31 +91,20 @@ class Leadership:
         before = self.leader
         while True:
             value = await self._store.get(keys.LEADER)
-            if value is None:
-                if not self._takes_part():
-                    self.leader = ""
-                    return False
-                with contextlib.suppress(BadVersionError):  # another one was faster
+            own_id, takes_part = self._urls.broker_id, self._takes_part()
+            verdict = judge(_record(value), own_id, takes_part=takes_part, rules=self._rules)
+            if verdict.step is LeaderStep.FOLLOW:
+                self.leader = verdict.leader
+                if self.leader != before:
+                    _log.info("broker %s leads", self.leader)
+                return self.leads
+            with contextlib.suppress(NotFoundError, BadVersionError):  # another one was faster
+                if value is not None:
+                    await delete_as_read(self._store, keys.LEADER, value.stat)
+                else:
                     await self._store.put(
                         keys.LEADER, self._encoded(), expected_version=MUST_NOT_EXIST, ephemeral=True
                     )
-                continue
-            if not value.stat.ephemeral:
-                # It is from a copy of the metadata: no session takes it along, so no broker would ever lead.
-                with contextlib.suppress(NotFoundError, BadVersionError):  # another one was faster
-                    await delete_as_read(self._store, keys.LEADER, value.stat)
-                continue
-            named = named_leader(value)
-            if named == self._urls.broker_id and not value.stat.created_by_self and self._takes_part():
-                # This broker's former process made it, and only one process has the report of an id.
-                with contextlib.suppress(NotFoundError, BadVersionError):  # its session has ended
-                    await delete_as_read(self._store, keys.LEADER, value.stat)
-                continue
-            # The record must also be of this session: the name alone may be of a former process.
-            self.leader = named if named != self._urls.broker_id or value.stat.created_by_self else ""
-            if self.leader != before:
-                _log.info("broker %s leads", self.leader)
-            return self.leads
 
     async def leave(self) -> None:
         """Removes the record if it is this broker's. Raises MetadataError."""
@@ -124,6 +117,12 @@ class Leadership:
     def _encoded(self) -> bytes:
         at = self._urls.addresses
         return json.dumps({"brokerId": self._urls.broker_id, "serviceUrl": at.http or at.https}).encode()
+
+
+def _record(value: Value | None) -> LeaderRecord | None:
+    if value is None:
+        return None
+    return LeaderRecord(named_leader(value), value.stat.ephemeral, value.stat.created_by_self)
 
 
 def named_leader(value: Value | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
@@ -24,11 +24,31 @@ _TOPICS_PER_TURN: Final = 200
 _MIB: Final = 1 << 20
 
 
+class Used(NamedTuple):
+    """What the process has used of the machine since its start."""
+
+    cpu_s: float
+    waited_s: float
+    """See `process.waited_s`."""
+    resident_bytes: int
+    """At present."""
+
+
+def of_this_process() -> Used:
+    """Of this process, as the system tells it."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Used(used.ru_utime + used.ru_stime, waited_s(), resident_bytes())
+
+
 class LoadMeter:
     """The load of one broker. Each reading begins where the last one ended."""
 
     def __init__(
-        self, broker: BrokerPort, clock: Clock, bundle_of: Callable[[TopicName], Bundle | None]
+        self,
+        broker: BrokerPort,
+        clock: Clock,
+        bundle_of: Callable[[TopicName], Bundle | None],
+        used: Callable[[], Used] = of_this_process,
     ) -> None:
         """`bundle_of`: the bundle of this broker that a topic falls into; None: it has none."""
         self.of_bundles: dict[Bundle, BundleLoad] = {}
@@ -39,7 +59,8 @@ class LoadMeter:
         self._clock = clock
         self._bundle_of = bundle_of
         self._seen: dict[TopicName, tuple[int, int, int, int]] = {}
-        self._last = clock.monotonic_ms(), _cpu_s(), waited_s()
+        self._used = used
+        self._last = clock.monotonic_ms(), used()
         self._flights: SingleFlight[Load] = SingleFlight()
 
     async def read(self) -> Load:
@@ -47,8 +68,9 @@ class LoadMeter:
         return await self._flights.run("load", self._read)
 
     async def _read(self) -> Load:
-        now_ms, cpu_s, wait_s = self._clock.monotonic_ms(), _cpu_s(), waited_s()
-        passed_s = max(0.001, (now_ms - self._last[0]) / 1000)
+        now_ms, used = self._clock.monotonic_ms(), self._used()
+        last_ms, before = self._last
+        passed_s = max(0.001, (now_ms - last_ms) / 1000)
         seen: dict[TopicName, tuple[int, int, int, int]] = {}
         of_bundles: dict[Bundle, BundleLoad] = {}
         of_topics: dict[TopicName, float] = {}
@@ -64,11 +86,11 @@ class LoadMeter:
             if bundle is not None:
                 of_bundles[bundle] = of_bundles[bundle].plus(load) if bundle in of_bundles else load
         self._seen, self.of_bundles, self.of_topics = seen, of_bundles, of_topics
-        cpu_percent = 100 * (cpu_s - self._last[1]) / passed_s
-        waited_percent = 100 * max(0.0, wait_s - self._last[2]) / passed_s
-        self._last = now_ms, cpu_s, wait_s
-        used = {bundle: load for bundle, load in of_bundles.items() if load.in_use}
-        most = sorted(used, key=lambda bundle: (-used[bundle].cost, bundle))[:BUNDLES_TOLD_MAX]
+        cpu_percent = 100 * (used.cpu_s - before.cpu_s) / passed_s
+        waited_percent = 100 * max(0.0, used.waited_s - before.waited_s) / passed_s
+        self._last = now_ms, used
+        in_use = {bundle: load for bundle, load in of_bundles.items() if load.in_use}
+        most = sorted(in_use, key=lambda bundle: (-in_use[bundle].cost, bundle))[:BUNDLES_TOLD_MAX]
         return Load(
             topics=total.topics,
             producers=total.producers,
@@ -79,9 +101,9 @@ class LoadMeter:
             bytes_out=total.bytes_out,
             cpu_percent=cpu_percent,
             waited_percent=waited_percent,
-            memory_mib=resident_bytes() / _MIB,
+            memory_mib=used.resident_bytes / _MIB,
             memory_limit_mib=_machine_mib(),
-            of_bundles={bundle: used[bundle] for bundle in most},
+            of_bundles={bundle: in_use[bundle] for bundle in most},
         )
 
 
@@ -107,11 +129,6 @@ def _load(
         producers=len(topic.producers),
         consumers=sum(len(each.consumers) for each in topic.subscriptions.values()),
     )
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def _machine_mib() -> float:

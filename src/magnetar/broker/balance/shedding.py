@@ -9,9 +9,11 @@ and the time that it waits for one: on a busy machine it uses little because it 
 that has just come gets bundles in use until it has its share of their number: what it could take is then seen
 at the next reports.
 
-Rules that keep bundles from moving to and fro:
-1. Only fresh reports count: a broker that has not reported lately is neither relieved nor given anything.
-2. A load must be too high in several reports in a row.
+Rules that keep bundles from moving to and fro; `sim/balance/mutations.py` breaks them:
+1. Only fresh reports count: a broker that has not reported lately is neither relieved nor given anything. How
+   old a report is that was there at the first look is not known, so the next one is waited for.
+2. A load must be too high in several reports in a row, in each by itself and in the average with those
+   before.
 3. A bundle is moved only if its new broker will not have more to do than the one it leaves.
 4. A broker is judged anew only by reports that cover none of the time before its last move.
 5. A bundle that was moved rests.
@@ -23,22 +25,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from magnetar.broker.balance.balance_rules import RULES, BalanceRules
 from magnetar.broker.balance.settings import DEFAULTS, BalanceSettings, SheddingStrategy
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.records import BrokerReport
 
-STALE_MS: Final = 17_000
-"""Age of a report from which on it says nothing: three are missing."""
 CALM_POINTS: Final = 25.0
 """A broker that wants less of a processor, in percent, has nothing to give away, whatever the others do."""
 MOVES_MAX: Final = 32
 """Bundles that are moved by one decision."""
 NEW_MS: Final = 60_000
 """For so long a broker that came, or takes bundles again, gets its share of bundles."""
-_NEW_WEIGHT: Final = 0.5
-"""Weight of a report against those before."""
 _SETTLES: Final = 2
 """Reports after a move until one covers only the time after it."""
+_NEW_WEIGHT: Final = 0.5
+"""Weight of a report against those before."""
 _QUIET_RATE: Final = 1_000.0
 """UNIFORM: a broker with fewer messages per second has nothing to give away (Pulsar's minUnloadMessage)."""
 _QUIET_BYTES: Final = 1 << 20
@@ -119,9 +120,12 @@ class _Account:
 class Shedding:
     """The view of one broker that may lead."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: BalanceRules = RULES) -> None:
         self.settings: BalanceSettings = DEFAULTS
+        self._rules = rules
         self._seen: dict[str, _Seen] = {}
+        self._has_looked = False
+        """Whether reports were told before: what is there at the first look may have been there for long."""
         self._rests: dict[Bundle, float] = {}
         """Until when a bundle stays where it is."""
 
@@ -129,6 +133,8 @@ class Shedding:
 
     def told(self, reports: Mapping[str, BrokerReport], now_ms: float) -> None:
         """The reports of all brokers that may have bundles, as they are now."""
+        came_ms = now_ms if self._has_looked else now_ms - self._rules.age_at_first_look_ms()
+        self._has_looked = True
         for gone in self._seen.keys() - reports.keys():
             del self._seen[gone]
         for broker_id, report in reports.items():
@@ -136,7 +142,7 @@ class Shedding:
             if seen is None or seen.report.started_ms != report.started_ms:
                 load = report.load
                 self._seen[broker_id] = _Seen(
-                    report, now_ms, now_ms, load.wanted_percent, _rate(report), _size_rate(report)
+                    report, now_ms, came_ms, load.wanted_percent, _rate(report), _size_rate(report)
                 )
             elif seen.report.reported_ms != report.reported_ms:
                 self._count(seen, report, now_ms)
@@ -154,7 +160,7 @@ class Shedding:
     def ended(self, move: Shed, now_ms: float, *, made: bool) -> None:
         """The move was made, or it failed: then the next reports decide again."""
         if made and move.reason == LOAD:
-            self._rests[move.bundle] = now_ms + self.settings.grace_minutes * 60_000
+            self._rests[move.bundle] = now_ms + self._rules.rest_ms(self.settings)
         for broker_id in (move.source, move.target):
             if broker_id in self._seen:
                 self._seen[broker_id].unsettled = _SETTLES
@@ -180,7 +186,7 @@ class Shedding:
     def overloaded(self, broker_id: str) -> bool:
         """Whether the broker has had too much to do in several reports, as of the last `decide`."""
         seen = self._seen.get(broker_id)
-        return seen is not None and seen.hits >= self.settings.hits
+        return seen is not None and seen.hits >= self._rules.reports_needed(self.settings)
 
     def too_big(self, broker_id: str, allowed: Allowed, now_ms: float) -> TooBig | None:
         """The bundle whose size keeps a broker with too much to do from being relieved. None: the broker is
@@ -212,7 +218,7 @@ class Shedding:
         return 0.0 if seen is None else seen.wanted_percent
 
     def _is_fresh(self, seen: _Seen, now_ms: float) -> bool:
-        return now_ms - seen.told_ms < STALE_MS
+        return self._rules.is_fresh(now_ms - seen.told_ms)
 
     def _account(self, seen: _Seen) -> _Account:
         bundles = {bundle: load.cost for bundle, load in seen.report.load.of_bundles.items()}
@@ -241,13 +247,16 @@ class Shedding:
     def _has_too_much(self, seen: _Seen, fresh: Mapping[str, _Seen]) -> bool:
         if len(fresh) < 2:
             return False
+        last, counted = seen.report, self._rules.counted
         if self.settings.strategy is SheddingStrategy.THRESHOLD:
             average = sum(each.wanted_percent for each in fresh.values()) / len(fresh)
-            return seen.wanted_percent > max(CALM_POINTS, average + self.settings.threshold_points)
+            wanted = counted(seen.wanted_percent, last.load.wanted_percent)
+            return wanted > max(CALM_POINTS, average + self.settings.threshold_points)
         least_rate = min(each.rate for each in fresh.values())
         least_size = min(each.size_rate for each in fresh.values())
-        by_rate = seen.rate > max(_QUIET_RATE, least_rate * (1 + self.settings.rate_difference_percent / 100))
-        by_size = seen.size_rate > max(_QUIET_BYTES, least_size * self.settings.size_factor)
+        rate, size_rate = counted(seen.rate, _rate(last)), counted(seen.size_rate, _size_rate(last))
+        by_rate = rate > max(_QUIET_RATE, least_rate * (1 + self.settings.rate_difference_percent / 100))
+        by_size = size_rate > max(_QUIET_BYTES, least_size * self.settings.size_factor)
         return by_rate or by_size
 
     def _relief(
@@ -277,7 +286,7 @@ class Shedding:
 
     def _is_better(self, source: _Account, share: float, target: _Account) -> bool:
         """Whether the new owner of this share will not have more to do than the former one."""
-        return share > 0 and target.score + share <= source.score - share
+        return share > 0 and self._rules.may_move(source.score - share, target.score + share)
 
     def _best(
         self,

@@ -5,6 +5,7 @@ Source: Pulsar changes the ranges before the parent is given up, as claims rely 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.broker.ownership.bundle import Bundle
@@ -24,24 +25,33 @@ class SplitTargets(NamedTuple):
     upper: str
 
 
-def targets(own: str, other: str, *, upper: float, room: float) -> SplitTargets:
+def targets(own: str, other: str, *, upper: float, fits: Callable[[float], bool]) -> SplitTargets:
     """The other broker gets one part at most: one that is not larger than the load it can take.
 
     Args:
         own: the broker that splits.
         other: "": there is none.
         upper: fraction of the load that is in the upper part.
-        room: see `TooBig`.
+        fits: whether the other broker has time for such a fraction of the load.
     """
-    if other and upper <= room:
+    if other and fits(upper):
         return SplitTargets(own, other)
-    if other and 1.0 - upper <= room:
+    if other and fits(1.0 - upper):
         return SplitTargets(other, own)
     return SplitTargets(own, own)
 
 
-async def split(broker: BrokerPort, owners: Owners, bundle: Bundle, at: int, targets: SplitTargets) -> bool:
+async def split(
+    broker: BrokerPort,
+    owners: Owners,
+    bundle: Bundle,
+    at: int,
+    targets: SplitTargets,
+    may_split: Callable[[int], bool],
+) -> bool:
     """Splits the bundle at the hash `at`; whether it was there to be split.
+
+    `may_split`: whether a namespace of so many bundles may get one more.
 
     Clients of its topics are closed once and find the parts at their targets. When this fails half-way, the
     parts get their owners when they are looked up. Raises ServiceNotReadyError, MetadataError.
@@ -51,7 +61,7 @@ async def split(broker: BrokerPort, owners: Owners, bundle: Bundle, at: int, tar
     def change(document: Policies) -> None:
         nonlocal done
         known = list(ranges(document))
-        done = (bundle.lower, bundle.upper) in known
+        done = (bundle.lower, bundle.upper) in known and may_split(len(known))
         if done:
             bounds = sorted({each for pair in known for each in pair} | {at})
             document["bundles"] = {

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from magnetar.base.names import NamespaceName
+from magnetar.broker.balance.balance_rules import STALE_MS
 from magnetar.broker.balance.settings import BalanceSettings, SheddingStrategy
-from magnetar.broker.balance.shedding import LOAD, NEW_MS, SHARE, STALE_MS, Shed, Shedding, TooBig
+from magnetar.broker.balance.shedding import LOAD, NEW_MS, SHARE, Shed, Shedding, TooBig
 from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.bundle import Bundle
 from magnetar.broker.ownership.bundle_load import BundleLoad
@@ -95,6 +96,28 @@ def test_one_report_is_not_enough() -> None:
     assert cluster.rounds(1) == []
     cluster.rates[0] = cluster.rates[1] = 1_000
     assert cluster.rounds(10) == []
+
+
+def test_a_peak_in_one_report_does_not_count_for_two() -> None:
+    """It raises the average of the next report too: 20, 60, 40 percent, while the others have 20."""
+    cluster = Cluster(dict.fromkeys(range(8), 250), {8: 2_000}, {9: 2_000}).grow_old()
+    cluster.rounds(1)
+    for number in range(8):
+        cluster.rates[number] = 1_250
+    assert cluster.rounds(1) == []
+    for number in range(8):
+        cluster.rates[number] = 250
+    assert cluster.rounds(10) == []
+
+
+def test_reports_that_were_there_before_count_from_the_next_one_on() -> None:
+    """How old they are is not known: their broker may have hung for an hour."""
+    cluster = Cluster(dict.fromkeys(range(8), 1000), {8: 100}, {9: 1_000}).grow_old()
+    cluster.shedding = Shedding()
+    cluster.silent = {"b1"}
+    moved = cluster.rounds(6)
+    assert moved
+    assert "b1" not in {move.target for move in moved}
 
 
 @pytest.mark.parametrize("rate", [500, 20_000])

@@ -91,8 +91,8 @@ def test_another_broker_gets_the_part_that_it_has_room_for(
     upper: float, room: float, parts: tuple[str, str]
 ) -> None:
     """A hot topic that went along would make its new broker the busier one."""
-    assert targets("own", "other", upper=upper, room=room) == SplitTargets(*parts)
-    assert targets("own", "", upper=upper, room=room) == ("own", "own")
+    assert targets("own", "other", upper=upper, fits=lambda part: part <= room) == SplitTargets(*parts)
+    assert targets("own", "", upper=upper, fits=lambda part: part <= room) == ("own", "own")
 
 
 def test_the_load_of_an_upper_part() -> None:
