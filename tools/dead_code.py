@@ -47,8 +47,8 @@ ALLOWED = {
         "REFUSE": "a value of Pulsar's that policies name",
     },
     "src/magnetar/cli": dict.fromkeys(
-        ("can_i", "decommission", "list_backups", "completion", "show_", "explain_", "salvage",
-         "create_secret_key", "set_password", "format_commands", "get_metavar"),
+        ("can_i", "check_cluster", "decommission", "list_backups", "completion", "show_", "explain_",
+         "salvage", "create_secret_key", "set_password", "format_commands", "get_metavar"),
         _CLICK,
     ),
     "src/magnetar/functions/config/given.py": dict.fromkeys(

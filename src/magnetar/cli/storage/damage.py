@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -12,8 +12,10 @@ import click
 
 from magnetar.cli import exit_codes
 from magnetar.cli.output import FORMATS, show
+from magnetar.cli.processes.member_options import METADATA, bookie_access
 
 if TYPE_CHECKING:
+    from magnetar.server.storage.cluster_doctor import ClusterReport
     from magnetar.server.storage.storage_doctor import Report
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -27,15 +29,14 @@ def default_data() -> Path:
     return (Path(home) if home.startswith("/") else Path.home() / ".local" / "share") / "magnetar"
 
 
+_OUTPUT: Final = click.option(
+    "--output", "-o", type=click.Choice(FORMATS), default="table", help="Format of the output.  [table]"
+)
+
+
 def _options(command: _F) -> _F:
     for option in (
-        click.option(
-            "--output",
-            "-o",
-            type=click.Choice(FORMATS),
-            default="table",
-            help="Format of the output.  [table]",
-        ),
+        _OUTPUT,
         click.option(
             "--data",
             type=click.Path(path_type=Path),
@@ -70,6 +71,32 @@ def check(data: Path | None, output: str, copies: bool) -> int:
 
     report = storage_doctor.check(data or default_data(), read_copies=copies)
     _print(report, output)
+    return 0 if report.is_good else exit_codes.NOT_FOUND
+
+
+@storage.command(
+    "check-cluster", epilog="Example: magnetar doctor storage check-cluster --metadata zk://zk1:2181/ledgers"
+)
+@METADATA
+@click.option("--cluster", default="standalone", help="Name of the cluster.  [standalone]")
+@bookie_access
+@_OUTPUT
+def check_cluster(metadata: str, cluster: str, access: Mapping[str, object], output: str) -> int:
+    """Read every entry of every closed ledger of a cluster of brokers; list those that no bookie has any
+    more. Brokers and bookies may run. As with every reader, a bad copy beside a good one is rewritten.
+    Ledgers that are being written, and objects of offloaded ledgers, are counted and not read.
+    """
+    from magnetar.runtime import loop
+    from magnetar.server.bookies.ledger_access import client_options
+    from magnetar.server.settings.ledger_settings import LedgerSettings
+    from magnetar.server.storage import cluster_doctor
+
+    made: Callable[..., LedgerSettings] = LedgerSettings
+    report = loop.run(cluster_doctor.check(metadata, cluster, client_options(made(**access))))
+    if output == "table":
+        _print_cluster(report)
+    else:
+        show(asdict(report), output)
     return 0 if report.is_good else exit_codes.NOT_FOUND
 
 
@@ -136,4 +163,29 @@ def _print(report: Report, output: str) -> None:
     click.echo(
         f"{report.segments} segments, {report.blocks} good blocks, {report.objects} objects,"
         f" {len(report.findings)} damages, {entries} entries lost{unnamed}"
+    )
+
+
+def _print_cluster(report: ClusterReport) -> None:
+    for lost in report.lost[:_SHOWN_MAX]:
+        topic = f" of {lost.topic}" if lost.topic else ""
+        kind = "given up" if lost.given_up else "lost"
+        click.echo(f"{kind}: ledger {lost.ledger}{topic}, entries {lost.first} to {lost.last}")
+        if not lost.given_up:
+            click.echo(
+                "  next: start bookies that are away, check again; consumers skip the entries after magnetar"
+                f" storage accept-loss {lost.ledger} {lost.first} --to {lost.last} --metadata URL"
+            )
+    for each in report.unclear[:_SHOWN_MAX]:
+        topic = f" of {each.topic}" if each.topic else ""
+        click.echo(
+            f"not known: ledger {each.ledger}{topic}, entries {each.first} to {each.last}: {each.reason}"
+        )
+    lost_entries, unclear = (
+        sum(each.last - each.first + 1 for each in found) for found in (report.lost, report.unclear)
+    )
+    click.echo(
+        f"{report.topics} topics, {report.ledgers} ledgers, {report.entries} good entries,"
+        f" {lost_entries} entries lost, {unclear} not known; not read: {report.open_ledgers} open ledgers,"
+        f" {report.offloaded} in object stores"
     )
