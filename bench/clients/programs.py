@@ -38,8 +38,8 @@ def go(programs: Path) -> list[str]:
     return ["env", "GOMAXPROCS=4", str(built)]
 
 
-def java(programs: Path) -> list[str]:
-    """Fetches the client's jars and compiles the Java program. Raises BrokerFailedError."""
+def java(programs: Path, program: str = "Load") -> list[str]:
+    """Fetches the client's jars and compiles a Java program. Raises BrokerFailedError."""
     folder = programs / "java-load"
     fetch_jars(folder, None, JAVA_CLIENT)
     pinned = {name: digest for digest, name in map(str.split, JARS.read_text().splitlines())}
@@ -47,8 +47,8 @@ def java(programs: Path) -> list[str]:
         if hashlib.sha256(jar.read_bytes()).hexdigest() != pinned.get(jar.name):
             raise BrokerFailedError(f"{jar} is not the jar that {JARS} pins; look at both")
     path = f"{folder}/lib/*"
-    run_tool(["javac", "-cp", path, "-d", str(folder), str(HERE / "java" / "Load.java")], folder)
-    return ["java", "-Xmx512m", "-cp", f"{folder}:{path}", "Load"]
+    run_tool(["javac", "-cp", path, "-d", str(folder), str(HERE / "java" / f"{program}.java")], folder)
+    return ["java", "-Xmx512m", "-cp", f"{folder}:{path}", program]
 
 
 def python(_: Path) -> list[str]:
