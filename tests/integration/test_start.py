@@ -25,11 +25,12 @@ Standalone.begin_rest = begin_rest
 main(["standalone", "--port", "0", "--http-port", "0", "--data", sys.argv[2]])
 """
 
-_OWN_MAX = 413
-"""406 when this was written, 21 of them transactions; 20 came as cores that were split from their drivers.
+_OWN_MAX = 419
+"""406 when this was written, 21 of them transactions; 20 came as cores that were split from their drivers, and
+six as rules that are handed in and as parts of two long modules.
 A room that only some need belongs behind an import in a function."""
-_ALL_MAX = 668
-"""Modules of the standard library and of dependencies too: 659."""
+_ALL_MAX = 674
+"""Modules of the standard library and of dependencies too: 665."""
 _LATER = {
     "starlette": "the admin service's, loaded when clients are served",
     "uvicorn": "the admin service's",
