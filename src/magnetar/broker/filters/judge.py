@@ -174,7 +174,7 @@ class Judge:
         """What expressions say of the first entries, one at least; beside the loop. Raises FilterError.
 
         An entry that takes an expression longer than it has time is accepted: what is rejected is
-        acknowledged, and a user who writes messages must not be able to hold up a subscription.
+        acknowledged, and a producer must not be able to hold up a subscription.
         """
         filters = self._filters_now()
         foreseen: list[list[Verdict | None]] = []
