@@ -123,7 +123,7 @@ BALANCE_MUTATIONS: Final = {
     "bundles-max": Mutation(
         "the number of bundles is looked at when the ranges are written",
         [(RulesInForce, "balance", _SplitsByWhatWas())],
-        found_by=0,
+        found_by=56,
         scenario="balance",
     ),
     "copied-leader": Mutation(

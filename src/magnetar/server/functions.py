@@ -1,5 +1,8 @@
 """What a standalone has of functions: opened when something asks for it, run when the first one exists.
 
+Of several processes of a standalone, one has them. The others send calls about functions there, and serve the
+topics that functions read and write, as they do for every client.
+
 Until then nothing of functions is imported by this module, and no process is started.
 """
 
@@ -23,12 +26,13 @@ from magnetar.observability.metrics import Exposition
 from magnetar.runtime.threads import in_thread
 from magnetar.server.banner import Endpoints
 from magnetar.server.settings.config import StandaloneConfig, names
-from magnetar.server.storage.datafolder import PACKAGES
+from magnetar.server.storage.datafolder import PACKAGES, functions_dir
 
 if TYPE_CHECKING:
     from magnetar.functions.ports import FunctionCredentials, FunctionWorkers
     from magnetar.functions.service import Functions
     from magnetar.functions.workers.instance_metrics import ToldFigures
+    from magnetar.server.processes.member import SharingProcess
 
     class LocalWorkers(FunctionWorkers, Protocol):
         """Workers whose processes are those of this machine."""
@@ -44,6 +48,21 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("magnetar.server")
+
+
+def has_functions(config: StandaloneConfig, member: SharingProcess | None, *, shares: bool) -> bool:
+    """Whether functions belong beside this process; see `Standalone` for the arguments."""
+    return config.functions and (not shares or (member is not None and member.seat.has_functions))
+
+
+def folder_of(config: StandaloneConfig, data_dir: Path | None, member: SharingProcess | None) -> Path | None:
+    """Folder of everything about functions; None: nothing is kept."""
+    if member is not None:
+        from magnetar.server.bookies.shared_stores import StoragePlace
+
+        # It is read already: the stores of this process are open.
+        return functions_dir(Path(StoragePlace.read(Path(member.seat.folder)).data_dir))
+    return None if config.ephemeral or data_dir is None else functions_dir(data_dir)
 
 
 class FunctionsBeside:
@@ -119,6 +138,14 @@ class FunctionsBeside:
         assert functions is not None, "they are opened first"
         async with self._starting:
             if functions.running is not None:
+                return
+            if self._broker.siblings is not None and self._broker.guard is not None:
+                # A token of a function counts in the process that made it, and its topics are everywhere.
+                functions.reason = (
+                    "functions of several processes run without authentication only: start"
+                    " magnetar standalone without --processes, or leave authentication out"
+                )
+                _log.error("functions do not run: %s", functions.reason)
                 return
             try:
                 # By name, so that a start loads nothing of it.

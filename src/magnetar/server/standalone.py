@@ -46,7 +46,7 @@ from magnetar.server.settings.broker_settings import broker_config, listeners_of
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.settings.sql_settings import query_bounds
-from magnetar.server.storage.datafolder import DataFolder, functions_dir
+from magnetar.server.storage.datafolder import DataFolder
 from magnetar.server.storage.measured_disk import look_at_disk
 from magnetar.server.storage.message_stores import open_stores
 from magnetar.server.storage.opened_stores import Kept, MessageStores
@@ -320,14 +320,14 @@ class Standalone:
 
     def _stand_beside(self, broker: Broker) -> None:
         """What no client of the binary protocol waits for; imported here."""
-        from magnetar.server.functions import FunctionsBeside
+        from magnetar.server.functions import FunctionsBeside, folder_of, has_functions
         from magnetar.server.watching import watch_over
 
         watch = watch_over(broker, self.config, self.endpoints.http_url, self._tasks, shares=self._shares)
         if watch is not None:
             self._cleanup.push_async_callback(watch)
-        if self.config.functions and not self._shares:
-            files = None if self.config.ephemeral or self.data_dir is None else functions_dir(self.data_dir)
+        if has_functions(self.config, self._member, shares=self._shares):
+            files = folder_of(self.config, self.data_dir, self._member)
             functions = FunctionsBeside(broker, self.config, files, self._clock, self.endpoints)
             functions.begin()
             self._cleanup.push_async_callback(functions.close)

@@ -21,8 +21,8 @@ async def functions_of(call: Call) -> Functions:
     """The functions of this process. Raises NotImplementedHereError, PackagesFullError, MetadataError."""
     if call.broker.functions is None:
         raise NotImplementedHereError(
-            "functions are switched off on this broker, or it is one of several: they are offered by"
-            " `magnetar standalone` with `functions = true`"
+            "functions are switched off on this broker, or it is one of a cluster: they are offered by"
+            " `magnetar standalone`, also with --processes, with `functions = true`"
         )
     return await call.broker.functions()
 

@@ -3,6 +3,7 @@
 Calls about a whole partitioned topic are answered by any broker, and so are calls that only need the metadata
 store, such as the number of partitions. Any broker answers a look-up, except for a topic without an owner:
 that one goes to the broker that will get the topic. A call about the topics of one bundle goes to its owner.
+Of several processes of a machine, one answers the calls about functions.
 
 Some handlers find the right broker later: they raise ServedElsewhereError.
 """
@@ -34,6 +35,9 @@ _OF_A_BUNDLE: Final = (
     "/admin/v2/namespaces/{tenant}/{namespace}/{bundle}/unsubscribe/",
 )
 
+_OF_FUNCTIONS: Final = ("/admin/v3/functions", "/admin/v3/packages", "/admin/v2/worker")
+"""One of several processes of a machine has the functions."""
+
 
 async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: Request) -> str | None:
     """URL of the same call at the broker that serves the path's topic; None: it is answered here.
@@ -42,6 +46,9 @@ async def url_of(broker: Broker, path: str, params: Mapping[str, str], request: 
     InvalidTopicNameError.
     """
     assert broker.owners is not None, "asked before"
+    siblings = broker.siblings
+    if siblings is not None and siblings.functions is not None and path.startswith(_OF_FUNCTIONS):
+        return location(TopicPlace(siblings.functions), request)
     authoritative = request.query_params.get(AUTHORITATIVE, "").lower() == "true"
     if path.startswith(_OF_A_BUNDLE):
         namespace = NamespaceName(params["tenant"], params["namespace"])

@@ -47,6 +47,8 @@ class Siblings:
     """Ports without TLS whose clients are told to stay at the address that they have; none of them when
     clients are sent to the own ports of the processes."""
 
+    functions: BrokerUrls | None = None
+    """Addresses of the process that has the functions of all; None: it is this one, or none has them."""
     metrics: SharedScrape | None = None
     """The metrics of all processes; None: each shows its own ones only."""
 

@@ -8,7 +8,7 @@ from magnetar.broker.listeners import Addresses
 from magnetar.broker.ownership.records import BrokerUrls
 from magnetar.broker.siblings.siblings import NOT_SHARED, Siblings, name_of
 from magnetar.server.addresses import own_name
-from magnetar.server.processes.seat import Ports, Seat
+from magnetar.server.processes.seat import FUNCTIONS_NUMBER, Ports, Seat
 from magnetar.server.settings.config import StandaloneConfig
 
 
@@ -42,11 +42,14 @@ def siblings_of(config: StandaloneConfig, own: BrokerUrls, seat: Seat) -> Siblin
         number: addresses_of(config, ports) for number, ports in seat.own.items() if number != seat.number
     }
     ids = frozenset(BrokerUrls(each).broker_id for each in others.values())
+    elsewhere = config.functions and seat.storage and not seat.has_functions
+    functions = BrokerUrls(others[FUNCTIONS_NUMBER]) if elsewhere else None
     if not config.processes_one_port:
-        return Siblings(own, ids=ids, ports=NOT_SHARED)
+        return Siblings(own, ids=ids, ports=NOT_SHARED, functions=functions)
     return Siblings(
         own,
         {name_of(each.plain): seat.place(number) for number, each in others.items()},
         ids,
         frozenset((seat.shared.broker, seat.ports.broker)),
+        functions,
     )

@@ -13,6 +13,9 @@ from magnetar.server.banner import Endpoints
 STORAGE_CALLS: Final = "storage.calls"
 """In the folder where the processes meet: where the storage process answers the calls of the others."""
 
+FUNCTIONS_NUMBER: Final = 1
+"""The process that has the functions of a standalone server. One of them: two processes of an instance must
+not run at the same time."""
 STOP = b"stop\n"
 """From the supervisor: all processes are being stopped. The end of the connection says the same."""
 
@@ -62,6 +65,11 @@ class Seat:
     def calls(self, number: int) -> Path:
         """Where a process answers the calls of the others."""
         return Path(self.folder) / f"{number}.calls"
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether functions run beside this process. Brokers of a cluster have none."""
+        return self.storage and self.number == FUNCTIONS_NUMBER
 
     @property
     def storage_calls(self) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from magnetar.broker.listeners import NOWHERE, Addresses
@@ -50,6 +51,17 @@ def test_a_process_finds_the_others_by_the_names_that_clients_use() -> None:
     assert siblings.has("10.0.0.7:8280")
     assert not siblings.has("10.0.0.8:8180")
     assert siblings.ports == {6650, 6850}
+
+
+def test_the_first_process_of_a_standalone_has_the_functions() -> None:
+    first, second = replace(SEAT, number=1, storage=True), replace(SEAT, storage=True)
+    assert first.has_functions
+    assert siblings_of(CONFIG, BrokerUrls(addresses_of(CONFIG, OWN[1])), first).functions is None
+    assert siblings_of(CONFIG, SECOND, second).functions == BrokerUrls(addresses_of(CONFIG, OWN[1]))
+    # On a cluster no process has any, and they can be switched off.
+    assert not replace(first, storage=False).has_functions
+    assert siblings_of(CONFIG, SECOND, SEAT).functions is None
+    assert siblings_of(replace(CONFIG, functions=False), SECOND, second).functions is None
 
 
 def test_other_machines_hear_of_the_shared_port() -> None:
