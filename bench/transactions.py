@@ -4,6 +4,8 @@
     python -m bench transactions --peers pulsar             Apache Pulsar with transactions beside it
     python -m bench transactions rate-batched recovery      some of them: see KINDS
     python -m bench transactions plain --before COMMIT      plain clients: also the sources of a commit
+    python -m bench transactions rate-batched --turns 10 --peers pulsar --beside COMMIT
+                                                            the load in turn: see transaction_turns.py
 
 The driver is the official Java client (`transaction_load/TransactionLoad.java`). Both brokers sync before
 they acknowledge. A commit's latency is the time of END_TXN, after all receipts; a transaction's the time from
@@ -17,23 +19,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench import frames as f
-from bench import machine, proc
-from bench import protobuf as pb
+from bench import machine
 from bench.broker import SOURCE_VARIABLE, Broker, Cpus, magnetar_command, pinned, started
 from bench.compare import sources
-from bench.connection import Connection
 from bench.histogram import median_metrics
 from bench.meter import Meter
 from bench.modules import ModuleFailedError
@@ -42,7 +39,6 @@ from bench.publisher import Publisher
 from bench.pulsar_driver import PulsarDriver
 from bench.report import figure, markdown_table, text_table
 from bench.run import BROKEN, new_topic
-from bench.scan import BrokerAnswerError
 from bench.throughput import publish_for
 
 PROGRAM: Final = Path(__file__).with_name("transaction_load") / "TransactionLoad.java"
@@ -64,9 +60,6 @@ TARGETS: Final = {
     "recovery": "≤ 2 s",
 }
 OPEN: Final = 10_000
-OPEN_TOPICS: Final = 100
-_END_TXN: Final = 56
-_END_TXN_RESPONSE: Final = 57
 
 Metrics = dict[str, float]
 
@@ -110,6 +103,18 @@ class JavaLoad:
         self._process.kill()
         self._process.communicate()
 
+    @property
+    def pid(self) -> int:
+        """The process of the virtual machine."""
+        return self._process.pid
+
+    def turn(self, seconds: float) -> Metrics:
+        """In turns: load for so long. Raises ModuleFailedError when it fails."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        return _said(self.lines("END"))
+
     def lines(self, last: str | None = None) -> Iterator[str]:
         """What it says, up to `last`, or to its end. Raises ModuleFailedError when it fails."""
         assert self._process.stdout is not None
@@ -124,19 +129,24 @@ class JavaLoad:
             raise ModuleFailedError(f"TransactionLoad ended with {self._process.returncode}:\n{tail}")
 
 
+def _said(lines: Iterable[str]) -> Metrics:
+    said: Metrics = {}
+    for line in lines:
+        name, _, value = line.partition(" ")
+        if name.endswith("_ms") or name == "transactions":
+            said[name] = float(value)
+    return said
+
+
 def load(broker: Broker, program: Driver, words: Sequence[str]) -> Metrics:
     """Latencies as the program says them, rates and costs of its measured time."""
     meter = Meter(broker.pid)
-    said: Metrics = {}
     with JavaLoad(program, words) as java:
         list(java.lines("BEGIN"))
         start = meter.now()
         list(java.lines("END"))
         end = meter.now()
-        for line in java.lines():
-            name, _, value = line.partition(" ")
-            if name.endswith("_ms") or name == "transactions":
-                said[name] = float(value)
+        said = _said(java.lines())
     count, cpu_s = said["transactions"], end.broker_cpu_s - start.broker_cpu_s
     said["transactions_per_s"] = count / (end.wall_s - start.wall_s)
     said["broker_cpu_share"] = cpu_s / (end.wall_s - start.wall_s)
@@ -151,67 +161,11 @@ def plain(broker: Broker, seconds: float) -> Metrics:
     return {name: found[name] for name in ("messages_per_s", "broker_cpu_s_per_million")}
 
 
-# -- recovery --------------------------------------------------------------------------------------
-
-
-class _Asker(Connection):
-    """Ends transactions and reads messages."""
-
-    def commit(self, transactions: Sequence[tuple[int, int]]) -> None:
-        """Raises BrokerAnswerError."""
-        for number, (most, least) in enumerate(transactions):
-            self._send(
-                _END_TXN, pb.field(1, number) + pb.field(2, least) + pb.field(3, most) + pb.field(4, 0)
-            )
-        for _ in transactions:
-            kind, fields = self._receive()
-            if kind != _END_TXN_RESPONSE or 4 in fields:
-                raise BrokerAnswerError(f"END_TXN was answered by {kind}: {pb.text(fields, 5)}")
-
-    def read(self, topic: str, messages: int) -> None:
-        """Returns when a new reader of the topic has so many."""
-        self.subscribe(topic, "reader", durable=False, earliest=True)
-        self.flow(messages)
-        while messages:
-            kind, _ = self._receive()
-            messages -= kind == f.MESSAGE
-        self._request(f.CLOSE_CONSUMER, pb.field(1, 1), b"", 2, f.SUCCESS)
-
-
-def recovery(program: Driver, scratch: Path, cpus: Cpus, command: Sequence[str], count: int) -> Metrics:
-    """Killed with `count` open transactions, and started again."""
-    opened: list[tuple[int, int]] = []
-    with started(command, scratch, cpus, stop_signal=signal.SIGKILL) as broker:
-        java = JavaLoad(program, ["open", broker.service_url, str(count), str(OPEN_TOPICS)])
-        for line in java.lines("DONE"):
-            word, _, rest = line.partition(" ")
-            if word == "open":
-                most, least = rest.split()
-                opened.append((int(most), int(least)))
-    # After the kill, or closing the producers would be a part of it.
-    java.__exit__()
-    found: Metrics = {"open_transactions": float(len(opened))}
-    with started(command, scratch, cpus) as broker:
-        assert broker.exec_s is not None
-        assert broker.pid is not None
-        found["ready_s"] = broker.ready_s or 0.0
-        with _Asker(broker.service_url) as asker:
-            asker.commit(opened[:1])
-            found["first_commit_s"] = time.perf_counter() - broker.exec_s
-            asker.commit(opened[1:OPEN_TOPICS])
-            found["commits_s"] = time.perf_counter() - broker.exec_s
-            for number in range(OPEN_TOPICS):
-                asker.read(f"persistent://public/default/bench-open-{number}", 2 if opened else 1)
-        found["all_topics_s"] = time.perf_counter() - broker.exec_s
-        found["start_cpu_s"] = proc.usage(broker.pid).cpu_s
-    return found
-
-
 # -- the brokers -----------------------------------------------------------------------------------
 
 
 @contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
+def environment_with(name: str, value: str) -> Iterator[None]:
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -227,16 +181,18 @@ def _environment(name: str, value: str) -> Iterator[None]:
 def _magnetar(command: Sequence[str], cpus: Cpus, *, on: bool) -> Iterator[Broker]:
     with (
         tempfile.TemporaryDirectory(prefix="bench-transactions-") as scratch,
-        _environment(ON, str(on).lower()),
+        environment_with(ON, str(on).lower()),
         started(command, Path(scratch), cpus) as broker,
     ):
         yield broker
 
 
-def _pulsar() -> Pulsar:
+def pulsar(settings: Sequence[str] = ()) -> Pulsar:
+    """Pulsar with transactions, and with these settings as KEY=VALUE."""
     found = SERVERS["pulsar"]
     assert isinstance(found, Pulsar)
-    return replace(found, settings={"transactionCoordinatorEnabled": "true"})
+    more = dict(each.split("=", 1) for each in settings)
+    return replace(found, settings={"transactionCoordinatorEnabled": "true", **more})
 
 
 def load_words(kind: str, url: str, options: argparse.Namespace, warm_up_s: float) -> list[str]:
@@ -255,10 +211,12 @@ def run_magnetar(options: argparse.Namespace, command: Sequence[str], cpus: Cpus
         if kind == "plain":
             found |= _run_plain(options, command, cpus)
         elif kind == "recovery":
+            from bench.transaction_recovery import recovery
+
             for count in (0, OPEN):
                 with (
                     tempfile.TemporaryDirectory(prefix="bench-transactions-") as scratch,
-                    _environment(ON, "true"),
+                    environment_with(ON, "true"),
                 ):
                     name = f"recovery, {count:,} open"
                     found[name] = recovery(options.driver, Path(scratch), cpus, command, count)
@@ -280,8 +238,8 @@ def _run_plain(options: argparse.Namespace, command: Sequence[str], cpus: Cpus) 
                 with _magnetar(command, cpus, on=on) as broker:
                     found[name] = plain(broker, options.seconds)
                 continue
-            with sources(commit, Path(scratch)) as tree, _environment(SOURCE_VARIABLE, str(tree)):
-                earlier = _priority(options) + magnetar_command()
+            with sources(commit, Path(scratch)) as tree, environment_with(SOURCE_VARIABLE, str(tree)):
+                earlier = priority(options) + magnetar_command()
                 with _magnetar(earlier, cpus, on=False) as broker:
                     found[name] = plain(broker, options.seconds)
     return found
@@ -291,7 +249,7 @@ def run_pulsar(options: argparse.Namespace, cpus: Cpus) -> dict[str, Metrics]:
     """All kinds of load on one start, which is warm before the first. Its recovery is not measured: it has
     open transactions in logs that are read when a client connects."""
     found: dict[str, Metrics] = {}
-    server = _pulsar()
+    server = pulsar(options.pulsar)
     with (
         tempfile.TemporaryDirectory(prefix="bench-transactions-") as scratch,
         server.started(options.programs / "pulsar", Path(scratch), cpus, durable=True) as broker,
@@ -307,7 +265,7 @@ def run_pulsar(options: argparse.Namespace, cpus: Cpus) -> dict[str, Metrics]:
     return found
 
 
-def _priority(options: argparse.Namespace) -> list[str]:
+def priority(options: argparse.Namespace) -> list[str]:
     return ["chrt", "-f", str(options.priority)] if options.priority else []
 
 
@@ -327,6 +285,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--jvm-warm-up", type=float, default=45.0, help="the same of a broker in Java (45)")
     parser.add_argument("--lanes", type=int, default=LANES, help=f"transactions at once ({LANES})")
     parser.add_argument("--runs", type=int, default=3, help="runs whose median is shown (3)")
+    parser.add_argument("--turns", type=int, default=0, help="slices of each broker, in turn (rate)")
+    parser.add_argument("--beside", metavar="COMMIT", help="with turns: its sources beside the tree")
+    parser.add_argument("--pulsar", metavar="KEY=VALUE", action="append", default=[], help="its settings")
     parser.add_argument("--cpus", default="0,1", help='cores of broker and generator; "free" pins nothing')
     parser.add_argument("--before", metavar="COMMIT", help="plain: measure its sources too")
     parser.add_argument(
@@ -352,15 +313,19 @@ def main() -> int:
     if options.peers not in ("", "pulsar"):
         parser.error("the one peer with the same client is pulsar")
     cpus = parse_cpus(options.cpus)
-    command = _priority(options) + magnetar_command()
+    command = priority(options) + magnetar_command()
     runs: dict[str, list[dict[str, Metrics]]] = {"Magnetar": []}
     if options.peers:
-        _pulsar().fetch(options.programs / "pulsar")
-        runs[_pulsar().name] = []
+        pulsar().fetch(options.programs / "pulsar")
+        runs[pulsar().name] = []
     if cpus.generator is not None:
         os.sched_setaffinity(0, {cpus.generator})
     failed = False
-    with driver(options.programs, _priority(options), cpus.generator) as options.driver:
+    if options.turns:
+        from bench.transaction_turns import in_turns
+
+        return in_turns(options, cpus)
+    with driver(options.programs, priority(options), cpus.generator) as options.driver:
         for number in range(1, options.runs + 1):
             for name, done in runs.items():
                 print(f"run {number}/{options.runs}  {name}", file=sys.stderr, flush=True)

@@ -1,3 +1,5 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -16,10 +18,12 @@ import org.apache.pulsar.client.api.transaction.TxnID;
  *
  *   latency URL WARM_UP_S SECONDS             one after the other, one message each
  *   rate URL WARM_UP_S SECONDS LANES BATCHED  LANES at once, ten messages each
+ *   turns URL LANES BATCHED                   the same for as many seconds as each line of the input says
  *   open URL COUNT TOPICS                     sends a message to each topic, begins COUNT transactions with a
  *                                             message each, and leaves them open
  *
  * What it says: BEGIN and END around what is measured, so that the caller reads its meters, then NAME VALUE.
+ * In turns: BEGIN when it waits for a line, and END behind what it says of a turn.
  */
 final class TransactionLoad {
     private static final int MESSAGES = 10;
@@ -35,6 +39,7 @@ final class TransactionLoad {
                 case "latency" -> latency(client, seconds(words[2]), seconds(words[3]));
                 case "rate" -> new Rate(client, Integer.parseInt(words[4]), Boolean.parseBoolean(words[5]))
                         .run(seconds(words[2]), seconds(words[3]));
+                case "turns" -> new Rate(client, Integer.parseInt(words[2]), Boolean.parseBoolean(words[3])).turns();
                 case "open" -> open(client, Integer.parseInt(words[2]), Integer.parseInt(words[3]));
                 default -> throw new IllegalArgumentException(words[0]);
             }
@@ -105,26 +110,49 @@ final class TransactionLoad {
         private final List<Producer<byte[]>> lanes = new ArrayList<>();
         private final ConcurrentLinkedQueue<Long> taken = new ConcurrentLinkedQueue<>();
         private final AtomicReference<Throwable> failure = new AtomicReference<>();
-        private final CountDownLatch running;
+        private CountDownLatch running;
         private volatile boolean counts;
         private volatile boolean over;
 
         Rate(PulsarClient client, int lanes, boolean batched) throws Exception {
             this.client = client;
-            this.running = new CountDownLatch(lanes);
             for (int i = 0; i < lanes; i++) {
                 this.lanes.add(producer(client, "bench-rate-" + i % TOPICS, batched));
             }
         }
 
         void run(long warmUp, long measured) throws Exception {
-            lanes.forEach(this::next);
+            start();
             TimeUnit.NANOSECONDS.sleep(warmUp);
             say("BEGIN");
             counts = true;
             TimeUnit.NANOSECONDS.sleep(measured);
             counts = false;
             say("END");
+            finish();
+        }
+
+        void turns() throws Exception {
+            BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+            say("BEGIN");
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                taken.clear();
+                // All that are begun count, up to the last one's end.
+                counts = true;
+                start();
+                TimeUnit.NANOSECONDS.sleep(seconds(line));
+                finish();
+                say("END");
+            }
+        }
+
+        private void start() {
+            over = false;
+            running = new CountDownLatch(lanes.size());
+            lanes.forEach(this::next);
+        }
+
+        private void finish() throws Exception {
             over = true;
             running.await();
             if (failure.get() != null) {
