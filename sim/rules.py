@@ -10,7 +10,7 @@ from magnetar.bookie.known_ledger import SERVING_RULES, ServingRules
 from magnetar.broker.balance.balance_rules import RULES, BalanceRules
 from magnetar.broker.ownership.ownership_rules import OWNERSHIP_RULES, OwnershipRules
 from magnetar.broker.registry.registry_rules import REGISTRY_RULES, RegistryRules
-from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.kept_log import LoggedTransactions
 from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.broker.transactions.txn_rules import TXN_RULES, TxnRules
 from magnetar.ledger.autorecovery.repair_rules import REPAIR_RULES, RepairRules
@@ -44,5 +44,5 @@ class RulesInForce:
     ledger_client: type[LedgerClient] = LedgerClient
     ledgers: type[RemoteLedgers] = RemoteLedgers
     logs: type[ManagedLogs] = ManagedLogs
-    txns_kept: type[KeptTransactions] = KeptTransactions
+    txns_kept: type[LoggedTransactions] = LoggedTransactions
     parts_kept: type[KeptParts] = KeptParts

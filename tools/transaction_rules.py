@@ -14,6 +14,8 @@ COMBINED: Final = "unit/broker/transactions/test_combinations.py"
 DAMAGED: Final = "unit/broker/transactions/test_damaged_values.py"
 MISSING: Final = "unit/broker/transactions/test_missing.py"
 KEPT: Final = "unit/broker/transactions/test_kept.py"
+KEPT_LOG: Final = "unit/broker/transactions/test_kept_log.py"
+HEADER_LOG: Final = "unit/broker/transactions/test_header_log.py"
 BOUNDS: Final = "unit/broker/transactions/test_bounds.py"
 VISIBLE: Final = "unit/managedlog/test_visible.py"
 OFFLOADING: Final = "unit/tiered/test_offloading.py"
@@ -27,6 +29,8 @@ _TOPIC: Final = "broker/transactions/topic_transactions.py"
 _ACKS: Final = "broker/transactions/subscription_acks.py"
 _PENDING: Final = "broker/transactions/pending.py"
 _KEPT: Final = "broker/transactions/kept.py"
+_KEPT_LOG: Final = "broker/transactions/kept_log.py"
+_HEADER_LOG: Final = "broker/transactions/header_log.py"
 _RECOVERY: Final = "broker/transactions/recovery.py"
 
 TRANSACTION_RULES: Final = (
@@ -219,10 +223,50 @@ TRANSACTION_RULES: Final = (
     Rule(
         "a header is written where it is as it was read",
         "a coordinator that was replaced takes back what was decided",
-        _KEPT,
-        "return await self._store.put(header_path(txn.id), header, expected_version=version)",
-        "return await self._store.put(header_path(txn.id), header)",
-        (KEPT,),
+        _KEPT_LOG,
+        "                if actual != each.expected or first.txn_id in begun:\n",
+        "                if first.txn_id in begun:\n",
+        (KEPT_LOG,),
+    ),
+    Rule(
+        "a record of the log is written where none is",
+        "two processes decide a transaction in two ways",
+        _KEPT_LOG,
+        "Put(path, data, MUST_NOT_EXIST)",
+        "Put(path, data)",
+        (KEPT_LOG,),
+    ),
+    Rule(
+        "a record that got no answer is looked for before the next one",
+        "no header is written any more, or one that is durable is not known",
+        _KEPT_LOG,
+        "        while self.in_doubt:\n",
+        "        while False:\n",
+        (KEPT_LOG,),
+    ),
+    Rule(
+        "records go from the beginning of the log only",
+        "a header that was replaced or is gone comes back after a restart",
+        _HEADER_LOG,
+        "first = takewhile(",
+        "first = filter(",
+        (HEADER_LOG,),
+    ),
+    Rule(
+        "a header is needed as long as a later record only says that it is committed",
+        "a committed transaction has a damaged header after a restart",
+        _HEADER_LOG,
+        "            if text == COMMITTED and txn_id in self._places:\n",
+        "            if text == GIVEN_UP and txn_id in self._places:\n",
+        (HEADER_LOG,),
+    ),
+    Rule(
+        "a log with a hole is not used",
+        "transactions that were decided or aborted count as never begun, and their messages as committed",
+        _KEPT_LOG,
+        "        if number != before + 1:\n",
+        "        if number < before:\n",
+        (KEPT_LOG,),
     ),
     Rule(
         "an acknowledgement that could not be stored ends its transaction",
@@ -244,7 +288,7 @@ TRANSACTION_RULES: Final = (
         "a decision is durable before it is followed",
         "messages are read, and gone after a crash",
         _TXNS,
-        ("        try:\n            stat = await self._kept.write(txn, header)\n"),
+        ("        try:\n            version = await self._kept.save(txn)\n"),
         (
             "        try:\n"
             "            for name in txn.partitions if verdict is TxnState.COMMITTED else ():\n"
@@ -252,7 +296,7 @@ TRANSACTION_RULES: Final = (
             "                assert topic.transactions is not None\n"
             "                topic.transactions.spans.committed(txn.id)\n"
             "                [each.pump() for each in topic.subscriptions.values()]\n"
-            "            stat = await self._kept.write(txn, header)\n"
+            "            version = await self._kept.save(txn)\n"
         ),
         (ORDER,),
     ),

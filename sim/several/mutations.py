@@ -11,7 +11,7 @@ from magnetar.broker.transactions.kept_parts import KeptParts
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.broker.transactions.txn_rules import TxnRules
 from magnetar.managedlog.log_metadata import log_path
-from magnetar.metadata.store import Check, Stat, Value
+from magnetar.metadata.store import Check, Value
 from sim.breaking import Mutation
 from sim.rules import RulesInForce
 
@@ -77,7 +77,7 @@ class _FindsNoParts(KeptParts):
 class _WritesOver(KeptParts):
     """A former coordinator writes over what another one wrote."""
 
-    async def write(self, txn: Transaction, header: bytes) -> Stat:
+    async def write(self, txn: Transaction, header: bytes) -> int:
         found = await self.header(txn.id)
         txn.version = None if found is None else found[1]
         return await super().write(txn, header)

@@ -141,7 +141,7 @@ class Life:
 
     def joins(self) -> None:
         """Before the broker starts: it is alone."""
-        kept = RulesInForce.txns_kept(self.broker.store)
+        kept = RulesInForce.txns_kept(self.broker.store, self.broker.tasks.spawn)
         self.broker.transactions = Transactions(self.broker, RulesInForce.txns, kept)
 
     def do(self, act: Callable[[], Awaitable[object]]) -> asyncio.Task[None]:

@@ -12,6 +12,8 @@ from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.topic.topic import Topic
+from magnetar.broker.transactions.header_log import fold
+from magnetar.broker.transactions.kept_log import records_of
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.wire import pulsar_pb2 as pb
 from sim import steps
@@ -44,8 +46,8 @@ EVENTS: Final = 12
 _TTL_S: Final = 20.0
 """Seconds of the longest transaction."""
 _KILLED_AT: Final = (
-    "/transactions/headers",
-    "/transactions/headers",
+    "/transactions/log",
+    "/transactions/log",
     "/transactions/outcomes",
     "/transactions/hidden",
     "/cursors",
@@ -337,9 +339,9 @@ class TransactionStory:
         for coordinator in transactions.coordinators.values():
             for txn in coordinator.transactions.values():
                 self._wrong("T18", f"{txn} is still there, unresolved {txn.unresolved}")
-        left = await self._kept_below("/magnetar/transactions/headers")
-        if left:
-            self._wrong("T18", f"headers are left: {left[:3]}")
+        left = fold([lines async for _, lines in records_of(self._kept)])
+        if left or await self._kept_below("/magnetar/transactions/headers"):
+            self._wrong("T18", f"headers are left: {left}")
         if transactions._resolving.of_topic:
             self._wrong("T18", f"topics still wait: {list(transactions._resolving.of_topic)}")
         for topic in life.broker.topics.values():

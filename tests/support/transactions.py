@@ -7,7 +7,10 @@ from typing import Any, Final
 from magnetar.base.ids import Position
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.service import Broker
+from magnetar.broker.transactions.header_log import fold
 from magnetar.broker.transactions.ids import TxnId
+from magnetar.broker.transactions.kept_log import records_of
+from magnetar.metadata.store import MetadataStore
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.commands import message_id_data
 from magnetar.wire.frames import encode_command
@@ -136,6 +139,11 @@ async def opened(world: World, *, kind: str = "Exclusive", permits: int = 100, m
     peer.send(*(send(1, number) for number in range(messages)))
     await world.until(lambda: len(peer.messages) == messages, "messages")
     return TxnPeer(peer)
+
+
+async def headers_in(store: MetadataStore) -> dict[TxnId, bytes]:
+    """Headers as the log has them."""
+    return fold([lines async for _, lines in records_of(store)])
 
 
 def bodies(peer: Peer, consumer_id: int = 1) -> list[bytes]:

@@ -38,6 +38,7 @@
 | `/magnetar/function-files/{path}` | a file that was uploaded by path, JSON | functions |
 | `/magnetar/transactions/coordinators/{coordinator}` | first number not yet reserved, decimal | broker |
 | `/magnetar/transactions/headers/{coordinator}/{number}` | state of a transaction, JSON | broker |
+| `/magnetar/transactions/log/{record}` | changes of headers, see `header_log.py`, and a copy | broker |
 | `/magnetar/transactions/outcomes/{coordinator}/{page}` | outcomes of 1,024 transactions | broker |
 | `/magnetar/transactions/damaged-outcomes/{coordinator}/{page}-{sum}` | a damaged page of outcomes | broker |
 | `/magnetar/transactions/hidden/{...}/{topic}/{ledger}` | entries of aborted transactions, a set | broker |
@@ -145,6 +146,9 @@ HIDDEN_ENTRIES: Final = f"{TRANSACTIONS}/hidden"
 
 TRANSACTION_HEADERS: Final = f"{TRANSACTIONS}/headers"
 """Children: coordinators; below each, its unfinished transactions by number."""
+
+TRANSACTION_LOG: Final = f"{TRANSACTIONS}/log"
+"""Children: records of the log of headers, as NUMBER and NUMBER-copy: `broker/transactions/header_log.py`."""
 
 TRANSACTION_PARTS: Final = f"{TRANSACTIONS}/parts"
 """Below: topics that take part in transactions of several brokers, by `TopicName.log_name`."""

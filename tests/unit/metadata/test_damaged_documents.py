@@ -21,6 +21,7 @@ from magnetar.broker.limits.groups import ResourceGroups
 from magnetar.broker.policies.policies import PolicyStore
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept import KeptTransactions, part_path
+from magnetar.broker.transactions.kept_log import LoggedTransactions
 from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.recovery import left_by
 from magnetar.functions.catalogue.records import FunctionRecord, PackageRecord
@@ -82,6 +83,13 @@ async def _tenant(policies: PolicyStore) -> object:
     assert tenant is not None
     assert isinstance(tenant.get("adminRoles") or [], list), "a text contains every part of it"
     return tenant
+
+
+async def _of_log(store: MemoryMetadataStore, path: str) -> object:
+    def never(work: object) -> None:
+        raise AssertionError("nothing is written")
+
+    return [each async for each in LoggedTransactions(store, never).headers(0)]
 
 
 async def _coordinator(store: MemoryMetadataStore, path: str) -> object:
@@ -181,6 +189,7 @@ READERS: Final[dict[str, tuple[str, Read]]] = {
         f"{keys.transaction_headers(0)}/1",
         _coordinator,
     ),
+    "/magnetar/transactions/log/{record}": (f"{keys.TRANSACTION_LOG}/7", _of_log),
     "/magnetar/transactions/outcomes/{coordinator}/{page}": (
         f"{keys.TRANSACTIONS}/outcomes/0/0",
         _coordinator,

@@ -39,12 +39,14 @@ _VERSIONS_KEPT: Final = 100_000
 TOGETHER: Final = 100
 """Values that are read or written at once."""
 
-ENDED_TOGETHER: Final = OPERATIONS_MAX - 8
-"""Headers that become outcomes at once, mostly in one transaction of the store."""
+_ENDED_TOGETHER: Final = OPERATIONS_MAX - 8
 
 
 class KeptTransactions:
     """Reads and writes it."""
+
+    ended_together = _ENDED_TOGETHER
+    """Headers that become outcomes at once, mostly in one transaction of the store."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -94,10 +96,15 @@ class KeptTransactions:
         value = await self._store.get(header_path(txn_id))
         return None if value is None else (value.data, value.stat.version)
 
-    async def write(self, txn: Transaction, header: bytes) -> Stat:
-        """The commit point, where the header decides. Raises BadVersionError, MetadataError."""
+    async def save(self, txn: Transaction) -> int:
+        """Writes its header as it is to be: the commit point, where that decides. The header's version.
+        Raises BadVersionError, MetadataError."""
+        return await self.write(txn, txn.header())
+
+    async def write(self, txn: Transaction, header: bytes) -> int:
+        """The same with this header."""
         version = MUST_NOT_EXIST if txn.version is None else txn.version
-        return await self._store.put(header_path(txn.id), header, expected_version=version)
+        return (await self._store.put(header_path(txn.id), header, expected_version=version)).version
 
     async def write_with_parts(self, txn: Transaction, header: bytes, log_names: Iterable[str]) -> int:
         """The same, and with it an empty part for each of these logs, which have none: all or nothing. The
@@ -114,9 +121,15 @@ class KeptTransactions:
     ) -> None:
         """Replaces headers by outcomes: each outcome is durable before its header goes. `again`: an earlier
         attempt failed, and may have taken effect all the same."""
-        path = keys.transaction_outcomes(coordinator.number)
         if again:
             txns = [txn for txn in txns if await self.header(txn.id) is not None]
+        await self._write_pages(coordinator, pages, [Delete(header_path(txn.id)) for txn in txns])
+
+    async def _write_pages(
+        self, coordinator: Coordinator, pages: Iterable[int], deletions: Iterable[Delete] = ()
+    ) -> None:
+        """Outcomes as they are known now, and these deletions behind them."""
+        path = keys.transaction_outcomes(coordinator.number)
         # A damaged page is overwritten only after a copy of it is durable, or with it: the outcomes in it may
         # still be readable by hand.
         damaged = [(page, coordinator.outcomes.damaged.get(page)) for page in sorted(pages)]
@@ -126,7 +139,7 @@ class KeptTransactions:
         for number in sorted(pages):
             page, data = f"{path}/{number}", coordinator.outcomes.page(number)
             operations.append(Put(page, data, self._page_version(coordinator, page)))
-        operations += [Delete(header_path(txn.id)) for txn in txns]
+        operations += deletions
         for part in parts_of(operations, OPERATIONS_MAX):
             self._wrote_pages(await self._store.transact(part))
         coordinator.outcomes.put_aside(pages)
@@ -137,6 +150,9 @@ class KeptTransactions:
 
     def _wrote_pages(self, stats: Iterable[Stat | None]) -> None:
         """These values have these versions now."""
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
 
     # -- outcomes ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from magnetar.base.ids import EARLIEST
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.kept import TOGETHER, KeptTransactions, part_path
+from magnetar.broker.transactions.kept_log import any_left
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata import keys
 from magnetar.metadata.store import (
@@ -71,6 +72,8 @@ class KeptParts(KeptTransactions):
         """Marks the transactions as those of several brokers, if asked to. False: transactions of one broker
         are there, which have no parts."""
         if not await self.shared():
+            if await any_left(self._store):
+                return False
             for number in await self._store.children(keys.TRANSACTION_HEADERS):
                 if await self._store.children(keys.transaction_headers(int(number))):
                     return False

@@ -14,7 +14,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.transactions.coordinator import Coordinator
 from magnetar.broker.transactions.ids import TxnId, TxnState
-from magnetar.broker.transactions.kept import ENDED_TOGETHER, TOGETHER, KeptTransactions
+from magnetar.broker.transactions.kept import TOGETHER, KeptTransactions
 from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.broker.transactions.transaction import Transaction
@@ -201,7 +201,7 @@ class Resolving:
 
     async def _sweep_of(self, number: int, resolved: list[Transaction]) -> None:
         coordinator = self.coordinators[number]
-        while part := resolved[:ENDED_TOGETHER]:
+        while part := resolved[: self._kept.ended_together]:
             pages, again = coordinator.ended(part), self._swept_in_vain
             await self._kept.end(coordinator, part, pages, again=again)
             del resolved[: len(part)]
@@ -241,7 +241,7 @@ class Resolving:
 
     async def _strike_once(self, txn: Transaction, topic: str, subscription: str) -> None:
         try:
-            stat = await self._kept.write(txn, txn.header_without(topic, subscription))
+            version = await self._kept.write(txn, txn.header_without(topic, subscription))
         except BadVersionError:
             found = await self._kept.header(txn.id)
             if found is not None:
@@ -249,7 +249,7 @@ class Resolving:
                 txn.version = found[1]
                 return
         else:
-            txn.version = stat.version
+            txn.version = version
         del txn.acks[topic][subscription]
 
     # -- topics that are loaded ----------------------------------------------------------------------

@@ -68,7 +68,7 @@ class SharedHeaders:
                 logs = [TopicName.parse(name).log_name for name in new]
                 version = await self._kept.write_with_parts(txn, header, logs)
             else:
-                version = (await self._kept.write(txn, header)).version
+                version = await self._kept.write(txn, header)
         except BadVersionError:
             # Another process wrote: what is known here is of the past.
             self._give_up(txn.id.coordinator)

@@ -1,7 +1,6 @@
 """The transactions of a broker: its coordinators, their timers, and what topics and subscriptions are told.
 
-Driver: coordinators decide (`coordinator.py`), the metadata store remembers (`kept.py`), topics follow
-(`topic_transactions.py`).
+Driver of what decides (`coordinator.py`), remembers (`kept_log.py`) and follows (`topic_transactions.py`).
 
 Order of writes, each durable before the next step:
 1. a topic stands in the header, then it takes messages of the transaction;
@@ -37,6 +36,7 @@ from magnetar.broker.transactions.deadlines import Deadlines
 from magnetar.broker.transactions.discovery import Discovery
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
 from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.kept_log import LoggedTransactions
 from magnetar.broker.transactions.recovery import left_by
 from magnetar.broker.transactions.resolving import AGAIN_MS, Resolving
 from magnetar.broker.transactions.subscription_acks import acks_of, check_unmoved
@@ -65,7 +65,7 @@ class Transactions:
         self.discovery = Discovery(broker.policies)
         self._broker = broker
         self._rules = rules
-        self._kept, self._resolving = self._made(kept or KeptTransactions(broker.store))
+        self._kept, self._resolving = self._made(kept or LoggedTransactions(broker.store, broker.tasks.spawn))
         self.coordinators = self._resolving.coordinators
         """Coordinators that have begun a transaction."""
         self.recover = self._resolving.recover
@@ -357,14 +357,13 @@ class Transactions:
             await self._ask(txn)
             if txn.state is not TxnState.OPEN:
                 return
-        revision, verdict = txn.revision, txn.verdict
-        registered, header = frozenset(txn.partitions), txn.header()
+        revision, verdict, registered = txn.revision, txn.verdict, frozenset(txn.partitions)
         try:
-            stat = await self._kept.write(txn, header)
+            version = await self._kept.save(txn)
         except BaseException:  # Also when it is cancelled: the write may take effect.
             txn.doubtful = True
             raise
-        txn.version, txn.saved, txn.registered = stat.version, revision, registered
+        txn.version, txn.saved, txn.registered = version, revision, registered
         if verdict is not None:
             self._decided(txn, verdict)
 
@@ -394,6 +393,7 @@ class Transactions:
 
     def check(self) -> None:
         """Asserts what must always hold."""
+        self._kept.check()
         for coordinator in self.coordinators.values():
             coordinator.check()
         for part in filter(None, [topic.transactions for topic in self.topics.values()]):

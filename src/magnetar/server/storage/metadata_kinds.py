@@ -13,6 +13,7 @@ from typing import Final
 
 from magnetar.broker.balance.last_moves import decode_moves
 from magnetar.broker.policies.policies import partitions_of, unusable
+from magnetar.broker.transactions.header_log import decode as decode_record
 from magnetar.broker.transactions.ids import TxnId
 from magnetar.broker.transactions.mirror import TopicPart
 from magnetar.broker.transactions.outcomes import Outcomes
@@ -336,6 +337,11 @@ KINDS: Final = (
         " messages from its first one on",
         remedy="restore the value from a backup and restart, or give the transaction up: `magnetar"
         " transactions abort COORDINATOR NUMBER`",
+    ),
+    ValueKind(
+        name="/magnetar/transactions/log/{record}",
+        check=_decoded(lambda data, path: decode_record(data)),
+        consequence="its copy is used; where both are damaged, the broker does not start",
     ),
     ValueKind(
         name="/magnetar/transactions/outcomes/{coordinator}/{page}",

@@ -14,7 +14,7 @@ from magnetar.broker.transactions.transaction import InvalidHeaderError, Transac
 from magnetar.metadata import keys
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Peer, World, in_world, send
-from support.transactions import TxnPeer, restarted
+from support.transactions import TxnPeer, headers_in, restarted
 
 ON: Final = BrokerConfig(transactions=True)
 OTHER: Final = "persistent://public/default/other"
@@ -69,9 +69,7 @@ def test_messages_of_a_damaged_header_are_not_delivered(
         world.broker.alarms.ring()
         await world.settle()
         assert bodies(client.peer) == [b"before"]
-        value = await world.store.get(f"{keys.transaction_headers(0)}/{txn.sequence}")
-        assert value is not None
-        assert value.data == DAMAGE
+        assert (await headers_in(world.store))[txn] == DAMAGE
         assert "is held back by transaction" in caplog.text
         topic = await opened(world, OTHER)
         topic.peer.send(send(1, 0, b"elsewhere"))
@@ -117,12 +115,11 @@ def test_a_restored_header_says_what_it_said() -> None:
         await client.add_partitions(txn)
         await client.publish(txn, 0, b"inside")
         path = f"{keys.transaction_headers(0)}/{txn.sequence}"
-        good = await world.store.get(path)
-        assert good is not None
+        good = (await headers_in(world.store))[txn]
         await world.store.put(path, DAMAGE)
         await restarted(world)
         await world.topic()
-        await world.store.put(path, good.data)
+        await world.store.put(path, good)
         await restarted(world)
         client = await opened(world)
         await client.commit(txn)
@@ -205,7 +202,7 @@ async def swept(world: World, *, open_: int) -> None:
     world.clock.advance(2_000)
     world.broker.alarms.ring()
     await world.settle()
-    assert len(await world.store.children(keys.transaction_headers(0))) == open_
+    assert len(await headers_in(world.store)) == open_
 
 
 async def put_aside(world: World) -> list[bytes]:

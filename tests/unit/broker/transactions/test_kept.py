@@ -15,8 +15,10 @@ from magnetar.base.ids import LedgerId, Position
 from magnetar.broker.errors import TransactionStateError
 from magnetar.broker.service import Broker
 from magnetar.broker.transactions.coordinator import ANYBODY, Coordinator
+from magnetar.broker.transactions.header_log import OVER, HeaderLine, encode
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.kept_log import LoggedTransactions, records_of
 from magnetar.broker.transactions.outcomes import PAGE
 from magnetar.broker.transactions.transaction import Transaction
 from magnetar.managedlog.config import ManagedLogConfig, Retention
@@ -38,7 +40,7 @@ from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire import pulsar_pb2 as pb
 from support.seen import Type
 from support.sessions import Peer, World, in_world, send
-from support.transactions import ON, TxnPeer, bodies, opened
+from support.transactions import ON, TxnPeer, bodies, headers_in, opened
 
 
 async def ring(world: World, ms: int = 2_000) -> None:
@@ -67,7 +69,7 @@ async def killed(world: World) -> None:
 
 
 async def headers(world: World) -> list[str]:
-    return await world.store.children(transaction_headers(0))
+    return [str(txn_id.sequence) for txn_id in await headers_in(world.store)]
 
 
 def test_numbers_are_given_out_once() -> None:
@@ -438,17 +440,17 @@ def test_nor_into_a_subscription_that_is_made_anew() -> None:
 def test_a_seek_whose_strike_got_no_answer_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
         client = await committed_ack(world)
-        write = KeptTransactions.write
+        write = LoggedTransactions.write
         lost: list[TxnId] = []
 
-        async def unanswered(kept: KeptTransactions, txn: Transaction, header: bytes) -> Stat:
-            stat = await write(kept, txn, header)
+        async def unanswered(kept: LoggedTransactions, txn: Transaction, header: bytes) -> int:
+            version = await write(kept, txn, header)
             if not lost:
                 lost.append(txn.id)
                 raise OutcomeUnknownError("no answer")
-            return stat
+            return version
 
-        monkeypatch.setattr(KeptTransactions, "write", unanswered)
+        monkeypatch.setattr(LoggedTransactions, "write", unanswered)
         subscription = (await world.topic()).subscriptions["s"]
         with pytest.raises(OutcomeUnknownError):
             await subscription.seek_time(1)
@@ -464,8 +466,10 @@ def test_a_seek_whose_strike_got_no_answer_is_repeated(monkeypatch: pytest.Monke
 def test_a_seek_after_the_header_went_writes_none() -> None:
     async def story(world: World) -> None:
         client = await committed_ack(world)
-        for name in await headers(world):  # As by a sweep that has not told of it yet.
-            await world.store.delete(f"{transaction_headers(0)}/{name}")
+        over = [HeaderLine(txn_id, OVER) for txn_id in await headers_in(world.store)]
+        number = max([each async for each, _ in records_of(world.store)]) + 1
+        # As by a sweep that has not told of it yet.
+        await world.store.put(f"{keys.TRANSACTION_LOG}/{number}", encode(over))
         await seek_to_the_first(client.peer)
         assert not await headers(world)
 
