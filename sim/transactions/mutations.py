@@ -146,13 +146,13 @@ TRANSACTION_MUTATIONS: Final = {
     "txn-read-on": Mutation(
         "a read never goes on behind the first open transaction",
         [(RulesInForce, "txns", _ShowsTooMuch())],
-        found_by=138,
+        found_by=109,
         scenario="transactions",
     ),
     "txn-strike": Mutation(
         "a seek strikes its subscription's acknowledgements from headers that stay",
         [(RulesInForce, "txns", _StrikesNone())],
-        found_by=161,
+        found_by=124,
         scenario="transactions",
     ),
 }
