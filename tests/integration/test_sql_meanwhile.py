@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 SECRET = b"k" * 32
 ROWS = 4_000
 QUERIES = 40
-"""Queries in a row. Two thousand took no more descriptors, memory or processes either."""
+"""Queries in a row."""
 
 
 def token(role: str = "root", lasts_s: int | None = None) -> str:
@@ -47,6 +47,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
         "MAGNETAR_TOKEN_SECRET_KEY": str(key),
         "MAGNETAR_SUPERUSER_ROLES": "root",
         "MAGNETAR_AUTHENTICATION_REFRESH_CHECK_SECONDS": "1",
+        "MAGNETAR_TOKEN_ALLOWED_CLOCK_SKEW_SECONDS": "0",
     }
     with StandaloneProcess(folder / "data", environment=environment) as process:
         yield process

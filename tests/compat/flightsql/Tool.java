@@ -34,7 +34,8 @@ public final class Tool {
     }
 
     public static void main(String[] arguments) throws Exception {
-        try (Connection connection = DriverManager.getConnection(arguments[0])) {
+        Connection connection = DriverManager.getConnection(arguments[0]);
+        try {
             try (Statement statement = connection.createStatement();
                     ResultSet rows = statement.executeQuery("SELECT item, sum(amount) AS total FROM orders GROUP BY item ORDER BY item")) {
                 show("sum", rows, "item", "total");
@@ -74,6 +75,15 @@ public final class Tool {
             failing("wrong", connection, "SELECT nonsense(");
             failing("write", connection, "DELETE FROM orders");
             failing("file", connection, "SELECT * FROM read_text('/etc/passwd')");
+        } finally {
+            try {
+                connection.close();
+            } catch (SQLException error) {
+                // Version 18.3 loses 18 bytes of its own for answers about names, and reports that here.
+                if (!String.valueOf(error.getMessage()).contains("VectorSchemaRootTransformer")) {
+                    throw error;
+                }
+            }
         }
     }
 }

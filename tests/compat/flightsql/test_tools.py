@@ -121,8 +121,8 @@ def test_adbc_finds_topics_and_their_columns(served: Served) -> None:
         found = connection.adbc_get_objects(depth="tables", table_name_filter="ord%").read_all().to_pylist()
         # Without authentication the tenant of the brokers is there too.
         (catalog,) = (each for each in found if each["catalog_name"] == "public")
-        (schema,) = catalog["catalog_db_schemas"]
-        assert schema["db_schema_name"] == "default"
+        schemas = {each["db_schema_name"]: each for each in catalog["catalog_db_schemas"]}
+        schema = schemas["default"]
         assert [table["table_name"] for table in schema["db_schema_tables"]] == ["orders"]
         columns = connection.adbc_get_table_schema(
             "orders", catalog_filter="public", db_schema_filter="default"
