@@ -1921,6 +1921,14 @@ SECURITY_RULES: Final = (
         (FOOTERS,),
     ),
     Rule(
+        "columns of entries have the types that readers work with",
+        "a footer in which the properties are not a map ends all reading of history with an unknown error",
+        "history/end.py",
+        "            if found.field(at).type != column.type:\n",
+        "            if False:\n",
+        (FOOTERS,),
+    ),
+    Rule(
         "a file of this machine is opened by what was checked of its footer",
         "a damaged footer ends the process of a query, or of Spark's worker",
         "tables/history.py",

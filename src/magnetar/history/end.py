@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from magnetar.history import layout
+from magnetar.history.columns import COLUMNS
 from magnetar.history.compact import ThriftError
 from magnetar.history.footer_rules import rewritten
 from magnetar.history.one_bit import put_right
@@ -88,6 +89,7 @@ def read_end(source: ByteSource) -> End:
             f"{source.name} has the format {int(version)}, this release reads up to {FORMAT_VERSION}:"
             " use the newer release"
         )
+    _check_columns(source.name, metadata)
     return End(metadata, tail)
 
 
@@ -99,6 +101,16 @@ def _parsed(name: str, footer: bytes, body_bytes: int) -> pq.FileMetaData:
         raise DamagedSegmentError(f"{name}: its footer is damaged: {error}") from error
     with sound(name):
         return pq.read_metadata(pa.BufferReader(_MAGIC + safe + _TRAILER.pack(len(safe), _MAGIC)))
+
+
+def _check_columns(name: str, metadata: pq.FileMetaData) -> None:
+    """Raises DamagedSegmentError when a column of entries has another type than readers work with."""
+    with sound(name):
+        found = metadata.schema.to_arrow_schema()
+    for column in COLUMNS:
+        for at in found.get_all_field_indices(column.name):
+            if found.field(at).type != column.type:
+                raise DamagedSegmentError(f"{name}: the column {column.name} is {found.field(at).type}")
 
 
 def _checked(name: str, footer: bytes, known: Footer) -> bytes:

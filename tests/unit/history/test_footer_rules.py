@@ -230,3 +230,17 @@ def test_a_footer_that_is_refused_is_told_by_its_file() -> None:
     damaged = _file()[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
     with pytest.raises(DamagedSegmentError, match="segment: its footer is damaged: 3 rows in row groups"):
         read_end(FileOf(damaged))
+
+
+def test_a_column_of_entries_with_another_type_is_damage() -> None:
+    """Readers would work with it as with the type that it had."""
+
+    def no_map(fields: Fields) -> None:
+        properties = next(each for each in fields[shapes.ELEMENTS] if each[shapes.NAME] == b"properties")
+        for kind in (6, 10):
+            properties.pop(kind, None)
+
+    footer, start = _broken(no_map)
+    damaged = _file()[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(DamagedSegmentError, match="the column properties is struct"):
+        read_end(FileOf(damaged))
