@@ -22,8 +22,8 @@ from magnetar.ledger.quorum.rules import ReadingRules
 from magnetar.ledger.remote.remote_ledgers import RemoteLedgers, RemoteWriter
 from magnetar.managedlog.appender import LedgerFeed
 from magnetar.managedlog.errors import LogFencedError
-from magnetar.managedlog.log_metadata import ROOT, LedgerRecord
-from magnetar.managedlog.log_rules import LogRules
+from magnetar.managedlog.log_metadata import ROOT
+from magnetar.managedlog.log_rules import LogRules, Record
 from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Stat
 from magnetar.wire.bookkeeper.digests import HEAD_BYTES, Digester, DigestMismatchError, LedgerEntry
 from sim.breaking import Mutation
@@ -229,7 +229,7 @@ class _OpensAsItIs(LedgerClient):
 
 
 class _LastEndOnly(LogRules):
-    def ends_to_find(self, records: Sequence[LedgerRecord]) -> Sequence[LedgerRecord]:
+    def ends_to_find(self, records: Sequence[Record]) -> Sequence[Record]:
         return tuple(record for at, record in enumerate(records) if record.sealed or at == len(records) - 1)
 
 

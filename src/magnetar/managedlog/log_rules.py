@@ -7,10 +7,19 @@ that each is needed (`sim/cluster/mutations.py`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from magnetar.base.ids import LedgerId
-from magnetar.managedlog.log_metadata import LedgerRecord
+
+
+class RuledLedger(Protocol):
+    """What a log's list has of a ledger, as far as rules look at it."""
+
+    @property
+    def sealed(self) -> bool: ...
+
+
+Record = TypeVar("Record", bound=RuledLedger)
 
 
 class LogRules:
@@ -33,7 +42,7 @@ class LogRules:
         Otherwise a crash could keep a later entry and lose an earlier one."""
         return True
 
-    def ends_to_find(self, records: Sequence[LedgerRecord]) -> Sequence[LedgerRecord]:
+    def ends_to_find(self, records: Sequence[Record]) -> Sequence[Record]:
         """The ledgers that a new owner keeps: all. It looks for the end of each one without a stored end, not
         of the last alone: there are two while one drains."""
         return records
