@@ -312,8 +312,8 @@ TRANSACTION_RULES: Final = (
         "an end that failed is tried until it is done",
         "a transaction whose client is gone is never ended, and holds readers back",
         _TXNS,
-        "            self._end_again(coordinator, txn)\n            raise\n",
-        "            raise\n",
+        'ended: %s", txn.id, error)\n            self._end_again(coordinator, txn)\n',
+        'ended: %s", txn.id, error)\n',
         (ORDER,),
     ),
     Rule(

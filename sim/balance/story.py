@@ -83,7 +83,7 @@ class BalanceStory(OwnersStory):
         for broker in self._members:
             broker.set_up(self._settings, self._demand, self._watch)
         self._by_operator = False
-        """Whether an operator splits bundles, for whom there is no limit."""
+        """Whether an operator splits bundles: operators have no limit."""
         self._count = 0
         """Bundles of the namespace."""
         self._has_drained = False

@@ -13,7 +13,7 @@ import pytest
 from magnetar.adminclient import paths
 from support.running_functions import RunningFunctions, running_functions, wait_for
 
-pytestmark = [pytest.mark.process, pytest.mark.one_process("functions")]
+pytestmark = [pytest.mark.process, pytest.mark.one_process("start")]
 
 CODE = """
 def process(input: str, context):

@@ -25,11 +25,12 @@ Standalone.begin_rest = begin_rest
 main(["standalone", "--port", "0", "--http-port", "0", "--data", sys.argv[2]])
 """
 
-_OWN_MAX = 419
-"""406 when this was written, 21 of them transactions; 20 came as cores that were split from their drivers, and
-six as rules that are handed in and as parts of two long modules.
+_OWN_MAX = 430
+"""406 when this was written, 21 of them transactions; 20 came as cores that were split from their drivers,
+six as rules that are handed in and as parts of two long modules, nine as judging beside the loop, headers in
+a log, and the port of Arrow Flight SQL.
 A room that only some need belongs behind an import in a function."""
-_ALL_MAX = 674
+_ALL_MAX = 686
 """Modules of the standard library and of dependencies too: 665."""
 _LATER = {
     "starlette": "the admin service's, loaded when clients are served",

@@ -20,7 +20,7 @@ DECISION_MS: Final = 5_000
 
 
 class BalanceRules:
-    """On what evidence bundles are moved and split, and who may do it."""
+    """On what evidence bundles are moved and split, and by which broker."""
 
     __slots__ = ()
 

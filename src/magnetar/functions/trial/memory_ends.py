@@ -26,10 +26,10 @@ class MemoryStream:
         self.permits = 0
         """Messages that may come."""
 
-    def put(self, ledger_id: int, entry_id: int, entry: bytes, *, index: int, time_ms: int) -> None:
+    def put(self, ledger_id: LedgerId, entry_id: int, entry: bytes, *, index: int, time_ms: int) -> None:
         """An entry of one message has come."""
         self.permits -= 1
-        self._columns.add(LedgerId(ledger_id), entry_id, entry, index, time_ms)
+        self._columns.add(ledger_id, entry_id, entry, index, time_ms)
 
     def ask(self, messages: int) -> None:
         """See `EntryStream`."""

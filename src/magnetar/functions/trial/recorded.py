@@ -20,11 +20,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from magnetar.base.ids import LedgerId
 from magnetar.base.names import InvalidTopicNameError, TopicName
 from magnetar.functions.errors import RecordingError
 
 BEGIN_MS: Final = 1_700_000_000_000
 """When a recording begins that says nothing of times, Unix milliseconds."""
+
+
+_NO_LEDGER: Final = LedgerId(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ class RecordedMessage:
     key: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     event_time_ms: int = 0
-    ledger_id: int = 0
+    ledger_id: LedgerId = _NO_LEDGER
     entry_id: int = 0
     index: int = -1
     """Its number in the topic; -1: not recorded."""
@@ -101,7 +105,7 @@ def _message(document: dict[str, object], number: int, topic: str, before_ms: in
         key=None if key is None else str(key),
         properties={str(each): str(value) for each, value in properties.items()},
         event_time_ms=_number(document, "event_time"),
-        ledger_id=int(ledger) if ledger.isdecimal() else 0,
+        ledger_id=LedgerId(int(ledger) if ledger.isdecimal() else 0),
         # Messages of one batch are entries of their own here.
         entry_id=number - 1 if batch or not entry else int(entry.partition(":")[0]),
         index=_number(document, "index") if document.get("index") is not None else -1,

@@ -52,7 +52,7 @@ def judge_of(text: str, turn: TurnWork | None = None, clock: ManualClock | None 
     return Judge(rules, "t", "s", lambda: {PROPERTY: text}, clock or ManualClock())
 
 
-LARGE = {
+LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
     "a search over large texts": (SEARCH, lambda: entry(a="A" * 4_000, b="A" * 1_000 + "B" + "A" * 1_000), 1),
     "many properties": ('key == "k"', lambda: entry(**{f"{n:x}": "" for n in range(2_000)}), 1),
     "many parts": (" or ".join(['key == "k"'] * 45), lambda: entry(a="x" * 300), 1),

@@ -196,6 +196,7 @@ def test_packages(magnetar: Run, server: FakeAdminServer, code: Path, tmp_path: 
 def test_what_instances_wrote_is_shown_by_instance(magnetar: Run, server: FakeAdminServer) -> None:
     server.answers[f"GET {F}"] = {"parallelism": 2}
     for number, text in ((0, "a\nb\n"), (1, "c\n")):
-        server.answers[f"GET {F}/{number}/output"] = {"begin": 0, "end": len(text), "text": text}
-    assert magnetar("functions", "logs", "ex", "--url", server.url).out == "0| a\n0| b\n1| c\n"
+        server.answers[f"GET {F}/{number}/output?start=0"] = {"begin": 0, "end": len(text), "text": text}
+    shown = magnetar("functions", "logs", "ex", "--url", server.url)
+    assert shown.out == "0| a\n0| b\n1| c\n", shown.err
     assert magnetar("functions", "logs", "ex", "--instance", "1", "--url", server.url).out == "c\n"
