@@ -15,6 +15,8 @@ from dashboards import DASHBOARDS, WINDOW, Query
 from log_events import events
 from prometheus_client.parser import text_string_to_metric_families
 
+from magnetar.client.client import Client
+from magnetar.client.transforming import transform
 from magnetar.observability.catalogue import METRICS
 from magnetar.observability.metrics import Kind
 from support import prometheus
@@ -40,6 +42,8 @@ ABSENT = (
     "several bookies",
     "TLS or authentication",
     "--metadata zk",
+    "where functions run",
+    "functions that record",
 )
 """In what a metric is shown only with: what this broker is not asked to do."""
 
@@ -69,6 +73,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         target = broker.http_url.removeprefix("http://")
         with prometheus.running(folder / "prometheus", target, RULES / "rules.yml") as server:
             _work(client)
+            _copy(broker)
 
             def watched() -> bool:
                 (count,) = server.query(
@@ -94,6 +99,13 @@ def _work(client: pulsar.Client) -> None:
         for number in range(50):
             producer.send(b"x" * number)
             consumer.acknowledge(consumer.receive(TIMEOUT_MS))
+
+
+def _copy(broker: StandaloneProcess) -> None:
+    """Messages of `t` in transactions, each to another topic."""
+    with Client(broker.broker_url) as own:
+        copied = transform(own, "t", "copies", "copied", lambda message: [bytes(message.value)], idle_s=1.0)
+    assert copied == 50
 
 
 def expected(query: Query) -> bool:

@@ -13,10 +13,10 @@ class SqlSettings(LimitSettings):
     """The settings of `POST /sql` and of Flight SQL."""
 
     flight_sql: bool = False
-    """Whether tools reach topics by Arrow Flight SQL on a port of its own: over TLS where `tls_certificate`
-    is set. It has the limits and rights of `POST /sql`, and needs the extra `flight`."""
+    """True: tools reach topics by Arrow Flight SQL on a port of its own: over TLS where `tls_certificate` is
+    set. It has the limits and rights of `POST /sql`, and needs the extra `flight`."""
     flight_sql_port: int = 32010
-    """Port of Flight SQL; 0: any free one."""
+    """Port of Flight SQL; 0: any free one. From 0 to 65,535."""
     sql_queries_max: int = 2
     """Number of queries of `POST /sql` and of Flight SQL that run at the same time, each in a process of its
     own; further ones wait for 10 s, then they are refused. 0: both are off. At least 0."""
