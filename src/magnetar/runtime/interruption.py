@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
@@ -29,9 +30,14 @@ class _InterruptedError(BaseException):
 
 _runs = False
 """Whether interruptible work is under way."""
+_until_s = 0.0
+"""End of its time, by the clock that only runs."""
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:
+    # A signal of earlier work may come late, on a busy machine and to another thread.
+    if time.monotonic() < _until_s:
+        return
     # Where the work is called, or was, nothing is interrupted: an error between its end and the end of the
     # timer would leave the timer, which would then interrupt what comes later.
     if _runs and frame is not None and frame.f_code is not interruptible.__code__:
@@ -44,11 +50,14 @@ def interruptible(seconds: float, work: Callable[[], _T]) -> _T:
 
     Only the main thread can be interrupted; in others there is no limit. Must not be nested.
     """
-    global _runs
+    global _runs, _until_s
     if threading.current_thread() is not threading.main_thread():
         return work()
     assert not _runs, "interruptible work within interruptible work"
-    former = signal.signal(signal.SIGALRM, _interrupt)
+    if signal.getsignal(signal.SIGALRM) is not _interrupt:
+        # It stays: a signal that comes late would end a process that has no handler any more.
+        signal.signal(signal.SIGALRM, _interrupt)
+    _until_s = time.monotonic() + seconds
     try:
         _runs = True
         # In C, without a frame of its own, as are the calls below while `_runs`.
@@ -60,4 +69,3 @@ def interruptible(seconds: float, work: Callable[[], _T]) -> _T:
     finally:
         _runs = False
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
