@@ -153,20 +153,45 @@ class LogCursors:
             return
         stored: dict[str, tuple[CursorValue, int]] = {}
         for child in await self._store.children(log_path(self._log_name)):
-            path = f"{log_path(self._log_name)}/{child}"
-            if (value := await self._store.get(path)) is not None:
-                stored[decode_local(child)] = decode_info(value.data, path), value.stat.version
+            if (found := await self._stored(name := decode_local(child))) is not None:
+                stored[name] = found
         work = any(info.ledger_id != IN_STORE for info, _ in stored.values())
         async with self._progress.turns.turn() if work else nullcontext():
-            for name, (info, version) in stored.items():
-                state = CursorState(self._ledger_list, info.state.mark_delete)
-                if info.ledger_id == IN_STORE or not await self._replay(name, state, info.ledger_id):
-                    state.apply(info.state)
-                self._add(name, state, info, version)
+            read = {name: await self._recovered(name, *found) for name, found in stored.items()}
         # Together, so that they share the commits.
         await gathered(
-            self._stores[name].sweep() for name, (info, _) in stored.items() if info.deleted_ledgers
+            self._stores[name].sweep()
+            for name, info in read.items()
+            if info is not None and info.deleted_ledgers
         )
+
+    async def _stored(self, name: str) -> tuple[CursorValue, int] | None:
+        """The value of a cursor and its version; None: there is no such cursor."""
+        path = self._key(name).path
+        value = await self._store.get(path)
+        return None if value is None else (decode_info(value.data, path), value.stat.version)
+
+    async def _recovered(self, name: str, info: CursorValue, version: int) -> CursorValue | None:
+        """Adds a cursor as its value says, and returns that; None: it was deleted meanwhile."""
+        while True:
+            state = CursorState(self._ledger_list, info.state.mark_delete)
+            try:
+                if info.ledger_id == IN_STORE or not await self._replay(name, state, info.ledger_id):
+                    state.apply(info.state)
+            except NoSuchLedgerError:
+                # A former owner may still be at work: then the state is elsewhere since the value was read,
+                # and the ledger was deleted.
+                await self._store.sync()
+                found = await self._stored(name)
+                if found is None:
+                    return None
+                if found[1] != version:
+                    info, version = found
+                    continue
+                self._fall_back(name, f"its ledger {info.ledger_id} is lost")
+                state.apply(info.state)
+            self._add(name, state, info, version)
+            return info
 
     def settle(self) -> None:
         """Adapts the recovered cursors to the present ledgers of the log."""
@@ -174,7 +199,8 @@ class LogCursors:
             store.state.settle()
 
     async def _replay(self, name: str, state: CursorState, ledger_id: LedgerId) -> bool:
-        """Applies the readable part of a cursor ledger; False when no entry is readable.
+        """Applies the readable part of a cursor ledger; False when no entry is readable. Raises
+        NoSuchLedgerError.
 
         A delta only adds acknowledgements, as a seek begins a new ledger. So the part before the damage is an
         earlier state of the cursor, and so is the value in the metadata store. Messages are delivered again,
@@ -187,9 +213,6 @@ class LogCursors:
                 await replay.run(reader)
             if loss := may_have_lost(reader):
                 self._fall_back(name, f"the last entries of its ledger {ledger_id} may be lost: {loss}")
-        except NoSuchLedgerError:
-            self._fall_back(name, f"its ledger {ledger_id} is lost")
-            return False
         except (CorruptDataError, InvalidLogDataError) as error:
             self._fall_back(
                 name, f"its ledger {ledger_id} is damaged from entry {replay.position} on: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -155,5 +156,74 @@ def test_a_log_is_deleted_with_the_ledger_that_a_cursor_was_just_naming() -> Non
         assert [type(outcome) for outcome in outcomes] == [CursorClosedError]
         assert process.ledgers.ledgers == {}
         await process.logs.close()
+
+    asyncio.run(story())
+
+
+async def taken_over_while(
+    monkeypatch: pytest.MonkeyPatch, first: Process, ledger_id: int, meanwhile: Callable[[], Awaitable[None]]
+) -> tuple[Process, ManagedLog]:
+    """The log of another process: it has read the cursor's value, and opens the ledger that this names after
+    `meanwhile`."""
+    opened = first.ledgers.open
+
+    async def late(named: int, *, to_replace: bool = False) -> object:
+        if named == ledger_id and named in first.ledgers.ledgers:
+            await meanwhile()
+            assert named not in first.ledgers.ledgers, "the test is of a ledger that is gone"
+        return await opened(named, to_replace=to_replace)
+
+    monkeypatch.setattr(first.ledgers, "open", late)
+    second = Process(store=first.store, ledgers=first.ledgers, clock=first.clock)
+    log, _ = await second.open()
+    return second, log
+
+
+def test_a_former_owner_that_names_another_ledger_takes_no_acknowledgements_along(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The new owner had read the value, and the ledger that this named was gone when it was opened. The
+    cursor went back to where its ledger had begun, as if that had been lost; the next value said all."""
+
+    async def story() -> None:
+        first = Process()
+        _, cursor, ledger = await begin(first)
+        cursor.ack([Position(ledger, 3)])
+        await cursor.flush()
+        cursor.ack([Position(ledger, 5)])
+        await cursor.flush()
+
+        async def goes_on() -> None:
+            first.ledgers.writer(cursor.ledger_id).fail(write_error())
+            cursor.ack([Position(ledger, 7)])
+            await cursor.flush()
+            await first.settle()
+
+        second, log = await taken_over_while(monkeypatch, first, cursor.ledger_id, goes_on)
+        acked = [entry for entry in range(20) if log.cursors["s"].is_acked(Position(ledger, entry))]
+        assert acked == [3, 5, 7]
+        assert log.info().cursors["s"].damage == ""
+        assert "falls back" not in caplog.text
+        log.cursors["s"].ack([Position(ledger, 9)])
+        await log.cursors["s"].flush()
+        await second.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_cursor_that_its_former_owner_deletes_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new owner had read its value, and had it as one whose ledger is lost."""
+
+    async def story() -> None:
+        first = Process()
+        former, cursor, ledger = await begin(first)
+        cursor.ack([Position(ledger, 3)])
+        await cursor.flush()
+        second, log = await taken_over_while(
+            monkeypatch, first, cursor.ledger_id, lambda: former.delete_cursor("s")
+        )
+        assert "s" not in log.cursors
+        assert log.info().cursors == {}
+        await second.logs.close()
 
     asyncio.run(story())
