@@ -158,7 +158,7 @@ SEVERAL_MUTATIONS: Final = {
     "txns-ended": Mutation(
         "an acknowledgement is stored while its transaction is open",
         [(RulesInForce, "parts_kept", _StoresAnyway)],
-        found_by=15,
+        found_by=44,
         scenario="several",
     ),
 }

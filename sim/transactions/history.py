@@ -125,7 +125,7 @@ class History:
         if attempt.committed or attempt.abort_us < NEVER or attempt.troubled or self.failures:
             return
         sought = any(seek.subscription == acked.subscription for seek in self.seeks for acked in attempt.acks)
-        well = all(sent.fate != "unknown" for sent in attempt.sends)
+        well = all(sent.fate not in ("unknown", "failed") for sent in attempt.sends)
         if well and not sought and now_us < attempt.begun_us + attempt.ttl_us:
             self.wrong.append(f"{attempt.name} was aborted, and no client asked for it")
 
