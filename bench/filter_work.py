@@ -28,7 +28,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 
 GO_MS_MAX: Final = 1.0
-PIECE_MS_MAX: Final = 2.0
+PIECE_MS_MAX: Final = 4.0
 _ENTRIES: Final = 500
 
 Make = Callable[[int], tuple[bytes, int]]
