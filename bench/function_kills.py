@@ -37,13 +37,13 @@ import asyncio
 import time
 
 def counted(input: int, context):
-    time.sleep(0.0005)
+    time.sleep(0.0005)  # work, so that kills come in the middle of calls
     context.incr_counter("calls", 1)
     context.incr_counter("sum", input)
     return input
 
 def listed(batch: list[int], context):
-    time.sleep(0.002)
+    time.sleep(0.002)  # as above
     context.incr_counter("calls", len(batch))
     context.incr_counter("sum", sum(batch))
     return batch
@@ -100,7 +100,7 @@ class Kills:
         with Client(broker.service_url, admin_url=broker.http_url) as client:
             while self._left:
                 self._publish(client)
-                time.sleep(self._chance.uniform(0.0, PAUSE_S_MAX))
+                time.sleep(self._chance.uniform(0.0, PAUSE_S_MAX))  # the moment of the kill, by the seed
                 kind = self._chance.choice(KINDS)
                 self._left -= 1
                 self.done[kind] += 1

@@ -128,7 +128,7 @@ class Functions:
 
 
 def wait_until(condition: Callable[[], bool], what: str, every_s: float = 0.05) -> None:
-    """Raises TimeoutError."""
+    """Looks again and again, as nothing tells a change of the broker's; raises TimeoutError."""
     until_s = time.perf_counter() + DEADLINE_S
     while not condition():
         if time.perf_counter() > until_s:
@@ -305,7 +305,7 @@ def idle(broker: Broker, count: int) -> list[str]:
     took_s = time.perf_counter() - began_s
     time.sleep(5.0)  # what a start leaves to do is not idleness
     used_s = proc.usage(pid).cpu_s
-    time.sleep(IDLE_WATCHED_S)
+    time.sleep(IDLE_WATCHED_S)  # the time that is measured
     share = (proc.usage(pid).cpu_s - used_s) / IDLE_WATCHED_S
     total_mb = memory_mb(pid)
     each_mb = (total_mb - before_mb) / count

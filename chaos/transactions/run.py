@@ -130,7 +130,7 @@ class Story:
                     self._goes_on,
                 )
             except LostError:
-                time.sleep(0.5)  # as above
+                time.sleep(0.5)  # between two looks at whether there is a broker
 
     def _look(self, reader: str) -> list[list[str]]:
         """Reads both outputs, each with a new reader."""

@@ -190,6 +190,7 @@ class FlightConnection(asyncio.Protocol):
             self._close(ErrorCodes.PROTOCOL_ERROR)
             return
         except Exception:
+            # A bug: the loop logs it, and a connection that was parsed in part must not go on.
             self.abort()
             raise
         if self._odd > ODD_MAX:

@@ -210,7 +210,7 @@ def logs(caller: Caller, function: str, instance: int | None, *, follow: bool) -
                     click.echo(f"{number}| {line}" if count > 1 else line)
             if not follow:
                 return
-            time.sleep(_FOLLOW_S)
+            time.sleep(_FOLLOW_S)  # the admin API has no answer that waits for more
 
 
 @click.command("put-state", epilog="Example: magnetar functions put-state wordcount hello --value 7")
