@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from magnetar.auth.token import new_token
 from magnetar.base.errors import ClientError
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
@@ -24,31 +23,23 @@ from magnetar.sql.queries import Query
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 from support.standalone import StandaloneProcess, wait_until
+from support.token_broker import token, with_tokens
 
 pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
-SECRET = b"k" * 32
 ROWS = 4_000
 QUERIES = 40
 """Queries in a row."""
 
 
-def token(role: str = "root", lasts_s: int | None = None) -> str:
-    return new_token(SECRET, role, now_s=int(time.time()), lasts_s=lasts_s)
-
-
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     folder = tmp_path_factory.mktemp("sql")
-    key = folder / "key"
-    key.write_bytes(SECRET)
-    environment = {
-        "MAGNETAR_AUTHENTICATION": "token",
-        "MAGNETAR_TOKEN_SECRET_KEY": str(key),
-        "MAGNETAR_SUPERUSER_ROLES": "root",
-        "MAGNETAR_AUTHENTICATION_REFRESH_CHECK_SECONDS": "1",
-        "MAGNETAR_TOKEN_ALLOWED_CLOCK_SKEW_SECONDS": "0",
-    }
+    environment = with_tokens(
+        folder,
+        MAGNETAR_AUTHENTICATION_REFRESH_CHECK_SECONDS="1",
+        MAGNETAR_TOKEN_ALLOWED_CLOCK_SKEW_SECONDS="0",
+    )
     with StandaloneProcess(folder / "data", environment=environment) as process:
         yield process
 
@@ -70,13 +61,13 @@ def fill(broker: StandaloneProcess, name: str, first: int = 0) -> None:
 
 
 def connected(broker: StandaloneProcess, shown: str = "") -> Client:
-    options = ClientOptions(token=shown or token(), retry_timeout_s=5)
+    options = ClientOptions(token=shown or token("root"), retry_timeout_s=5)
     return Client(broker.broker_url, options, admin_url=broker.http_url)
 
 
 def call(broker: StandaloneProcess, method: str, path: str, body: object = None) -> int:
     connection = http.client.HTTPConnection(urlsplit(broker.http_url).netloc, timeout=60)
-    connection.request(method, path, json.dumps(body), {"Authorization": f"Bearer {token()}"})
+    connection.request(method, path, json.dumps(body), {"Authorization": f"Bearer {token('root')}"})
     answer = connection.getresponse()
     answer.read()
     connection.close()
@@ -170,7 +161,7 @@ def test_a_token_that_ends_meanwhile(broker: StandaloneProcess) -> None:
         wait_until(lambda: time.monotonic() > began + 4, 60, "the token's end")
 
     with pytest.raises((SqlError, ClientError), match=r"(?i)expired|authenticat|credential|token"):
-        numbers(broker, "ended", wait, shown=token(lasts_s=2))
+        numbers(broker, "ended", wait, shown=token("root", lasts_s=2))
     assert time.monotonic() - began < 60
 
 
@@ -181,7 +172,7 @@ def test_many_queries_leave_nothing_behind(broker: StandaloneProcess) -> None:
     def ask() -> None:
         connection = http.client.HTTPConnection(urlsplit(broker.http_url).netloc, timeout=120)
         body = json.dumps({"statement": "SELECT count(*) AS n FROM many"})
-        connection.request("POST", "/sql", body, {"Authorization": f"Bearer {token()}"})
+        connection.request("POST", "/sql", body, {"Authorization": f"Bearer {token('root')}"})
         answer = connection.getresponse()
         assert (answer.status, answer.read()) == (200, b'{"n": %d}\n' % ROWS)
         connection.close()

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pytest
 
 from magnetar.admin.sql.sql_requests import ARROW_TYPE
-from magnetar.auth.token import new_token
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.options import ClientOptions
@@ -36,31 +35,23 @@ from magnetar.sql.serving.query_process import PROGRAM
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 from support.standalone import StandaloneProcess, wait_until
+from support.token_broker import token, with_tokens
 
 pytestmark = [pytest.mark.process, pytest.mark.one_process("inside")]
 
-SECRET = b"k" * 32
 WIDE_ROWS = 900
 ROWS = 50
-
-
-def token(role: str) -> str:
-    return new_token(SECRET, role, now_s=int(time.time()), lasts_s=None)
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     folder = tmp_path_factory.mktemp("sql")
-    key = folder / "key"
-    key.write_bytes(SECRET)
-    environment = {
-        "MAGNETAR_AUTHENTICATION": "token",
-        "MAGNETAR_TOKEN_SECRET_KEY": str(key),
-        "MAGNETAR_SUPERUSER_ROLES": "root",
-        "MAGNETAR_SQL_QUERIES_MAX": "1",
-        "MAGNETAR_SQL_ROWS_MAX": "1000",
-        "MAGNETAR_SQL_MEMORY_MIB": "512",
-    }
+    environment = with_tokens(
+        folder,
+        MAGNETAR_SQL_QUERIES_MAX="1",
+        MAGNETAR_SQL_ROWS_MAX="1000",
+        MAGNETAR_SQL_MEMORY_MIB="512",
+    )
     with StandaloneProcess(folder / "data", environment=environment) as process:
         for role, actions in (("reader", ["consume"]), ("writer", ["produce"])):
             path = f"/admin/v2/namespaces/public/default/permissions/{role}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from magnetar.base.names import TopicName
@@ -124,3 +124,7 @@ class PassageBed:
 def values(count: int) -> Sequence[bytes]:
     """`count` values: 0, 1, 2, …"""
     return [b"%d" % number for number in range(count)]
+
+
+Make = Callable[..., PassageBed]
+"""Makes a passage of some code; fields of its plan may follow."""

@@ -11,6 +11,10 @@ TESTS = Path(__file__).parents[1]
 DOCS = TESTS.parent / "docs"
 PAGES = sorted((DOCS / "internals").glob("*-promises.md"))
 NAMED = re.compile(r"`((?:unit|integration|compat|property|simulation|e2e)/[\w/]+\.py)(?:::(\w+))?`")
+OTHERS = ("./dev ", "python -m ", "python tools/", "`conftest.py`")
+"""Commands, and what all tests go through."""
+LEAST = {"cluster-promises": 50}
+"""Rows, and tests that they name, of a page with more than others have."""
 FEATURES = (
     *("Deduplication", "Delayed", "Key_Shared", "Compaction", "Chunk", "Encryption", "Schema", "Retention"),
     *("Backlog quota", "TTL", "Tiered storage", "Iceberg"),
@@ -40,16 +44,17 @@ def test_all_pages_are_found() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_promise_names_something(page: Path) -> None:
     found = rows(page.read_text(encoding="utf-8"))
-    assert len(found) > 30
+    assert len(found) > LEAST.get(page.stem, 30)
     for cells in found:
         shown = cells[-1]
-        assert "`" in shown or "](" in shown or shown == "by reading" or cells[0].startswith("Open:"), cells
+        shows = NAMED.search(shown) or any(each in shown for each in OTHERS) or "](" in shown
+        assert shows or shown == "by reading" or cells[0].startswith("Open:"), cells
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_is_named_is_there(page: Path) -> None:
     named = NAMED.findall(page.read_text(encoding="utf-8"))
-    assert len(named) > 40
+    assert len(named) > LEAST.get(page.stem, 40)
     assert [each for each in named if not is_there(*each)] == []
 
 

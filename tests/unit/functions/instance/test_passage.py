@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from magnetar.functions.instance.plan import AT_MOST_ONCE, EFFECTIVELY_ONCE, MANUAL
-from support.passages import IN, PassageBed
+from support.passages import IN, Make
 
 SAME = "def process(input: bytes):\n    return input\n"
 COUNTS = "def process(input: bytes, context):\n    context.incr_counter('n', int(input))\n    return input\n"
 FAILS = (
     "def process(input: bytes):\n    if input == b'bad':\n        raise ValueError('no')\n    return input\n"
 )
-
-Make = Callable[..., PassageBed]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    beds: list[PassageBed] = []
-
-    def made(code: str, **fields: object) -> PassageBed:
-        beds.append(PassageBed(tmp_path, code, **fields))  # type: ignore[arg-type]  # as the test says
-        return beds[-1]
-
-    yield made
-    for bed in beds:
-        bed.close()
 
 
 def test_an_entry_is_acknowledged_after_the_receipts_of_its_results(make: Make) -> None:

@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import pytest
-
 from magnetar.functions.instance.plan import EFFECTIVELY_ONCE, WindowPlan
 from magnetar.functions.instance.working import InWindows
-from support.passages import PassageBed, values
-
-Make = Callable[..., PassageBed]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    beds: list[PassageBed] = []
-
-    def made(code: str, **fields: object) -> PassageBed:
-        beds.append(PassageBed(tmp_path, code, **fields))  # type: ignore[arg-type]  # as the test says
-        return beds[-1]
-
-    yield made
-    for bed in beds:
-        bed.close()
+from support.passages import Make, values
 
 
 def test_a_turn_ends_after_ten_milliseconds(make: Make) -> None:
