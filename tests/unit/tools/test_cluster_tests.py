@@ -18,6 +18,15 @@ def test_the_page_has_a_row_for_each_reason() -> None:
     assert set(re.findall(r"\| `(\w+)` \|.*\| \d+ \|", section)) == set(ONE_PROCESS)
 
 
+def test_the_page_counts_the_tests_of_today() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    section = page.partition("## One process and three brokers")[2].partition("\n## ")[0]
+    counts = cluster_tests.counted(ROOT)
+    rows = re.findall(r"\| `(\w+)` \|.*\| (\d+) \|", section)
+    assert {name: int(count) for name, count in rows} == {name: counts[name] for name in ONE_PROCESS}
+    assert f"have {sum(counts.values())} tests. {counts['']} of them" in section
+
+
 def test_every_reason_is_known() -> None:
     assert set(cluster_tests.counted(ROOT)) <= {"", *ONE_PROCESS}
 
